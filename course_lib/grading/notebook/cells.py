@@ -10,6 +10,7 @@ MOST_CELLS = 5_000
 LONGEST_CELL = 2**18  # characters of one cell of code; the course's longest has 2,000
 MOST_CODE = 2**22  # characters of code in all cells together
 MOST_STATEMENTS = 50_000  # of the top level, each with what it binds and reads: 4 KiB and a tenth of a millisecond
+_SLUG = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*-[a-z][a-z0-9]*(_[a-z0-9]+)*")  # of an exercise: "wanda-score"
 # Two searches, one after the other: as one expression they would begin again at every line.
 _CONFLICT = re.compile(r"^[ \t]*<{7}(?!<)", re.MULTILINE), re.compile(r"^[ \t]*={7}[ \t\r]*$", re.MULTILINE)
 
@@ -31,10 +32,19 @@ class Cell:
 
     def claims(self, exercise: str) -> int:
         """How surely the cell was made for an exercise: 2 by its id, 1 by metadata, which copies share, 0 not."""
-        grade = self.metadata.get("nbgrader")
-        grade_id = grade.get("grade_id") if isinstance(grade, dict) else None
         slug = exercise.replace(".", "-")
-        return 2 if self.id == slug else int(self.metadata.get("exercise") == exercise or grade_id == slug)
+        return 2 if self.id == slug else int(self.metadata.get("exercise") == exercise or self._grade_id == slug)
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the cell was made for some exercise, as far as can be seen without a list of exercises."""
+        slug = self._grade_id if isinstance(self._grade_id, str) else self.id
+        return "exercise" in self.metadata or bool(_SLUG.fullmatch(slug))
+
+    @property
+    def _grade_id(self) -> object:
+        grade = self.metadata.get("nbgrader")
+        return grade.get("grade_id") if isinstance(grade, dict) else None
 
 
 def read(content: bytes) -> list[Cell]:

@@ -65,11 +65,22 @@ def _several(choice: Choice) -> list[str]:
     above = sorted({other.number for other in choice.others if other.position < position})
     below = sorted({other.number for other in choice.others if other.position > position})
     said = []
-    if above:
-        last = "the last one above its check" if choice.check and below else "the last one"
-        cells = ", ".join(map(str, above))
+    last = "the last one above its check" if choice.check and below else "the last one"
+    elsewhere = [number for number in above if number != choice.item.number]
+    if elsewhere:
+        cells = ", ".join(map(str, elsewhere)) + (f", and above it in {where}" if elsewhere != above else "")
         said.append(f"{name} is defined more than once (also in cell {cells}); {last}, in {where}, was graded.")
-    if below:
+    elif above:
+        n_here = 1 + sum(other.position < position for other in choice.others)
+        times = "twice" if n_here == 2 else f"{n_here} times"
+        said.append(f"{name} is defined {times} in {where}; {last} was graded.")
+    if below and not choice.check:
+        cells = ", ".join(map(str, below))
+        said.append(
+            f"{name} is defined again (cell {cells}), but the definition in the exercise's own cell, {where}, was "
+            "graded. If the later one is your answer, give it a name of its own and call check below it."
+        )
+    elif below:
         cells = ", ".join(map(str, below))
         said.append(
             f"{name} is defined again below its check (cell {cells}), but the definition above the check, in {where}, "
@@ -78,14 +89,25 @@ def _several(choice: Choice) -> list[str]:
     return said
 
 
-def nothing(cells: list[Cell], exercise: str, function: str) -> str:
-    """Why there is no answer."""
+def nothing(cells: list[Cell], exercise: str, function: str, unread: list[int]) -> str:
+    """Why there is no answer.
+
+    Args:
+        unread: the cells whose call of check cannot be followed.
+    """
     if text := [cell.name for cell in cells if cell.claims(exercise) and cell.kind != "code"]:
         return f"the cell of {exercise} ({text[0]}) is not a code cell; make it one again."
-    return (
+    said = (
         f'nothing in the notebook answers {exercise}: there is no function {function}, no check("{exercise}", ...) '
         "with another, and no definition in the exercise's own cell."
     )
+    if unread:
+        where = ", ".join(str(number) for number in dict.fromkeys(unread))
+        said += (
+            f" The grader cannot tell which exercise and function check is given in cell {where}; write the call out, "
+            f'as check("{exercise}", your_function).'
+        )
+    return said
 
 
 def _needed(names: list[str]) -> str:

@@ -66,6 +66,8 @@ class Notebook:
                     raise ValueError(f"got more than {MOST_STATEMENTS} statements; expected a notebook for people.")
         calls = CheckCalls()
         self._given = {statement: calls.read(statement) for statement in statements}
+        self._unread = calls.unread
+        self.unread_checks: list[int] = []  # the cells whose call of check cannot be followed
         self._reader = Reader(statements, calls.functions)
         for taken in read:
             self._take(taken)
@@ -92,7 +94,7 @@ class Notebook:
         if (choice is None or choice.item.stub) and (why := broken_answer(self.broken, exercise, function)):
             raise ValueError(why)
         if choice is None:
-            raise LookupError(notes.nothing(self.cells, exercise, function))
+            raise LookupError(notes.nothing(self.cells, exercise, function, self.unread_checks))
         moments = [check.moment for check in self.checks if check.exercise == exercise]
         later = [at for at in moments if at > choice.item.position]
         moment = choice.check.moment if choice.check else max(later, default=float(len(self.items)))
@@ -147,6 +149,7 @@ class Notebook:
             for leaf, reason in self._reader.skipped(whole):
                 self.skipped.append(Skipped(self._reader.touches(leaf), above, cell.number, shown(leaf), reason))
             if not isinstance(whole, DEFINITIONS):
+                self.unread_checks += [cell.number] if whole in self._unread else []
                 for exercise, given in self._given[whole]:
                     self._check(exercise, given, cell)
 

@@ -246,6 +246,94 @@ OF_ONE_NAME = {
 }
 
 
+# What check is given is put together, handed on, or stands in a table that the notebook fills step by step.
+_DECORATOR = "REG = {}\ndef answers(name):\n    def keep(g):\n        REG[name] = g\n    return keep"
+OF_ONE_NAME |= {
+    "check assigned": ("c = check", MINE, 'c("wanda.score", f)', OTHER, 'c("wanda.other", f)'),
+    "a helper": (
+        "def test(name, g):\n    print(name)\n    return check(name, g)",
+        MINE,
+        'test("wanda.score", f)',
+        OTHER,
+        'test("wanda.other", g=f)',
+    ),
+    "a helper that adds the lesson": (
+        'def test(g, name="score"):\n    check(f"wanda.{name}", g)',
+        MINE,
+        'test(f, name="score")',
+        OTHER,
+        'test(f, "other")',
+    ),
+    "a helper with a default": (
+        'def test(g, name="wanda.score"):\n    check(name, g)',
+        MINE,
+        "test(f)",
+        OTHER,
+        'test(f, "wanda.other")',
+    ),
+    "a helper for one exercise": ('def test(g):\n    check("wanda.score", g)', MINE, "test(f)", OTHER),
+    "a lambda in a loop": (
+        MINE,
+        "for name in ['wanda.score', 'wanda.other']:\n    check(name, lambda w, name: f(w, name))",
+    ),
+    "a lambda as a helper": ("t = lambda g, name: check(name, g)", MINE, 't(f, "wanda.score")', OTHER),
+    "partial of check": ("from functools import partial", MINE, 'partial(check, "wanda.score")(f)', OTHER),
+    "a starred tuple": (MINE, 'check(*("wanda.score", f))', OTHER),
+    "a starred tuple that has a name": (MINE, 'both = ("wanda.score", f)', OTHER, "check(*both)"),
+    "the exercise formatted": (MINE, 'check("wanda.%s" % "score", f)', OTHER),
+    "the exercise formatted of two": ("L = 'wanda'", MINE, 'check("%s.%s" % (L, "score"), f)', OTHER),
+    "the exercise joined": (MINE, 'check(".".join(["wanda", "score"]), f)', OTHER),
+    "the exercise added up of three": (MINE, 'check("wanda" + "." + "score", f)', OTHER),
+    "a table filled by cells": (
+        "T = {}",
+        MINE + "\nT['wanda.score'] = f",
+        OTHER + "\nT['wanda.other'] = f",
+        "for name in T:\n    check(name, T[name])",
+    ),
+    "the items of a filled table": (
+        "T = dict()",
+        "T['wanda.score'] = lambda w, x: w * x",
+        OTHER + "\nT['wanda.other'] = f",
+        "for name, g in T.items():\n    check(name, g)",
+    ),
+    "a filled list": (
+        "ids, fs = ['wanda.score', 'wanda.other'], []",
+        MINE + "\nfs.append(f)",
+        OTHER + "\nfs.append(f)",
+        "for name, g in zip(ids, fs):\n    check(name, g)",
+    ),
+    "two filled lists": (
+        "ids = []\nfs = []",
+        MINE + "\nids.append('wanda.score')\nfs.append(f)",
+        OTHER + "\nids.append('wanda.other')\nfs.append(f)",
+        "[check(name, g) for name, g in zip(ids, fs)]",
+    ),
+    "a table of short names": (
+        "T = {}",
+        MINE + "\nT['score'] = f",
+        OTHER + "\nT['other'] = f",
+        "for name in T:\n    check(f'wanda.{name}', T[name])",
+    ),
+    "short names and globals": (
+        MINE + "\nscore = f",
+        OTHER + "\nother = f",
+        "for name in 'score other'.split():\n    check('wanda.' + name, globals()[name])",
+    ),
+    "a decorator that returns nothing": (
+        _DECORATOR,
+        "@answers('wanda.score')\n" + MINE,
+        "@answers('wanda.other')\n" + OTHER,
+        "for name, g in REG.items():\n    check(name, g)",
+    ),
+    "a decorator that returns nothing, in the exercise's own cell": (
+        _DECORATOR,
+        answer("@answers('wanda.score')\n" + MINE),
+        cell("@answers('wanda.other')\n" + OTHER, exercise="wanda.other"),
+        "for name in REG:\n    check(name, REG[name])",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", OF_ONE_NAME)
 def test_of_one_name_the_definition_above_the_check_is_the_answer(name):
     assert called(program(*OF_ONE_NAME[name]), 3, 4) == 12
@@ -258,6 +346,58 @@ def test_each_exercise_has_its_own_definition_of_one_name_and_no_news():
         assert called(made, 3, 4) == expected
         assert len(made.notes) == 1
         assert made.notes[0].startswith("The function is called f here")
+
+
+# One name in the cells of several exercises, checked in a way that no reader of the text follows.
+UNREAD = {
+    "no check": ("", ""),
+    "by a helper that finds the exercise": ("", "pruefe(f)"),
+    "through getattr": ("", 'getattr(workbook, "check")("wanda.score", f)'),
+    "handed to another name": ("", "ask = pick(check)\nask(which(), f)"),
+    "put in a table": ("T = {}", "T[which()] = f"),
+    "the other one's check is read": ("", 'check("wanda.other", f)'),
+}
+
+
+@pytest.mark.parametrize("bare", ["whole", "ids alone", "grade_id alone"])
+@pytest.mark.parametrize("name", UNREAD)
+def test_of_one_name_the_definition_in_the_exercises_own_cell_is_the_answer(name, bare):
+    first, checked = UNREAD[name]
+    mine, other = "def f(w, x):\n    return h(w) * x", "def f(w, x):\n    return h(w) + x"
+    cells = [
+        answer(f"def h(x):\n    return x\n\n\n{mine}"),
+        "" if "wanda.other" in checked else checked,
+        cell(f"def h(x):\n    return x + 1\n\n\n{other}\n{checked}", exercise="wanda.other"),
+        checked,
+    ]
+    for each in (each for each in cells if isinstance(each, dict) and bare != "whole"):
+        metadata = each["metadata"].copy()
+        each["metadata"] = {} if bare == "ids alone" else {"nbgrader": metadata["nbgrader"]}
+        if bare == "grade_id alone":
+            del each["id"]
+    made = program(first, *cells)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ("The function is called f here (cell 2), not wanda_score; it was graded.",)
+    assert called(program(first, *cells, exercise="wanda.other", function="other"), 3, 4) == 8
+
+
+def test_a_later_definition_outside_the_exercises_own_cell_is_said():
+    made = program(answer(MINE), cell(OTHER, exercise="wanda.other"), OTHER)
+    assert called(made, 3, 4) == 12
+    assert made.notes[1] == (
+        "f is defined again (cell 3), but the definition in the exercise's own cell, cell 1, was graded. If the later "
+        "one is your answer, give it a name of its own and call check below it."
+    )
+
+
+def test_without_checks_a_name_that_another_exercise_reuses_stays_its_own():
+    made = program(
+        answer(RIGHT), cell(WRONG + "\n\n\ndef other(w, x):\n    return wanda_score(w, x)", exercise="wanda.other")
+    )
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+    made = program(answer(WRONG), cell(WRONG, exercise="wanda.other"), RIGHT, answer(RIGHT))
+    assert called(made, 3, 4) == 12
 
 
 def test_a_definition_below_its_check_is_not_graded_and_said():
@@ -335,6 +475,24 @@ def test_a_note_says_which_of_two_definitions_was_taken():
     assert not program(answer(STUB), answer(RIGHT)).notes
 
 
+def test_a_note_says_that_both_definitions_stand_in_one_cell():
+    assert program(answer(WRONG + "\n" + RIGHT)).notes == (
+        "wanda_score is defined twice in cell 1; the last one was graded.",
+    )
+    assert program(answer(f"{WRONG}\n{WRONG}\n{RIGHT}"), CHECK).notes == (
+        "wanda_score is defined 3 times in cell 1; the last one was graded.",
+    )
+    assert program(answer(f"{WRONG}\n{RIGHT}\n{CHECK}\n{WRONG}")).notes == (
+        "wanda_score is defined twice in cell 1; the last one above its check was graded.",
+        "wanda_score is defined again below its check (cell 1), but the definition above the check, in cell 1, was "
+        "graded. If the later one is your answer, call check again below it.",
+    )
+    assert program(WRONG, answer(WRONG + "\n" + RIGHT)).notes == (
+        "wanda_score is defined more than once (also in cell 1, and above it in cell 2); the last one, in cell 2, was "
+        "graded.",
+    )
+
+
 def test_an_untouched_stub_still_gives_a_program():
     with pytest.raises(NotImplementedError, match="replace this line"):
         called(program(answer(STUB), CHECK), 1, 2)
@@ -371,6 +529,13 @@ def test_nothing_that_answers_is_said():
         program(answer("wanda_score = 3"))
     with pytest.raises(LookupError):
         load(b'{"cells": []}').program("wanda.score", "wanda_score")
+
+
+def test_a_check_that_cannot_be_read_is_said():
+    with pytest.raises(LookupError, match=r"is given in cell 2, 3; write the call out, as check\("):
+        program("ids = pick()", "for name in ids:\n    check(name, ids[name])", "check(*ids)\ncheck(ids)", "f = 3")
+    with pytest.raises(LookupError, match="own cell.$"):
+        program(MINE, 'check("wanda.other", f)')
 
 
 BROKEN = {

@@ -1,7 +1,8 @@
 """Which function of a notebook answers an exercise: by its cell, by what its check is given, by its usual name.
 
 Of several definitions of one name the last one above the check counts, which is the one that the check saw. Without a
-check that is given this name, the last one of the notebook counts.
+check that is given this name, the last one of the notebook counts; but if the cells of several exercises define the
+name, each exercise has the one in its own cell.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -49,11 +50,21 @@ class Answers:
         for fits in (self.callables.is_function, self.callables.may_be_function, lambda name, item: item.stub):
             for name in names:
                 candidates = [item for item in self.callables.bound.get(name, ()) if fits(name, item)]
-                if name in given:
-                    candidates = self._above(given[name], candidates, results) or candidates
-                if candidates:
-                    return self._choice(exercise, name, candidates, given.get(name))
+                seen = self._above(given[name], candidates, results) if name in given else []
+                own = [] if seen else self._own(exercise, candidates)
+                if chosen := seen or own or candidates:
+                    return self._choice(exercise, name, chosen, given.get(name), own)
         return None
+
+    def _own(self, exercise: str, candidates: list[Item]) -> list[Item]:
+        """The candidates in the exercise's own cells, if cells of other exercises hold candidates too; else none."""
+        claimed = {cell.number for cell in self.cells if cell.claims(exercise)}
+        if not any(item.number in self._cells_of_others(exercise) for item in candidates):
+            return []
+        return [item for item in candidates if item.number in claimed]
+
+    def _cells_of_others(self, exercise: str) -> set[int]:
+        return {cell.number for cell in self.cells if cell.is_claimed and not cell.claims(exercise)}
 
     def _above(self, check: Check, candidates: list[Item], results: set[str]) -> list[Item]:
         """What a check may have been given: of the candidates, and of values that are no function for certain."""
@@ -62,11 +73,13 @@ class Answers:
         found = [item for item in bound if item.position in places or self.callables.is_looked_up(name, item)]
         return found or [item for item in bound if self.callables.may_be_made(name, item, results)]
 
-    def _choice(self, exercise: str, name: str, candidates: list[Item], check: Check | None) -> Choice:
+    def _choice(self, exercise: str, name: str, candidates: list[Item], check: Check | None, own: list[Item]) -> Choice:
         chosen = candidates[-1]
         seen = check if check and chosen.position < check.moment else None
         tried = [other for other in self.checks if other.exercise == exercise and other.name != name]
-        return Choice(chosen, name, seen, tuple(self._rivals(exercise, name, chosen)), tuple(tried))
+        others = self._cells_of_others(exercise) if own else set()
+        rivals = [item for item in self._rivals(exercise, name, chosen) if item.number not in others]
+        return Choice(chosen, name, seen, tuple(rivals), tuple(tried))
 
     def _names(self, exercise: str, function: str) -> Iterator[str]:
         """The names to look for, the surest first."""
@@ -83,7 +96,6 @@ class Answers:
 
     def _of_cells(self, exercise: str, function: str) -> Iterator[str]:
         """What the exercise's own cells bind, without what other checks are given and what is only a helper there."""
-        taken = {check.name for check in self.checks if check.exercise != exercise}
         claims = {cell.number: sure for cell in self.cells if (sure := cell.claims(exercise))}
         for sure in (2, 1):
             own = [item for item in self.items if claims.get(item.number) == sure]
@@ -91,7 +103,10 @@ class Answers:
                 yield function  # what stands beside it, or beside its stub, is there to help
                 continue
             definitions = [item for item in own if not isinstance(item.node, (ast.Import, ast.ImportFrom))]
-            helpers = {name for item in own for name in (item.eager | item.late) - item.binds} | taken
+            # A statement that binds nothing, such as `TABLE["name"] = f`, hands a function on and makes it no helper.
+            makers = [item for item in own if item.binds - item.changes]
+            helpers = {name for item in makers for name in (item.eager | item.late) - item.binds}
+            helpers |= self._given_elsewhere(exercise)
             placed = [
                 name
                 for item in reversed(definitions)
@@ -99,6 +114,15 @@ class Answers:
                 if self.callables.is_function(name, item)
             ]
             yield from (name for name in placed if name not in helpers)
+
+    def _given_elsewhere(self, exercise: str) -> set[str]:
+        """Names of what other exercises' checks are given, except for those that are defined in a cell of theirs."""
+        others, taken = self._cells_of_others(exercise), set()
+        for check in self.checks:
+            above = [item for item in self.callables.bound.get(check.name, ()) if item.position < check.moment]
+            if check.exercise != exercise and not (above and above[-1].number in others):
+                taken.add(check.name)
+        return taken
 
     def _rivals(self, exercise: str, name: str, chosen: Item) -> Iterable[Item]:
         """Other real definitions under the same name, of which the chosen one is not made, and no other check is."""
