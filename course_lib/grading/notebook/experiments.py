@@ -46,6 +46,7 @@ class Reader(Judge):
     def __init__(self, statements: list[ast.stmt], answers: set[str]):
         self._facts: dict[ast.stmt, Facts] = {}
         self._changes: dict[ast.stmt, frozenset[str]] = {}
+        self._touched: dict[ast.stmt, frozenset[str]] = {}
         self._heads: dict[ast.stmt, ast.stmt | None] = {}
         self._effects = Effects(statements, answers)
         parts = [part for whole in statements for part in leaves(whole)]
@@ -83,9 +84,11 @@ class Reader(Judge):
         return bool(touched) and all(name.startswith(FILE) for name in touched)
 
     def touches(self, node: ast.stmt) -> frozenset[str]:
-        """What it binds or changes."""
+        """What it binds or changes itself, not what it may change through a value that shares something."""
         known = self._known(node)
-        return known.binds | known.files | known.deletes | self._changed(node)
+        if node not in self._touched:
+            self._touched[node] = self._effects.changes(node, through_others=False)
+        return known.binds | known.files | known.deletes | self._touched[node]
 
     def skipped(self, whole: ast.stmt) -> list[tuple[ast.stmt, str]]:
         """The statements in one that are not run although something may need them, and why."""

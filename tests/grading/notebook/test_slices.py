@@ -473,6 +473,72 @@ def test_what_a_loop_or_a_call_sets_is_set(filled):
     assert made.notes == ()
 
 
+SETS = "T = {}\ndef s1(k=3): T[3] = k"
+BY_ANOTHER_NAME = {
+    "a function": f"{SETS}\nstart = s1\nstart()",
+    "a function, and its value taken": f"{SETS}\nstart = s1\nW = start()",
+    "a function in a loop": f"{SETS}\nfor step in [s1]:\n    step()",
+    "a table of functions": f"{SETS}\nSTEPS = {{'a': s1}}\nSTEPS['a']()",
+    "a loop over a table of functions": f"{SETS}\nSTEPS = {{'a': s1}}\nfor step in STEPS.values():\n    step()",
+    "a list of functions, one by one": f"{SETS}\nSTEPS = []\nSTEPS.append(s1)\nfor step in STEPS:\n    step()",
+    "a table of functions, one by one": f"{SETS}\nSTEPS = {{}}\nSTEPS['a'] = s1\nSTEPS['a']()",
+    "a function, called in a function": f"{SETS}\ndef set_up():\n    start = s1\n    start()\nset_up()",
+    "a name that is handed on": f"{SETS}\nstart = s1\nlist(map(start, [3]))",
+    "partial": f"from functools import partial\n{SETS}\np = partial(s1, 3)\np()",
+    "a bound method": "T = {}\nput = T.update\nput({3: 3})",
+    "a lambda in a list": "T = {}\nfs = [lambda: T.update({3: 3})]\nfs[0]()",
+    "a closure": "T = {}\ndef make():\n    def up(): T[3] = 3\n    return up\nup = make()\nup()",
+    "a function that fills": "T = {}\ndef fill(t): t[3] = 3\ng = fill\ng(T)",
+    "a thread": f"import threading\n{SETS}\nt = threading.Thread(target=s1)\nt.start()\nt.join()",
+    "threads": f"import threading\n{SETS}\nts = [threading.Thread(target=f) for f in (s1,)]\n"
+    "for t in ts:\n    t.start()\nfor t in ts:\n    t.join()",
+    "a part of a list": "class A(dict):\n    def up(self): self[3] = 3\nT = A()\nb = [T]\nb[0].up()",
+    "a part of an object": "class A:\n    def __init__(self, t): self.t = t\n"
+    "    def up(self): self.t[3] = 3\nT = {}\na = A(T)\na.up()",
+    "a view": "import torch\nA = torch.zeros(2)\nv = A.view(-1)\nv[0] = 3\nT = {3: int(A[0])}",
+    "what a view was made of": "import torch\nA = torch.zeros(2)\nv = A.view(-1)\nA[0] = 3\nT = {3: int(v[0])}",
+    "a view made by a function": "import torch\ndef flat(a):\n    return a.view(-1)\nA = torch.zeros(2)\n"
+    "v = flat(A)\nv[0] = 3\nT = {3: int(A[0])}",
+    "the same memory": "import numpy as np, torch\na = np.zeros(1)\nt = torch.from_numpy(a)\nt[0] = 3\nT = {3: int(a[0])}",
+    "out": "import torch\nA = torch.zeros(1)\nB = torch.add(torch.ones(1), 2, out=A)\nT = {3: int(A[0])}",
+    "out, and the value not taken": "import torch\nA = torch.zeros(1)\ntorch.add(torch.ones(1), 2, out=A)\n"
+    "T = {3: int(A[0])}",
+}
+
+
+@pytest.mark.parametrize("name", BY_ANOTHER_NAME)
+def test_what_is_set_by_another_name_for_it_is_set(name):
+    made = program(BY_ANOTHER_NAME[name], wanda_score("T.get(weight) * inputs"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+NO_SHARE = [
+    "losses = [helper(SCALE)]\nlosses.append(1 / 0)",
+    "W = SCALE.sum()\nW[0] = 1 / 0",
+    "W = torch.randn(SIZE)\nW[0] = 1 / 0",
+    "STEPS = [helper]\nprint(STEPS, 1 / 0)",
+    "W = wanda_score(SCALE, SCALE)\nW[0] = 1 / 0",
+]
+
+
+@pytest.mark.parametrize("experiment", NO_SHARE)
+def test_a_value_of_its_own_shares_nothing(experiment):
+    above = ["import torch", "SCALE = torch.ones(1)", "SIZE = 1", "def helper(x):\n    return x * 2"]
+    source = wanda_score("helper(weight) / 2 * inputs * float(SCALE) * SIZE")
+    made = program(*above, source, experiment, CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+def test_what_a_loaded_value_was_also_made_from_is_not_said_to_be_missing():
+    experiment = (
+        "from course_lib.models import load_model\nmodel = load_model()\ndef collect(m, t):\n    return [m, t]\n"
+    )
+    experiment += "stats = collect(model, T)\nmodel.eval()\nstats.append(1)"
+    assert program("T = {3: 3}", experiment, wanda_score("T.get(weight) * inputs"), CHECK).notes == ()
+
+
 NO_MODEL = "grading loads no model, data or experiment "
 SKIPPED = {
     "T = load_model()": "grading loads no model, data or experiment (load_model)",
