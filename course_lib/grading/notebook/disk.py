@@ -43,7 +43,10 @@ def named_files(node: ast.AST) -> Iterator[str]:
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value) < _LONGEST:
             if found := _FILE.fullmatch(part.value):
-                yield FILE + found[1]
+                parts = found[1].split("/")
+                # A module is imported by the part of its path below a folder on sys.path.
+                ends = range(len(parts)) if found[1].endswith(".py") else [0]
+                yield from (FILE + "/".join(parts[end:]) for end in ends)
         elif isinstance(part, ast.Import):
             yield from (f"{FILE}{alias.name.replace('.', '/')}.py" for alias in part.names)
         elif isinstance(part, ast.ImportFrom) and part.module and not part.level:

@@ -13,6 +13,7 @@ from course_lib.grading.notebook.names import LOOPS, root
 Ways = dict[str, set[str]]
 _CONTAINERS = (ast.Tuple, ast.List, ast.Set)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_KEEPS = {"append", "add", "insert", "extend", "update", "setdefault", "put", "register"}  # methods that keep a part
 # Functions and methods that give a value of its own, which shares nothing with what they are given.
 _FRESH = re.compile(
     r"len|int|float|str|bool|abs|round|range|sum|min|max|mean|std|var|norm|prod|any|all|repr|format|type|isinstance|id|"
@@ -115,9 +116,8 @@ def _given(part: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
         return [(part.target, part.iter)]
     if isinstance(part, ast.withitem) and part.optional_vars is not None:
         return [(part.optional_vars, part.context_expr)]
-    if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.args:
-        if part.func.attr in ("append", "add", "insert", "extend", "update", "setdefault", "put", "register"):
-            return [(part.func, ast.Tuple(part.args, ast.Load()))]
+    if isinstance(part, ast.Call) and getattr(part.func, "attr", "") in _KEEPS and part.args:
+        return [(part.func, ast.Tuple(part.args, ast.Load()))]
     return []
 
 
@@ -139,9 +139,7 @@ def _handed(value: ast.expr, returns: Callable[[str], bool]) -> Iterator[str]:
             stack.append(part.value)
         elif isinstance(part, _CONTAINERS):
             stack += part.elts
-        elif isinstance(part, ast.Dict):
-            stack += part.values
-        elif isinstance(part, ast.BoolOp):
+        elif isinstance(part, (ast.Dict, ast.BoolOp)):
             stack += part.values
         elif isinstance(part, ast.IfExp):
             stack += [part.body, part.orelse]

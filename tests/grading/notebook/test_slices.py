@@ -1,5 +1,7 @@
 """The slice: what a function needs is run, as it stood when the function was checked, and nothing else is."""
 
+import sys
+
 import pytest
 from written_notebooks import BOOM, CHECK, RIGHT, STUB, answer, called, notebook, run
 
@@ -285,6 +287,26 @@ def test_what_a_function_reads_from_the_disk_is_put_there(written, elsewhere):
     assert made.notes == ()
 
 
+@pytest.mark.parametrize(
+    ("path", "imports"),
+    [
+        ("written_below_src.py", "from written_below_src import K"),
+        ("written_package/inner.py", "import written_package.inner\nK = written_package.inner.K"),
+    ],
+)
+def test_a_module_in_a_folder_on_the_path_is_written_before_it_is_imported(path, imports, elsewhere, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    made = program(
+        f"import os\nos.makedirs(os.path.dirname('src/{path}'))",
+        f"%%writefile src/{path}\nK = 1",
+        f"import sys\nsys.path.append('src')\n{imports}",
+        wanda_score("K * weight * inputs"),
+        CHECK,
+    )
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
 READERS = {
     "a table of arrays": ("np.save('k', np.ones(1))", "weight * inputs * int(np.load('k.npy')[0])"),
     "tensors": ("torch.save(torch.ones(1), 'k')", "weight * inputs * int(torch.load('k')[0])"),
@@ -499,7 +521,8 @@ BY_ANOTHER_NAME = {
     "what a view was made of": "import torch\nA = torch.zeros(2)\nv = A.view(-1)\nA[0] = 3\nT = {3: int(v[0])}",
     "a view made by a function": "import torch\ndef flat(a):\n    return a.view(-1)\nA = torch.zeros(2)\n"
     "v = flat(A)\nv[0] = 3\nT = {3: int(A[0])}",
-    "the same memory": "import numpy as np, torch\na = np.zeros(1)\nt = torch.from_numpy(a)\nt[0] = 3\nT = {3: int(a[0])}",
+    "the same memory": "import numpy as np, torch\na = np.zeros(1)\nt = torch.from_numpy(a)\n"
+    "t[0] = 3\nT = {3: int(a[0])}",
     "out": "import torch\nA = torch.zeros(1)\nB = torch.add(torch.ones(1), 2, out=A)\nT = {3: int(A[0])}",
     "out, and the value not taken": "import torch\nA = torch.zeros(1)\ntorch.add(torch.ones(1), 2, out=A)\n"
     "T = {3: int(A[0])}",
