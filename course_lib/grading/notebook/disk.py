@@ -80,7 +80,9 @@ class Disk:
         if _SETS_ENVIRONMENT.fullmatch(dotted(part.func, self.imported)):
             return {ENVIRONMENT}
         if getattr(part.func, "id", "") == MAGIC:
-            return {EVERY, UNNAMED}
+            names = {getattr(given, "id", "") for given in part.args} - {""}
+            of_environment = any(str(getattr(text, "value", "")).startswith(("%env", "%set_env")) for text in part.args)
+            return {ENVIRONMENT} if of_environment else names or {EVERY, UNNAMED}
         kind = self._kind(part)
         if not kind and discarded:
             given = [*part.args, *(keyword.value for keyword in part.keywords)]

@@ -307,6 +307,31 @@ def test_a_module_in_a_folder_on_the_path_is_written_before_it_is_imported(path,
     assert made.notes == ()
 
 
+ENVIRONMENT = ["%env K=1", "%env K 1", "%set_env K 1", "%set_env K=1", "if True:\n    %env K = 1"]
+
+
+@pytest.mark.parametrize("magic", ENVIRONMENT)
+def test_a_magic_that_sets_the_environment_is_run(magic, monkeypatch):
+    monkeypatch.setenv("K", "7")
+    made = program(magic, "import os", wanda_score("weight * inputs * int(os.environ['K'])"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize("magic", ["%env", "%env K", "%env HOME"])
+def test_a_magic_that_shows_the_environment_changes_nothing(magic):
+    made = program(magic, "import os", wanda_score("weight * inputs * len(os.environ)"), CHECK)
+    assert len(made.statements) == 2
+    assert made.notes == ()
+
+
+def test_a_magic_that_takes_its_value_from_elsewhere_is_not_run_and_said():
+    made = program("%set_env K $HOME", "import os", wanda_score("weight * inputs * len(os.environ)"), CHECK)
+    assert made.notes == (
+        "the environment is needed, but `%set_env K $HOME` in cell 1 is not run: grading runs no shell and no magics.",
+    )
+
+
 READERS = {
     "a table of arrays": ("np.save('k', np.ones(1))", "weight * inputs * int(np.load('k.npy')[0])"),
     "tensors": ("torch.save(torch.ones(1), 'k')", "weight * inputs * int(torch.load('k')[0])"),
@@ -397,6 +422,9 @@ DELETIONS = [
     "def clean():\n    global max\n    del max\nclean()",
     "del globals()['max']",
     "globals().pop('max', None)",
+    "%xdel max",
+    "%xdel -n max",
+    "%reset_selective -f ^max$",
 ]
 
 
@@ -420,6 +448,14 @@ def test_del_ends_a_binding_however_it_is_written(deletion, uses):
     """Also where the value was needed in between, so that the binding and its end both run."""
     made = program("K, max = 1, 0", "TOTAL = 1 + max", deletion, uses, CHECK)
     assert called(made, 3, 4) == 12
+
+
+def test_a_magic_that_deletes_names_by_a_pattern_is_said():
+    made = program("max = 0", "%reset_selective -f max|other", USES_PYTHONS_OWN, CHECK)
+    assert made.notes == (
+        "max is needed, but `%reset_selective -f max|other` in cell 2 is not run: grading runs no shell and no magics.",
+    )
+    assert program("%reset_selective -f max|other", HELPER, USES, CHECK).notes == ()
 
 
 def test_a_deletion_runs_only_where_its_binding_does():
@@ -477,6 +513,15 @@ def test_a_cell_that_does_not_parse_is_said_only_when_a_name_is_missing():
         "cell 1 does not parse: line 1: '(' was never closed; what it defines is missing.",
     )
     assert program("def other(:", HELPER, USES).notes == ()
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("local", "remote"), ("HEAD", "a1b2c3d")])
+def test_the_marks_of_a_conflict_in_a_cell_are_called_so(ours, theirs):
+    cell = f"def other():\n    pass\n<<<<<<< {ours}\n{HELPER}\n=======\n{HELPER}\n>>>>>>> {theirs}"
+    assert (
+        "cell 1 does not parse: line 3: it holds the marks of a Git conflict (<<<<<<<): "
+        in program(cell, USES).notes[1]
+    )
 
 
 @pytest.mark.parametrize(
