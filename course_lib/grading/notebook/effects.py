@@ -36,7 +36,7 @@ _CHANGES = re.compile(
 )
 # Functions by which a package is changed; what is seeded in a loop or a function is an experiment.
 _SETS = re.compile(
-    r"(manual_)?seed(_all)?|(set|use|enable|disable|register|add|insert|append|extend|filter|simplefilter)\w*"
+    r"(manual_)?seed(_all)?|(set|use|enable|disable|register|add|insert|append|extend|filter|simplefilter|basicConfig)\w*"
 )
 _SETS_FOR_GOOD = re.compile(r"set_default_\w+|set_grad_enabled|setrecursionlimit")
 _SETS_NOTHING = re.compile(r"set_num_\w+|set_printoptions")
@@ -97,6 +97,7 @@ class Effects:
 
     def _are_the_same(self, statement: ast.Assign) -> None:
         values = set() if isinstance(statement.value, (ast.Tuple, ast.List)) else roots(statement.value)
+        values = {name for name in values if self.imported.get(name) != "builtins"}  # whose parts are whole values
         names = {target.id for target in statement.targets if isinstance(target, ast.Name)} | values
         for name in names if len(names) > 1 else ():
             self.same.setdefault(name, set()).update(names - {name})
@@ -181,7 +182,7 @@ class Effects:
 
     def _by(self, part: ast.AST, again: bool, discarded: bool) -> set[str]:
         if isinstance(part, (ast.Subscript, ast.Attribute)) and isinstance(part.ctx, (ast.Store, ast.Del)):
-            return {root(part)} - {""}
+            return ({root(part)} - {""}) | self._settings(part.value)
         if isinstance(part, ast.Attribute) and _CHANGES.fullmatch(part.attr):
             return {root(part)} - {""} - self.imported.keys()
         if isinstance(part, ast.AugAssign):
@@ -194,6 +195,13 @@ class Effects:
             if bases and "__init_subclass__" in self.functions:
                 changed |= bases | self._effect("__init_subclass__").changes
         return changed
+
+    def _settings(self, value: ast.expr) -> set[str]:
+        """All names of a package, one function of which gives what is set: `decimal.getcontext().prec = 50`."""
+        package = dotted(value.func, self.imported).split(".")[0] if isinstance(value, ast.Call) else ""
+        if not package or package in _SHOWS:
+            return set()
+        return {name for name, full in self.imported.items() if full.split(".")[0] == package}
 
     def _by_decorator(self, decorator: ast.expr) -> set[str]:
         call = decorator if isinstance(decorator, ast.Call) else ast.Call(decorator, [], [])

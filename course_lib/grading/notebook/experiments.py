@@ -59,8 +59,9 @@ class Reader(Judge):
     def item(self, node: ast.stmt, statement: Statement, position: int, number: int) -> Item:
         """A statement of the top level that may run."""
         changes = self._changed(node)
-        everywhere = any(self._effects.imported.get(name, "").split(".")[0] in _EVERYBODYS for name in changes)
         known = self._known(node)
+        others = changes - known.binds  # of a name that it also binds, only the notebook's own value is changed
+        everywhere = any(self._effects.imported.get(name, "").split(".")[0] in _EVERYBODYS for name in others)
         return item(node, known, statement, position=position, number=number, changes=changes, everywhere=everywhere)
 
     def reason(self, node: ast.stmt) -> str:

@@ -1,5 +1,7 @@
 """The slice: what a function needs is run, as it stood when the function was checked, and nothing else is."""
 
+import decimal
+import logging
 import sys
 
 import pytest
@@ -307,6 +309,58 @@ def test_a_module_in_a_folder_on_the_path_is_written_before_it_is_imported(path,
     assert made.notes == ()
 
 
+SETTINGS = {
+    "a context": ("import decimal\ndecimal.getcontext().prec = 50", "12 * (decimal.getcontext().prec == 50)"),
+    "a context, by the name of its function": (
+        "from decimal import Decimal, getcontext\ngetcontext().prec = 3",
+        "12 * (str(Decimal(1) / 3) == '0.333')",
+    ),
+    "a log": (
+        "import logging\nlogging.basicConfig(filename='run.log', level=logging.INFO, force=True)",
+        "logging.info('x') or 12 * ('x' in open('run.log').read())",
+    ),
+    "a shelf": ("import shelve\nwith shelve.open('k') as s:\n    s['k'] = 12", "shelve.open('k')['k']"),
+    "a shelf with a name": ("import shelve\ns = shelve.open('k')\ns['k'] = 12\ns.close()", "shelve.open('k')['k']"),
+    "a file of settings": (
+        "import configparser\nc = configparser.ConfigParser()\nc['a'] = {'k': '12'}\n"
+        "with open('k.ini', 'w') as f:\n    c.write(f)\nd = configparser.ConfigParser()",
+        "d.read('k.ini') and int(d['a']['k'])",
+    ),
+    "a database": (
+        "import sqlite3\ndb = sqlite3.connect('k.db')\ndb.execute('create table t (k)')\n"
+        "db.execute('insert into t values (12)')\ndb.commit()",
+        "sqlite3.connect('k.db').execute('select k from t').fetchone()[0]",
+    ),
+}
+
+
+@pytest.fixture
+def settings_stay(elsewhere):
+    with decimal.localcontext():
+        handlers, level = logging.root.handlers[:], logging.root.level
+        logging.root.handlers[:] = []
+        yield
+        for handler in logging.root.handlers:
+            handler.close()
+        logging.root.handlers[:] = handlers
+        logging.root.setLevel(level)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_is_set_in_a_package_or_kept_in_a_file_is_set(name, settings_stay):
+    above, returned = SETTINGS[name]
+    made = program(above, wanda_score(returned), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+def test_a_log_on_the_screen_needs_nothing_of_the_disk(settings_stay):
+    log = "import logging\nlogging.basicConfig(level=30)"
+    made = program("!mkdir plots", log, wanda_score("logging.debug('x') or weight * inputs"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
 ENVIRONMENT = ["%env K=1", "%env K 1", "%set_env K 1", "%set_env K=1", "if True:\n    %env K = 1"]
 
 
@@ -456,6 +510,13 @@ def test_a_magic_that_deletes_names_by_a_pattern_is_said():
         "max is needed, but `%reset_selective -f max|other` in cell 2 is not run: grading runs no shell and no magics.",
     )
     assert program("%reset_selective -f max|other", HELPER, USES, CHECK).notes == ()
+
+
+@pytest.mark.parametrize("restored", ["from builtins import max", "import builtins\nmax = builtins.max"])
+def test_a_name_of_pythons_own_may_be_given_back(restored):
+    made = program("max = 0\nfor x in [1, 2]:\n    max += x", restored, USES_PYTHONS_OWN, CHECK)
+    assert called(made, 3, 4) == 12
+    assert not [each.source for each in made.statements if "+=" in each.source]
 
 
 def test_a_deletion_runs_only_where_its_binding_does():
