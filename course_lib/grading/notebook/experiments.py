@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from course_lib.grading.notebook.bindings import Facts, Item, facts, item
+from course_lib.grading.notebook.changes.effects import Effects
 from course_lib.grading.notebook.disk import FILE
-from course_lib.grading.notebook.effects import Effects
 from course_lib.grading.notebook.magics import MAGIC
 from course_lib.grading.notebook.names import IMPORTS, at_once, dotted
 from course_lib.grading.notebook.statements import DEFINITIONS, TRIES, WITHS, Judge, Statement, head, leaves

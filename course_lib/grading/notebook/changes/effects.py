@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from course_lib.grading.notebook.changes.sharing import Known, Sharing, backwards, constants, hands_on, reach
 from course_lib.grading.notebook.disk import Disk
 from course_lib.grading.notebook.names import (
     DEFS,
@@ -25,7 +26,6 @@ from course_lib.grading.notebook.names import (
     roots,
     stored,
 )
-from course_lib.grading.notebook.sharing import Known, Sharing, backwards, constants, hands_on, reach
 
 ROUNDS = 8  # in which functions hand on to those that call them what they change
 # Methods that change their object, wherever they are called; of a call whose value nobody takes, any method may.
