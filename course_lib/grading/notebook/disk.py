@@ -27,6 +27,9 @@ _WRITES = re.compile(
     r"write_(text|bytes|csv|parquet)|save|savetxt|savez\w*|save_(file|model|pretrained)|tofile|imsave|imwrite|writestr|"
     r"to_(csv|excel|feather|hdf|json|parquet|pickle)|joblib\.dump"
 )
+# What reads and writes one file, whose name may have an ending of its own.
+_KEEPS = re.compile(r"(shelve|dbm(\.\w+)?)\.open|sqlite3\.connect")
+_LOGS = re.compile(r"logging\.(basicConfig|FileHandler|handlers\.\w*FileHandler)")
 _OPENS = {"open", "ZipFile", "TarFile", "memmap"}
 _READS = re.compile(
     r"read_(text|bytes|csv|excel|feather|hdf|json|parquet|pickle|table)|loadtxt|genfromtxt|fromfile|load_file|safe_open|"
@@ -43,7 +46,10 @@ def named_files(node: ast.AST) -> Iterator[str]:
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value) < _LONGEST:
             if found := _FILE.fullmatch(part.value):
-                yield FILE + found[1]
+                parts = found[1].split("/")
+                # A module is imported by the part of its path below a folder on sys.path.
+                ends = range(len(parts)) if found[1].endswith(".py") else [0]
+                yield from (FILE + "/".join(parts[end:]) for end in ends)
         elif isinstance(part, ast.Import):
             yield from (f"{FILE}{alias.name.replace('.', '/')}.py" for alias in part.names)
         elif isinstance(part, ast.ImportFrom) and part.module and not part.level:
@@ -63,7 +69,7 @@ class Disk:
         for node in statements:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 given = {getattr(argument, "id", "") for argument in node.value.args}
-                if self._opens_to_write(node.value) or given & self.handles:
+                if self._opens_to_write(node.value) or self._kind(node.value) == "keeps" or given & self.handles:
                     self.handles |= {target.id for target in node.targets if isinstance(target, ast.Name)}
 
     def writes(self, part: ast.AST, discarded: bool) -> set[str]:
@@ -71,13 +77,17 @@ class Disk:
         if isinstance(part, ast.Attribute) and _MOVES.fullmatch(dotted(part, self.imported)):
             return {EVERY, UNNAMED}
         if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
+            if root(part) in self.handles:
+                return {EVERY, UNNAMED}
             return {ENVIRONMENT} if dotted(part.value, self.imported) == "os.environ" else set()
         if not isinstance(part, ast.Call):
             return set()
         if _SETS_ENVIRONMENT.fullmatch(dotted(part.func, self.imported)):
             return {ENVIRONMENT}
         if getattr(part.func, "id", "") == MAGIC:
-            return {EVERY, UNNAMED}
+            names = {getattr(given, "id", "") for given in part.args} - {""}
+            of_environment = any(str(getattr(text, "value", "")).startswith(("%env", "%set_env")) for text in part.args)
+            return {ENVIRONMENT} if of_environment else names or {EVERY, UNNAMED}
         kind = self._kind(part)
         if not kind and discarded:
             given = [*part.args, *(keyword.value for keyword in part.keywords)]
@@ -110,18 +120,25 @@ class Disk:
         return isinstance(call, ast.Call) and _PROGRAMS.fullmatch(dotted(call.func, self.imported)) is not None
 
     def _kind(self, call: ast.Call) -> str:
-        """ "moves", "makes folders", "writes", "reads", or nothing of that."""
+        """ "moves", "makes folders", "writes", "keeps" (it reads and writes), "reads", or nothing of that."""
         full = dotted(call.func, self.imported)
         last = full.rpartition(".")[2]
         if _MOVES.fullmatch(full):
             return "makes folders" if _MAKES_FOLDERS.fullmatch(last) else "moves"
         if _MAKES_FOLDERS.fullmatch(last):
             return "makes folders"
+        if _KEEPS.fullmatch(full):
+            return "keeps"
+        if _LOGS.fullmatch(full):  # without a file it writes to the screen
+            named = last != "basicConfig" or any(keyword.arg == "filename" for keyword in call.keywords)
+            return "writes" if named else ""
         if last in _OPENS:
             return "writes" if self._opens_to_write(call) else "reads"
         if _WRITES.fullmatch(last) or _WRITES.fullmatch(full):
             return "writes"
-        return "reads" if _READS.fullmatch(last) or _READS.fullmatch(full) else ""
+        first = call.args[0] if call.args else None
+        parses = last == "read" and isinstance(getattr(first, "value", None), str)  # as of configparser
+        return "reads" if parses or _READS.fullmatch(last) or _READS.fullmatch(full) else ""
 
     def _opens_to_write(self, call: ast.Call) -> bool:
         """`open(path, "w")`, `path.open("a")`, also with a mode that is not written out."""

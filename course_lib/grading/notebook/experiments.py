@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from course_lib.grading.notebook.bindings import Facts, Item, facts, item
+from course_lib.grading.notebook.changes.effects import Effects
 from course_lib.grading.notebook.disk import FILE
-from course_lib.grading.notebook.effects import Effects
 from course_lib.grading.notebook.magics import MAGIC
 from course_lib.grading.notebook.names import IMPORTS, at_once, dotted
 from course_lib.grading.notebook.statements import DEFINITIONS, TRIES, WITHS, Judge, Statement, head, leaves
@@ -46,6 +46,7 @@ class Reader(Judge):
     def __init__(self, statements: list[ast.stmt], answers: set[str]):
         self._facts: dict[ast.stmt, Facts] = {}
         self._changes: dict[ast.stmt, frozenset[str]] = {}
+        self._touched: dict[ast.stmt, frozenset[str]] = {}
         self._heads: dict[ast.stmt, ast.stmt | None] = {}
         self._effects = Effects(statements, answers)
         parts = [part for whole in statements for part in leaves(whole)]
@@ -58,8 +59,9 @@ class Reader(Judge):
     def item(self, node: ast.stmt, statement: Statement, position: int, number: int) -> Item:
         """A statement of the top level that may run."""
         changes = self._changed(node)
-        everywhere = any(self._effects.imported.get(name, "").split(".")[0] in _EVERYBODYS for name in changes)
         known = self._known(node)
+        others = changes - known.binds  # of a name that it also binds, only the notebook's own value is changed
+        everywhere = any(self._effects.imported.get(name, "").split(".")[0] in _EVERYBODYS for name in others)
         return item(node, known, statement, position=position, number=number, changes=changes, everywhere=everywhere)
 
     def reason(self, node: ast.stmt) -> str:
@@ -83,9 +85,11 @@ class Reader(Judge):
         return bool(touched) and all(name.startswith(FILE) for name in touched)
 
     def touches(self, node: ast.stmt) -> frozenset[str]:
-        """What it binds or changes."""
+        """What it binds or changes itself, not what it may change through a value that shares something."""
         known = self._known(node)
-        return known.binds | known.files | known.deletes | self._changed(node)
+        if node not in self._touched:
+            self._touched[node] = self._effects.changes(node, through_others=False)
+        return known.binds | known.files | known.deletes | self._touched[node]
 
     def skipped(self, whole: ast.stmt) -> list[tuple[ast.stmt, str]]:
         """The statements in one that are not run although something may need them, and why."""

@@ -5,6 +5,7 @@ of them is to run, so lines are blanked instead, and what `%time` or `%%capture`
 """
 
 import ast
+import keyword
 import re
 import warnings
 
@@ -23,6 +24,13 @@ _WRITES = re.compile(r"%%(?:write)?file +(-a +|--append +)?['\"]?([^'\"\s]+)['\"
 MAGIC = "_magic_"  # what stands for a value that only IPython or a shell would give; called with what is not run
 _ON_DISK = re.compile(r"[!%]\s*(cd|cp|curl|git|ln|mkdir|mv|rm|tar|touch|unzip|wget)\b.*|!.*[^-=]>.*")
 
+# Magics that are translated to Python.
+_ENV = re.compile(r"%(?:set_env\s+|env\s+(?=\S+\s*=|\S+\s+\S))([^\s=]+)(?:\s*=\s*|\s+)([^${}]*)")
+_DELETES = re.compile(r"%(?:xdel\s+(?:-n\s+)?|reset_selective\s+-f\s+\^(?=\w+\$))([^\W\d]\w*)\$?\s*")
+# Those that are not, although they change the environment or names.
+_CHANGES = re.compile(r"%(?:set_env|reset_selective|env\s+\S+\s*=|env\s+\S+\s+\S|xdel)\b.*")
+_CONFLICT = re.compile(r"^(<{7}|>{7})( |$)", re.MULTILINE)
+
 
 def parse(text: str, longest: int) -> tuple[str, ast.Module]:
     """The cell as Python, with as many lines as before, and its tree.
@@ -38,12 +46,19 @@ def parse(text: str, longest: int) -> tuple[str, ast.Module]:
             return "\n".join(lines), _tree("\n".join(lines))
         except SyntaxError as error:
             if not _blank(lines, error.lineno):
-                raise ValueError(f"line {error.lineno or 1}: {error.msg[:200]}") from None
+                raise ValueError(_why(lines, error)) from None
         except (RecursionError, MemoryError):
             raise ValueError("it is nested too deeply") from None
         except ValueError as error:  # a null character, half a surrogate pair
             raise ValueError(f"it holds characters that Python does not read ({error})") from None
     raise ValueError(f"it has more than {MOST_LINES} lines of magics")
+
+
+def _why(lines: list[str], error: SyntaxError) -> str:
+    if marks := _CONFLICT.search(text := "\n".join(lines)):
+        line = text.count("\n", 0, marks.start()) + 1
+        return f"line {line}: it holds the marks of a Git conflict ({marks[1]}): resolve the conflict and save again"
+    return f"line {error.lineno or 1}: {error.msg[:200]}"
 
 
 def written_file(text: str) -> str:
@@ -61,6 +76,19 @@ def _runs(name: str) -> str:
     """What `%run` does with a file that a cell has written. Of any other the row says that it is not there."""
     name = name.removeprefix("./")
     return f"exec(open({name if '.' in name else f'{name}.py'!r}, encoding='utf-8').read())"
+
+
+def _translated(line: str) -> str:
+    """A magic that sets a variable of the environment or deletes a name, as Python; empty for any other line."""
+    if found := _ENV.fullmatch(line):
+        return f"import os as _os_; _os_.environ[{found[1]!r}] = {found[2].strip()!r}"
+    if found := _DELETES.fullmatch(line):
+        return f"del {found[1]}"
+    if _CHANGES.fullmatch(line):  # which names, it says
+        words = [] if "env" in line.split()[0] else re.findall(r"[^\W\d]\w*", line)[1:]
+        names = dict.fromkeys(name for name in words if not keyword.iskeyword(name))
+        return f"{MAGIC}({', '.join([repr(line), *names])})"
+    return ""
 
 
 def _tree(text: str) -> ast.Module:
@@ -110,6 +138,9 @@ def _blank(lines: list[str], number: int | None) -> bool:
     margin = _margin(lines[at])
     if run := _RUN.fullmatch(line):
         lines[at] = margin + _runs(run[2])
+        return True
+    if translated := _translated(line):
+        lines[at] = margin + translated
         return True
     while at < len(lines):
         goes_on = lines[at].rstrip().endswith("\\")

@@ -1,5 +1,9 @@
 """The slice: what a function needs is run, as it stood when the function was checked, and nothing else is."""
 
+import decimal
+import logging
+import sys
+
 import pytest
 from written_notebooks import BOOM, CHECK, RIGHT, STUB, answer, called, notebook, run
 
@@ -285,6 +289,103 @@ def test_what_a_function_reads_from_the_disk_is_put_there(written, elsewhere):
     assert made.notes == ()
 
 
+@pytest.mark.parametrize(
+    ("path", "imports"),
+    [
+        ("written_below_src.py", "from written_below_src import K"),
+        ("written_package/inner.py", "import written_package.inner\nK = written_package.inner.K"),
+    ],
+)
+def test_a_module_in_a_folder_on_the_path_is_written_before_it_is_imported(path, imports, elsewhere, monkeypatch):
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    made = program(
+        f"import os\nos.makedirs(os.path.dirname('src/{path}'))",
+        f"%%writefile src/{path}\nK = 1",
+        f"import sys\nsys.path.append('src')\n{imports}",
+        wanda_score("K * weight * inputs"),
+        CHECK,
+    )
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+SETTINGS = {
+    "a context": ("import decimal\ndecimal.getcontext().prec = 50", "12 * (decimal.getcontext().prec == 50)"),
+    "a context, by the name of its function": (
+        "from decimal import Decimal, getcontext\ngetcontext().prec = 3",
+        "12 * (str(Decimal(1) / 3) == '0.333')",
+    ),
+    "a log": (
+        "import logging\nlogging.basicConfig(filename='run.log', level=logging.INFO, force=True)",
+        "logging.info('x') or 12 * ('x' in open('run.log').read())",
+    ),
+    "a shelf": ("import shelve\nwith shelve.open('k') as s:\n    s['k'] = 12", "shelve.open('k')['k']"),
+    "a shelf with a name": ("import shelve\ns = shelve.open('k')\ns['k'] = 12\ns.close()", "shelve.open('k')['k']"),
+    "a file of settings": (
+        "import configparser\nc = configparser.ConfigParser()\nc['a'] = {'k': '12'}\n"
+        "with open('k.ini', 'w') as f:\n    c.write(f)\nd = configparser.ConfigParser()",
+        "d.read('k.ini') and int(d['a']['k'])",
+    ),
+    "a database": (
+        "import sqlite3\ndb = sqlite3.connect('k.db')\ndb.execute('create table t (k)')\n"
+        "db.execute('insert into t values (12)')\ndb.commit()",
+        "sqlite3.connect('k.db').execute('select k from t').fetchone()[0]",
+    ),
+}
+
+
+@pytest.fixture
+def settings_stay(elsewhere):
+    with decimal.localcontext():
+        handlers, level = logging.root.handlers[:], logging.root.level
+        logging.root.handlers[:] = []
+        yield
+        for handler in logging.root.handlers:
+            handler.close()
+        logging.root.handlers[:] = handlers
+        logging.root.setLevel(level)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_is_set_in_a_package_or_kept_in_a_file_is_set(name, settings_stay):
+    above, returned = SETTINGS[name]
+    made = program(above, wanda_score(returned), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+def test_a_log_on_the_screen_needs_nothing_of_the_disk(settings_stay):
+    log = "import logging\nlogging.basicConfig(level=30)"
+    made = program("!mkdir plots", log, wanda_score("logging.debug('x') or weight * inputs"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+ENVIRONMENT = ["%env K=1", "%env K 1", "%set_env K 1", "%set_env K=1", "if True:\n    %env K = 1"]
+
+
+@pytest.mark.parametrize("magic", ENVIRONMENT)
+def test_a_magic_that_sets_the_environment_is_run(magic, monkeypatch):
+    monkeypatch.setenv("K", "7")
+    made = program(magic, "import os", wanda_score("weight * inputs * int(os.environ['K'])"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize("magic", ["%env", "%env K", "%env HOME"])
+def test_a_magic_that_shows_the_environment_changes_nothing(magic):
+    made = program(magic, "import os", wanda_score("weight * inputs * len(os.environ)"), CHECK)
+    assert len(made.statements) == 2
+    assert made.notes == ()
+
+
+def test_a_magic_that_takes_its_value_from_elsewhere_is_not_run_and_said():
+    made = program("%set_env K $HOME", "import os", wanda_score("weight * inputs * len(os.environ)"), CHECK)
+    assert made.notes == (
+        "the environment is needed, but `%set_env K $HOME` in cell 1 is not run: grading runs no shell and no magics.",
+    )
+
+
 READERS = {
     "a table of arrays": ("np.save('k', np.ones(1))", "weight * inputs * int(np.load('k.npy')[0])"),
     "tensors": ("torch.save(torch.ones(1), 'k')", "weight * inputs * int(torch.load('k')[0])"),
@@ -375,6 +476,9 @@ DELETIONS = [
     "def clean():\n    global max\n    del max\nclean()",
     "del globals()['max']",
     "globals().pop('max', None)",
+    "%xdel max",
+    "%xdel -n max",
+    "%reset_selective -f ^max$",
 ]
 
 
@@ -398,6 +502,21 @@ def test_del_ends_a_binding_however_it_is_written(deletion, uses):
     """Also where the value was needed in between, so that the binding and its end both run."""
     made = program("K, max = 1, 0", "TOTAL = 1 + max", deletion, uses, CHECK)
     assert called(made, 3, 4) == 12
+
+
+def test_a_magic_that_deletes_names_by_a_pattern_is_said():
+    made = program("max = 0", "%reset_selective -f max|other", USES_PYTHONS_OWN, CHECK)
+    assert made.notes == (
+        "max is needed, but `%reset_selective -f max|other` in cell 2 is not run: grading runs no shell and no magics.",
+    )
+    assert program("%reset_selective -f max|other", HELPER, USES, CHECK).notes == ()
+
+
+@pytest.mark.parametrize("restored", ["from builtins import max", "import builtins\nmax = builtins.max"])
+def test_a_name_of_pythons_own_may_be_given_back(restored):
+    made = program("max = 0\nfor x in [1, 2]:\n    max += x", restored, USES_PYTHONS_OWN, CHECK)
+    assert called(made, 3, 4) == 12
+    assert not [each.source for each in made.statements if "+=" in each.source]
 
 
 def test_a_deletion_runs_only_where_its_binding_does():
@@ -457,6 +576,15 @@ def test_a_cell_that_does_not_parse_is_said_only_when_a_name_is_missing():
     assert program("def other(:", HELPER, USES).notes == ()
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [("local", "remote"), ("HEAD", "a1b2c3d")])
+def test_the_marks_of_a_conflict_in_a_cell_are_called_so(ours, theirs):
+    cell = f"def other():\n    pass\n<<<<<<< {ours}\n{HELPER}\n=======\n{HELPER}\n>>>>>>> {theirs}"
+    assert (
+        "cell 1 does not parse: line 3: it holds the marks of a Git conflict (<<<<<<<): "
+        in program(cell, USES).notes[1]
+    )
+
+
 @pytest.mark.parametrize(
     "filled",
     [
@@ -487,6 +615,73 @@ def test_a_counter_is_read_where_something_is_added_to_it(counted):
     made = program("T = {}\ncount = 0", counted, wanda_score("T.get(weight) * inputs"), CHECK)
     assert called(made, 3, 4) == 12
     assert made.notes == ()
+
+
+SETS = "T = {}\ndef s1(k=3): T[3] = k"
+BY_ANOTHER_NAME = {
+    "a function": f"{SETS}\nstart = s1\nstart()",
+    "a function, and its value taken": f"{SETS}\nstart = s1\nW = start()",
+    "a function in a loop": f"{SETS}\nfor step in [s1]:\n    step()",
+    "a table of functions": f"{SETS}\nSTEPS = {{'a': s1}}\nSTEPS['a']()",
+    "a loop over a table of functions": f"{SETS}\nSTEPS = {{'a': s1}}\nfor step in STEPS.values():\n    step()",
+    "a list of functions, one by one": f"{SETS}\nSTEPS = []\nSTEPS.append(s1)\nfor step in STEPS:\n    step()",
+    "a table of functions, one by one": f"{SETS}\nSTEPS = {{}}\nSTEPS['a'] = s1\nSTEPS['a']()",
+    "a function, called in a function": f"{SETS}\ndef set_up():\n    start = s1\n    start()\nset_up()",
+    "a name that is handed on": f"{SETS}\nstart = s1\nlist(map(start, [3]))",
+    "partial": f"from functools import partial\n{SETS}\np = partial(s1, 3)\np()",
+    "a bound method": "T = {}\nput = T.update\nput({3: 3})",
+    "a lambda in a list": "T = {}\nfs = [lambda: T.update({3: 3})]\nfs[0]()",
+    "a closure": "T = {}\ndef make():\n    def up(): T[3] = 3\n    return up\nup = make()\nup()",
+    "a function that fills": "T = {}\ndef fill(t): t[3] = 3\ng = fill\ng(T)",
+    "a thread": f"import threading\n{SETS}\nt = threading.Thread(target=s1)\nt.start()\nt.join()",
+    "threads": f"import threading\n{SETS}\nts = [threading.Thread(target=f) for f in (s1,)]\n"
+    "for t in ts:\n    t.start()\nfor t in ts:\n    t.join()",
+    "a part of a list": "class A(dict):\n    def up(self): self[3] = 3\nT = A()\nb = [T]\nb[0].up()",
+    "a part of an object": "class A:\n    def __init__(self, t): self.t = t\n"
+    "    def up(self): self.t[3] = 3\nT = {}\na = A(T)\na.up()",
+    "a view": "import torch\nA = torch.zeros(2)\nv = A.view(-1)\nv[0] = 3\nT = {3: int(A[0])}",
+    "what a view was made of": "import torch\nA = torch.zeros(2)\nv = A.view(-1)\nA[0] = 3\nT = {3: int(v[0])}",
+    "a view made by a function": "import torch\ndef flat(a):\n    return a.view(-1)\nA = torch.zeros(2)\n"
+    "v = flat(A)\nv[0] = 3\nT = {3: int(A[0])}",
+    "the same memory": "import numpy as np, torch\na = np.zeros(1)\nt = torch.from_numpy(a)\n"
+    "t[0] = 3\nT = {3: int(a[0])}",
+    "out": "import torch\nA = torch.zeros(1)\nB = torch.add(torch.ones(1), 2, out=A)\nT = {3: int(A[0])}",
+    "out, and the value not taken": "import torch\nA = torch.zeros(1)\ntorch.add(torch.ones(1), 2, out=A)\n"
+    "T = {3: int(A[0])}",
+}
+
+
+@pytest.mark.parametrize("name", BY_ANOTHER_NAME)
+def test_what_is_set_by_another_name_for_it_is_set(name):
+    made = program(BY_ANOTHER_NAME[name], wanda_score("T.get(weight) * inputs"), CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+NO_SHARE = [
+    "losses = [helper(SCALE)]\nlosses.append(1 / 0)",
+    "W = SCALE.sum()\nW[0] = 1 / 0",
+    "W = torch.randn(SIZE)\nW[0] = 1 / 0",
+    "STEPS = [helper]\nprint(STEPS, 1 / 0)",
+    "W = wanda_score(SCALE, SCALE)\nW[0] = 1 / 0",
+]
+
+
+@pytest.mark.parametrize("experiment", NO_SHARE)
+def test_a_value_of_its_own_shares_nothing(experiment):
+    above = ["import torch", "SCALE = torch.ones(1)", "SIZE = 1", "def helper(x):\n    return x * 2"]
+    source = wanda_score("helper(weight) / 2 * inputs * float(SCALE) * SIZE")
+    made = program(*above, source, experiment, CHECK)
+    assert called(made, 3, 4) == 12
+    assert made.notes == ()
+
+
+def test_what_a_loaded_value_was_also_made_from_is_not_said_to_be_missing():
+    experiment = (
+        "from course_lib.models import load_model\nmodel = load_model()\ndef collect(m, t):\n    return [m, t]\n"
+    )
+    experiment += "stats = collect(model, T)\nmodel.eval()\nstats.append(1)"
+    assert program("T = {3: 3}", experiment, wanda_score("T.get(weight) * inputs"), CHECK).notes == ()
 
 
 NO_MODEL = "grading loads no model, data or experiment "

@@ -5,7 +5,7 @@ import ast
 import pytest
 from written_notebooks import CHECK, notebook
 
-from course_lib.grading.notebook.effects import Effects
+from course_lib.grading.notebook.changes.effects import Effects
 from course_lib.grading.notebook.program import load
 
 ABOVE = """

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from course_lib.grading.notebook.changes.sharing import Known, Sharing, backwards, constants, hands_on, reach
 from course_lib.grading.notebook.disk import Disk
 from course_lib.grading.notebook.names import (
     DEFS,
@@ -35,7 +36,7 @@ _CHANGES = re.compile(
 )
 # Functions by which a package is changed; what is seeded in a loop or a function is an experiment.
 _SETS = re.compile(
-    r"(manual_)?seed(_all)?|(set|use|enable|disable|register|add|insert|append|extend|filter|simplefilter)\w*"
+    r"(manual_)?seed(_all)?|(set|use|enable|disable|register|add|insert|append|extend|filter|simplefilter|basicConfig)\w*"
 )
 _SETS_FOR_GOOD = re.compile(r"set_default_\w+|set_grad_enabled|setrecursionlimit")
 _SETS_NOTHING = re.compile(r"set_num_\w+|set_printoptions")
@@ -82,10 +83,21 @@ class Effects:
         for statement in statements:
             if isinstance(statement, ast.Assign):
                 self._are_the_same(statement)
+        own = self.functions.keys() | self.classes.keys()
+        passing = {name for name, nodes in self.functions.items() if name not in answers and any(map(hands_on, nodes))}
+        fixed = constants(statements)
+        self.known = Known(
+            own, lambda name: name in passing or name not in self.functions, lambda names: self._values(names) - fixed
+        )
+        self.sharing = Sharing()
+        for statement in statements:
+            self.sharing.add((part for part, _ in at_once(statement)), self.known)
+        self.shared = backwards(self.sharing.values)
         self._follow_calls(answers)
 
     def _are_the_same(self, statement: ast.Assign) -> None:
         values = set() if isinstance(statement.value, (ast.Tuple, ast.List)) else roots(statement.value)
+        values = {name for name in values if self.imported.get(name) != "builtins"}  # whose parts are whole values
         names = {target.id for target in statement.targets if isinstance(target, ast.Name)} | values
         for name in names if len(names) > 1 else ():
             self.same.setdefault(name, set()).update(names - {name})
@@ -123,25 +135,54 @@ class Effects:
         shifted = {place - 1 if isinstance(place, int) else place for place in given}
         return Effect(frozenset().union(*(each.changes for each in known)), frozenset(shifted))
 
-    def changes(self, statement: ast.stmt) -> frozenset[str]:
-        """Names whose value a statement of the top level may change in place."""
-        changed = self._changed(list(at_once(statement)))
-        return frozenset(_reached(changed, self.same))
+    def changes(self, statement: ast.stmt, through_others: bool = True) -> frozenset[str]:
+        """Names whose value a statement of the top level may change in place.
+
+        Args:
+            through_others: also values that what it changes was made from, and others that were made from those.
+        """
+        changed = reach(self._changed(list(at_once(statement))), self.same)
+        if through_others:
+            made_from = reach(changed, self.same, self.sharing.values)
+            changed = made_from | (reach(made_from, self.same, self.shared) - stored(statement))
+        return frozenset(changed)
 
     def _changed(self, parts: list[tuple[ast.AST, bool]]) -> set[str]:
         discarded = {id(_awaited(part.value)) for part, _ in parts if isinstance(part, ast.Expr)}
         changed: set[str] = set()
         handed_on: dict[str, set[str]] = {}  # a loop's variable is a part of what the loop goes over
+        local = Sharing()
+        local.add((part for part, _ in parts), self.known)
         for part, again in parts:
             changed |= self._by(part, again, id(part) in discarded) | self.disk.writes(part, id(part) in discarded)
+            if isinstance(part, ast.Call):
+                changed |= self._by_another_name(part, id(part) in discarded, local)
             for target, value in _handed_on(part):
                 for name in _named(target):
                     handed_on.setdefault(name, set()).update(self._values(_named(value)))
-        return _reached(changed, handed_on)
+        return reach(changed, handed_on)
+
+    def _by_another_name(self, call: ast.Call, discarded: bool, local: Sharing) -> set[str]:
+        """What a call changes whose function has another name, or is a part or a method of what the notebook made."""
+        first, method = root(call.func), isinstance(call.func, ast.Attribute)
+        changed: set[str] = set()
+        own = first in self.known.functions or first in self.imported
+        if first and not own and (discarded or not method):
+            for function in local.called(first, self.sharing):
+                effect = self._effect(function)
+                changed |= effect.changes | self._values(self._given(call, effect, 0))
+            if discarded and not method and (local.values.get(first) or self.sharing.values.get(first)):
+                changed.add(first)
+        name = getattr(call.func, "attr", None) or getattr(call.func, "id", "")
+        if dotted(call.func, self.imported).split(".")[0] not in _SHOWS and not _ONLY_READS.fullmatch(name):
+            for given in {root(each) for each in (*call.args, *(keyword.value for keyword in call.keywords))} - {""}:
+                for function in local.functions.get(given, set()) | self.sharing.functions.get(given, set()):
+                    changed |= self._effect(function).changes
+        return changed
 
     def _by(self, part: ast.AST, again: bool, discarded: bool) -> set[str]:
         if isinstance(part, (ast.Subscript, ast.Attribute)) and isinstance(part.ctx, (ast.Store, ast.Del)):
-            return {root(part)} - {""}
+            return ({root(part)} - {""}) | self._settings(part.value)
         if isinstance(part, ast.Attribute) and _CHANGES.fullmatch(part.attr):
             return {root(part)} - {""} - self.imported.keys()
         if isinstance(part, ast.AugAssign):
@@ -155,6 +196,13 @@ class Effects:
                 changed |= bases | self._effect("__init_subclass__").changes
         return changed
 
+    def _settings(self, value: ast.expr) -> set[str]:
+        """All names of a package, one function of which gives what is set: `decimal.getcontext().prec = 50`."""
+        package = dotted(value.func, self.imported).split(".")[0] if isinstance(value, ast.Call) else ""
+        if not package or package in _SHOWS:
+            return set()
+        return {name for name, full in self.imported.items() if full.split(".")[0] == package}
+
     def _by_decorator(self, decorator: ast.expr) -> set[str]:
         call = decorator if isinstance(decorator, ast.Call) else ast.Call(decorator, [], [])
         return self._by_call(call, False, True) - self.imported.keys()
@@ -163,7 +211,7 @@ class Effects:
         called, first = call.func, root(call.func)
         name = getattr(called, "attr", None) or getattr(called, "id", "")
         method, package = isinstance(called, ast.Attribute), first in self.imported
-        changed: set[str] = set()
+        changed = {name for keyword in call.keywords if keyword.arg == "out" for name in roots(keyword.value)}
         if name in ("setattr", "delattr", "next") and call.args:
             changed |= roots(call.args[0])
         handed = {part.id for part in ast.walk(call) if isinstance(part, ast.Name)}
@@ -196,16 +244,6 @@ class Effects:
     def _values(self, names: Iterable[str]) -> set[str]:
         """Those that are no functions, classes or packages: nobody fills them."""
         return set(names) - self.functions.keys() - self.classes.keys() - self.imported.keys()
-
-
-def _reached(names: set[str], ways: dict[str, set[str]]) -> set[str]:
-    """These, and all to which the ways from them lead, however many steps that takes."""
-    reached, queue = set(names), list(names)
-    while queue:
-        fresh = ways.get(queue.pop(), set()) - reached
-        reached |= fresh
-        queue += fresh
-    return reached
 
 
 def _body(function: ast.AST) -> Iterable[ast.AST]:

@@ -1,0 +1,1 @@
+"""What statements change without binding it, told from their text."""
