@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from course_lib.prompts.losses import check_windows
 from course_lib.prompts.soft import SoftPrompt
-from course_lib.repetition import digest_of
+from course_lib.repetition import digest_of, settings_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,7 @@ def identity(
     """What must be the same for a run to go on, in digests."""
     return {
         "model": digest_of(model.state_dict().items()),
+        "model configuration": settings_of(model),
         "first vectors": digest_of([("vectors", prompt.vectors)]),
         "recipe": hashlib.sha256(repr(asdict(recipe) | {"every": 0}).encode()).hexdigest()[:16],
     } | {name: digest_of([] if ids is None else [(name, ids)]) for name, ids in text.items()}

@@ -203,6 +203,10 @@ def test_the_state_of_another_run_is_refused_and_kept(tmp_path):
         train_prompt(model, start(model), WINDOWS.flip(0), RECIPE, folder=tmp_path, progress=False)
     with pytest.raises(ValueError, match="another first vectors"):
         train_prompt(model, start(model, 3), WINDOWS, RECIPE, folder=tmp_path, progress=False)
+    other = copy.deepcopy(model)
+    other.config.rms_norm_eps = 0.1  # no weight says so
+    with pytest.raises(ValueError, match="another model configuration"):
+        learn(other, folder=tmp_path)
     model.model.layers[0].mlp.up_proj.weight.data[0] = 0  # as pruning would
     with pytest.raises(ValueError, match="another model"):
         learn(model, folder=tmp_path)
