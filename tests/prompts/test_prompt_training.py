@@ -249,7 +249,7 @@ REFUSED = {
     "nothing to look at": (lambda m: learn(m, replace(RECIPE, look_every=1)), "and no held-out windows"),
     "nobody looks": (lambda m: learn(m, held_out=HELD_OUT), "look_every=0 and some held-out windows"),
     "another model": (lambda m: train_prompt(m, start(lively(seed=5)), WINDOWS, RECIPE), "embedding table"),
-    "no rate": (lambda m: PromptRecipe(rate=0.0), "a rate and a clip above 0"),
+    "no rate": (lambda m: PromptRecipe(rate=0.0), "got rate 0.0; expected a number above 0"),
     "no end of the warm-up": (lambda m: PromptRecipe(n_steps=3, warm_up=3), "a warm-up that ends"),
 }
 
