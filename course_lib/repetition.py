@@ -1,6 +1,7 @@
 """What makes a training repeatable: random numbers that follow the seed and the step, and digests of what it reads."""
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
@@ -8,6 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -60,3 +62,23 @@ def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
         digest.update(repr((name, tensor.dtype, tuple(tensor.shape))).encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+# What a configuration says about where a model came from and how it was loaded, not about what it computes.
+OF_LOADING = {
+    *("_name_or_path", "name_or_path", "_commit_hash", "transformers_version", "architectures", "dtype", "torch_dtype"),
+    *("use_cache", "return_dict", "output_attentions", "output_hidden_states"),
+}
+
+
+def settings_of(model: PreTrainedModel) -> str:
+    """16 hexadecimal digits that depend on the model's configuration, such as its activation and its rotary base."""
+    settings = _without_loading(model.config.to_dict())
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def _without_loading(settings: object) -> object:
+    """Of nested configurations too; keys as text, since JSON sorts no others together."""
+    if not isinstance(settings, dict):
+        return settings
+    return {str(key): _without_loading(value) for key, value in settings.items() if key not in OF_LOADING}

@@ -43,6 +43,17 @@ SETTINGS = {  # call without the field → field → values that it refuses
         "decay": AT_LEAST_0,
         "seed": SEEDS,
     },
+    "PromptRecipe(": {
+        "n_steps": (*NATURAL, "10"),
+        "batch": NATURAL,
+        "rate": POSITIVE,
+        "warm_up": (*WORDS, *COUNTS, "100"),
+        "decay": AT_LEAST_0,
+        "clip": POSITIVE,
+        "seed": SEEDS,
+        "every": NATURAL,
+        "look_every": (*WORDS, *COUNTS),
+    },
     "piece(": {"start": (*WORDS, *COUNTS, "3"), "stop": (*WORDS, *COUNTS, "0"), "path": (*WORDS, "'state'")},
     "Minitron(": {"batch": (*NAMES, "'sum'"), "sequence": (*NAMES, "'sum'")},
     "LLMPruner(": {"element": (*NAMES, "'param_third'"), "reduction": (*NAMES, "'min'")},
@@ -203,6 +214,7 @@ from course_lib.moe.routers.sparsemixer_v2 import SparseMixerV2
 from course_lib.moe.routers.switch import Switch
 from course_lib.moe.small_models.training import Balancing
 from course_lib.moe.upcycling.copies import Difference
+from course_lib.prompts.recipe import PromptRecipe
 from course_lib.pruning.allocation.by_block import ByBlock
 from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.classic.network import Network

@@ -44,7 +44,7 @@ from course_lib.pruning.structured.refit import refit
 from course_lib.pruning.structured.scorer import Evidence, Scorer
 from course_lib.pruning.structured.shape import shape_of
 from course_lib.pruning.structured.surgery import take
-from course_lib.repetition import digest_of, in_evaluation_mode, seeded
+from course_lib.repetition import digest_of, in_evaluation_mode, seeded, settings_of
 from course_lib.sparsity.patterns import Unstructured
 
 HALF = Unstructured(0.5)
@@ -309,3 +309,14 @@ def test_the_generators_are_as_before_after_an_error():
     with pytest.raises(KeyError), seeded(1):
         raise KeyError(torch.rand(3))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_a_model_that_was_saved_and_read_again_has_the_same_settings(family, tmp_path):
+    model = tiny_model(0, family)
+    before = settings_of(model)
+    model.save_pretrained(tmp_path)
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert before == settings_of(model) == settings_of(again)
+    model.config.max_position_embeddings = 7
+    assert settings_of(model) != before

@@ -13,7 +13,8 @@ from transformers import PreTrainedModel
 
 from course_lib.prompts.losses import check_windows
 from course_lib.prompts.soft import SoftPrompt
-from course_lib.repetition import digest_of
+from course_lib.repetition import digest_of, settings_of
+from course_lib.settings import check_count, check_number, check_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +42,16 @@ class PromptRecipe:
     look_every: int = 0
 
     def __post_init__(self) -> None:
-        counts = (self.n_steps, self.batch, self.every)
-        if min(counts) < 1 or self.look_every < 0 or not 0 <= self.warm_up < self.n_steps:
-            raise ValueError(f"got {self}; expected at least one step, window and state, and a warm-up that ends.")
-        if not (self.rate > 0 and self.clip > 0 and self.decay >= 0):
-            raise ValueError(f"got {self}; expected a rate and a clip above 0, and a decay of at least 0.")
+        for name in ("n_steps", "batch", "every"):
+            check_count(name, getattr(self, name))
+        for name in ("warm_up", "look_every"):
+            check_count(name, getattr(self, name), least=0)
+        for name in ("rate", "clip"):
+            check_number(name, getattr(self, name), above=True)
+        check_number("decay", self.decay)
+        check_seed("seed", self.seed)
+        if self.warm_up >= self.n_steps:
+            raise ValueError(f"got {self}; expected a warm-up that ends, after at most n_steps - 1 steps.")
 
     def rate_at(self, step: int) -> float:
         """Of a step, counted from 0: the last of the warm-up has the whole rate.
@@ -73,6 +79,7 @@ def identity(
     """What must be the same for a run to go on, in digests."""
     return {
         "model": digest_of(model.state_dict().items()),
+        "model configuration": settings_of(model),
         "first vectors": digest_of([("vectors", prompt.vectors)]),
         "recipe": hashlib.sha256(repr(asdict(recipe) | {"every": 0}).encode()).hexdigest()[:16],
     } | {name: digest_of([] if ids is None else [(name, ids)]) for name, ids in text.items()}

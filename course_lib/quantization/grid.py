@@ -1,12 +1,14 @@
 """Uniform grids: which few values the weights of a row, or of a group of its columns, may take.
 
-Dimension key: O outputs (rows), I inputs (columns), G groups of columns in a row.
+Dimension key: O outputs (rows), I inputs (columns), G groups of columns in a row, W columns of one group.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from course_lib.settings import check_flag
@@ -115,22 +117,52 @@ class Quantization:
     def grid_of(self, rounded: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Grid:
         """The grid on which `rounded` lies: that of the dense weight it was made from.
 
-        GPTQ leaves inputs that never fire out of the range of a group, and sets their weights to zero. So groups that
-        do not lie on the grid of the dense weight get that of the dense weight without the columns that became zero.
+        GPTQ leaves inputs that never fire out of the range of a group, and sets their weights to zero. Which inputs
+        these were is not known here, and pruning too may empty a column. So a group that does not lie on the grid of
+        the dense weight gets that of the dense weight without the columns that became zero, and where that does not
+        fit either, without some of them. A group that lies on none of these was not rounded yet, and is rounded to the
+        second when it is stored.
         """
         grid = self.grid(dense)
-        misses = (grid.round(rounded) != rounded).float()
-        if self.group is None or not bool(misses.any()):
+        if self.group is None or not bool((misses := _misses(grid, rounded)).any()):
             return grid
         other = self.grid(dense.masked_fill((rounded == 0).all(0), 0))
-        padded = torch.nn.functional.pad(misses, (0, -misses.shape[1] % grid.group))
-        moves = padded.unflatten(1, (-1, grid.group)).any(2)  # (O, G)
-        return Grid(
-            torch.where(moves, other.scale, grid.scale),
-            torch.where(moves, other.zero, grid.zero),
-            self.bits,
-            grid.group,
-        )
+        scale, zero = torch.where(misses, other.scale, grid.scale), torch.where(misses, other.zero, grid.zero)
+        misses = _misses(Grid(scale, zero, self.bits, grid.group), rounded)
+        for index in misses.any(0).nonzero().flatten().tolist():
+            rows, columns = misses[:, index].nonzero().flatten(), slice(index * grid.group, (index + 1) * grid.group)
+            gone = ((rounded == 0).all(0) & (dense != 0).any(0))[columns]
+            for fits, found in self._without_some(rounded[rows, columns], dense[rows, columns], gone):
+                scale[rows[fits], index], zero[rows[fits], index] = found.scale[fits, 0], found.zero[fits, 0]
+        return Grid(scale, zero, self.bits, grid.group)
+
+    def _without_some(
+        self, rounded: Float[Tensor, "O W"], dense: Float[Tensor, "O W"], gone: Bool[Tensor, "W"]
+    ) -> Iterator[tuple[Bool[Tensor, "O"], Grid]]:
+        """Grids of a group without some of the columns `gone`, and which rows lie on each of them, every row once.
+
+        Only the ends of the range matter: each is that of the columns that stayed, or that of one of those `gone`.
+        """
+        stayed, left = dense.masked_fill(gone, 0), torch.ones(len(dense), dtype=torch.bool, device=dense.device)
+        if not bool(gone.any()):
+            return
+        others = [torch.zeros_like(stayed[:, 0]), *dense[:, gone].unbind(1)]  # a range reaches zero in any case
+        lows = [torch.minimum(stayed.amin(1), other) for other in others]
+        highs = [torch.maximum(stayed.amax(1), other) for other in others]
+        for low, high in product(lows, highs):
+            ends = self.grid(torch.stack([low, high], dim=1))
+            found = Grid(ends.scale, ends.zero, self.bits, dense.shape[1])
+            fits = left & ~_misses(found, rounded)[:, 0]
+            left &= ~fits
+            yield fits, found
+            if not bool(left.any()):
+                return
+
+
+def _misses(grid: Grid, weight: Float[Tensor, "O I"]) -> Bool[Tensor, "O G"]:
+    """Which groups hold a weight that is not a value of the grid."""
+    off = (grid.round(weight) != weight).float()
+    return torch.nn.functional.pad(off, (0, -off.shape[1] % grid.group)).unflatten(1, (-1, grid.group)).any(2)
 
 
 def most_values(weight: Float[Tensor, "O I"], group: int) -> int:

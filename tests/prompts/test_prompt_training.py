@@ -203,6 +203,10 @@ def test_the_state_of_another_run_is_refused_and_kept(tmp_path):
         train_prompt(model, start(model), WINDOWS.flip(0), RECIPE, folder=tmp_path, progress=False)
     with pytest.raises(ValueError, match="another first vectors"):
         train_prompt(model, start(model, 3), WINDOWS, RECIPE, folder=tmp_path, progress=False)
+    other = copy.deepcopy(model)
+    other.config.rms_norm_eps = 0.1  # no weight says so
+    with pytest.raises(ValueError, match="another model configuration"):
+        learn(other, folder=tmp_path)
     model.model.layers[0].mlp.up_proj.weight.data[0] = 0  # as pruning would
     with pytest.raises(ValueError, match="another model"):
         learn(model, folder=tmp_path)
@@ -245,7 +249,7 @@ REFUSED = {
     "nothing to look at": (lambda m: learn(m, replace(RECIPE, look_every=1)), "and no held-out windows"),
     "nobody looks": (lambda m: learn(m, held_out=HELD_OUT), "look_every=0 and some held-out windows"),
     "another model": (lambda m: train_prompt(m, start(lively(seed=5)), WINDOWS, RECIPE), "embedding table"),
-    "no rate": (lambda m: PromptRecipe(rate=0.0), "a rate and a clip above 0"),
+    "no rate": (lambda m: PromptRecipe(rate=0.0), "got rate 0.0; expected a number above 0"),
     "no end of the warm-up": (lambda m: PromptRecipe(n_steps=3, warm_up=3), "a warm-up that ends"),
 }
 

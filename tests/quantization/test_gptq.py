@@ -98,6 +98,33 @@ def test_what_is_stored_of_a_layer_with_a_dead_input_is_what_was_rounded(layer_w
     torch.testing.assert_close(decoded, found, rtol=2**-10, atol=0)  # scales are stored in half precision
 
 
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("layout", [Codes, NonZeroCodes])
+@pytest.mark.parametrize("n_rows", [1, 6, 64])
+def test_a_column_that_was_pruned_in_every_row_is_not_taken_for_a_dead_input(n_rows, layout, symmetric, generator):
+    """Input 3 never fires. Input 5 hardly does, so that its weights are pruned, but they widened the grid before."""
+    inputs, weight = torch.randn(200, 64, generator=generator), torch.randn(n_rows, 64, generator=generator)
+    inputs[:, 3], weight[:, 3] = 0, 50
+    inputs[:, 5] *= 1e-3
+    weight[:, 5] = 6
+    gram, settings = Gram(64), Quantization(4, group=16, symmetric=symmetric)
+    gram.add(inputs)
+    found = SparseGPT(NofM(2, 4), quantization=settings, damping=1e-4).prune(weight, gram)
+    assert not found[:, [3, 5]].any()
+    grid, stored = settings.grid_of(found, weight), layout(settings)
+    assert torch.equal(grid.round(found), found)
+    decoded = stored.decode(stored.encode(found, weight), (n_rows, 64))
+    torch.testing.assert_close(decoded, found, rtol=2**-10, atol=0)  # scales are stored in half precision
+
+
+@pytest.mark.parametrize("group", [1, 2, 7, 64])
+def test_a_weight_that_was_not_rounded_yet_gets_the_dense_grid(group, generator):
+    weight, settings = torch.randn(3, 64, generator=generator), Quantization(4, group=group)
+    grid, found = settings.grid(weight), settings.grid_of(weight * 0.999, weight)
+    assert torch.equal(grid.scale, found.scale)
+    assert torch.equal(grid.zero, found.zero)
+
+
 def test_the_grid_behind_a_rounded_weight_is_the_dense_one_where_it_fits(layer):
     weight, gram = layer
     for settings in (Quantization(4, group=16), Quantization(2)):

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.training import Schedule
 from course_lib.models import blocks
-from course_lib.repetition import digest_of, seeded
+from course_lib.repetition import digest_of, seeded, settings_of
 from course_lib.settings import check_count, check_number, check_option, check_seed
 
 
@@ -83,7 +83,9 @@ def identity(
     settings = hashlib.sha256(repr(asdict(recipe) | {"every": 0}).encode()).hexdigest()[:16]
     return {
         "student": digest_of(student.named_parameters()),
+        "student configuration": settings_of(student),
         "teacher": digest_of([] if teacher is None else teacher.named_parameters()),
+        "teacher configuration": "" if teacher is None else settings_of(teacher),
         "text": digest_of([("windows", windows)]),
         "recipe": settings,
         "of_teacher": repr(of_teacher),

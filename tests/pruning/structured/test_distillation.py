@@ -353,12 +353,17 @@ def test_refused(reason, pair, teacher):
 
 def test_the_state_of_another_run_is_refused_and_kept(pair, teacher, tmp_path):
     student, _ = pair
-    other = copy.deepcopy(student)
+    first, other = copy.deepcopy(student), copy.deepcopy(student)
     distil(student, teacher, WINDOWS, RECIPE, folder=tmp_path, progress=False)
     content = (tmp_path / distillation.STATE).read_bytes()
     for windows, recipe, name in ((WINDOWS + 0, replace(RECIPE, seed=1), "recipe"), (WINDOWS.flip(0), RECIPE, "text")):
         with pytest.raises(ValueError, match=f"another {name}"):
             distil(other, teacher, windows, recipe, folder=tmp_path, progress=False)
+    for changed in ("student", "teacher"):
+        models = {"student": copy.deepcopy(first), "teacher": copy.deepcopy(teacher)}
+        models[changed].config.rms_norm_eps = 0.1  # no weight says so
+        with pytest.raises(ValueError, match=f"another {changed} configuration"):
+            distil(models["student"], models["teacher"], WINDOWS, RECIPE, folder=tmp_path, progress=False)
     with pytest.raises(ValueError, match="another student"):
         distil(tiny_model(), teacher, WINDOWS, RECIPE, folder=tmp_path, progress=False)
     assert (tmp_path / distillation.STATE).read_bytes() == content
