@@ -24,6 +24,7 @@ from transformers.pytorch_utils import Conv1D
 
 from course_lib.data import hub
 from course_lib.data.assets.cache import asset_path
+from course_lib.settings import check_count
 
 DEFAULT_MODEL = "smollm2-135m"
 # Q4_1: at most 16 values in each group of 32 neighbours of a row. What is measured on it is measured on a model that
@@ -453,6 +454,12 @@ class Part:
     n_neurons: int = 192
     width: int | None = 144  # of what passes from block to block, a multiple of the heads; None leaves it
     n_tokens: int = 4096  # with all of the vocabulary the logits would be most of what a part costs
+
+    def __post_init__(self) -> None:
+        for name in ("n_blocks", "n_neurons", "n_tokens"):
+            check_count(name, getattr(self, name))
+        if self.width is not None:
+            check_count("width", self.width)
 
 
 _PART: ContextVar[Part | None] = ContextVar("what is loaded of the default model", default=None)

@@ -132,6 +132,13 @@ SETTINGS = {  # call without the field → field → values that it refuses
     "attention(": {"rule": NAMES, "settings": ("'x'", "None", "{'x': 1}")},
     "PromptPart(": {"file": (*WORDS, "4", "'prompt'", "'a/b.safetensors'")},
     "Budget(": {"held": POSITIVE, "read": (*POSITIVE, "1.5")},
+    "Oracle(": {"by_block": ("'x'", "None", "0.5", "('x',)", "(0,)")},
+    "Static(": {"by_block": ("'x'", "None", "0.5", "('x',)", "(0,)")},
+    "CATS(": {"by_block": ("'x'", "None", "0.5"), "quantiles": ("'x'", "1", "[1]", "torch.zeros(3)", "ids")},
+    "thresholds(": {"quantiles": (*WORDS, "torch.zeros(3)")},
+    "Grouped(": {"n": (*NATURAL, "4", "float('nan')"), "m": (*NATURAL, "2", "float('nan')")},
+    "codes(": {"quantization": (*WORDS, "4")},
+    "Part(": {"n_blocks": NATURAL, "n_neurons": NATURAL, "width": ("'x'", *COUNTS, "0"), "n_tokens": NATURAL},
     "Memory(": {"folder": ("'x'", "4")},
 }
 CALLS = {
@@ -181,12 +188,16 @@ from course_lib.compose.parts.neurons import NeuronsPart
 from course_lib.compose.parts.prompt import PromptPart
 from course_lib.compose.parts.weights import Weights
 from course_lib.compose.recipe import Calibration
+from course_lib.contextual.inputs.teal import Teal
 from course_lib.contextual.predictor.training import PredictorSchedule
+from course_lib.contextual.selectors.cats import CATS
+from course_lib.contextual.selectors.oracle import Oracle
+from course_lib.contextual.selectors.static import Static
 from course_lib.contextual.small_models.training import Piece
 from course_lib.measure.accuracy import answer
 from course_lib.measure.perplexity import perplexity
 from course_lib.measure.roofline import Device, Transformer
-from course_lib.models import tiny_model
+from course_lib.models import Part, tiny_model
 from course_lib.moe.classic import learners
 from course_lib.moe.estimators import sparsemixer as estimators
 from course_lib.moe.layer import random_layer
@@ -203,6 +214,7 @@ from course_lib.moe.routers.sparsemixer_v2 import SparseMixerV2
 from course_lib.moe.routers.switch import Switch
 from course_lib.moe.small_models.training import Balancing
 from course_lib.moe.upcycling.copies import Difference
+from course_lib.prompts.compressed.layouts import Codes, Grouped
 from course_lib.pruning.allocation.by_block import ByBlock
 from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.classic.network import Network
@@ -232,6 +244,8 @@ def with_usual(kind, **usual):
 
 piece = with_usual(Piece, start=1, stop=2, path=Path('state'))
 grid = with_usual(Grid, width=(8,), blocks=(2,), neurons=(9,), heads=((4, 2),))
+codes = with_usual(Codes, quantization=Quantization(4))
+thresholds = with_usual(Teal, places=('a',), quantiles=torch.zeros(1, 3))
 network = with_usual(Network, sizes=(2, 1))
 device = with_usual(Device, name='a', flops_per_second=1e9, bytes_per_second=1e9, source='b')
 heads = dict(n_query=2, n_key_value=1, head_size=2)
