@@ -147,6 +147,9 @@ CALLS = {
     "perplexity(None, ids)": "got NoneType as the model; expected a causal language model",
     "perplexity('smollm2-135m', ids)": "got str as the model",
     "perplexity(torch.nn.Linear(2, 2), ids)": "got Linear as the model",
+    "perplexity(get_peft_model(tiny_model(), LORA), ids)": "Give model.merge_and_unload(), which adds the adapters",
+    "perplexity(model.model, ids)": "got a LlamaModel, which has no LM head; expected a causal language model",
+    "answer(model.model, None, [1])": "got a LlamaModel, which has no LM head",
     "answer(None, None, [1])": "got NoneType as the model",
     "Mixtral().route(LOGITS.to('meta'))": "got logits on the meta device",
     "Quantization(4).grid(LOGITS.to('meta'))": "got a weight on the meta device",
@@ -177,6 +180,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 import torch
+from peft import LoraConfig, get_peft_model
 from course_lib.attention.small_models.training import Schedule
 from course_lib.compose import recipe
 from course_lib.compose.challenge.budget import Budget
@@ -256,6 +260,7 @@ neurons, attention = with_usual(NeuronsPart, selector='Static'), with_usual(Atte
 cache = with_usual(CachePart, policy='H2O', budget=64)
 model, ids, LOGITS = tiny_model(), torch.arange(14).reshape(2, 7), torch.zeros(6, 4)
 SIZE, recipe_of_2 = shape_of(model), distillation.Recipe(schedule=Schedule(1, 2, 7))
+LORA = LoraConfig(r=2, target_modules=['q_proj'])
 moe = random_layer(4, 6, 2, Mixtral())
 answers = {}
 for call in json.loads(sys.argv[1]):
