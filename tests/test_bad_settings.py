@@ -170,6 +170,31 @@ CALLS = {
     "moe(torch.zeros(3, 4, dtype=torch.float16))": "got an input (3, 4) torch.float16; expected (..., 4) torch.float32",
     "moe(torch.zeros(3, 4).long())": "got an input (3, 4) torch.int64",
     "moe(torch.zeros(3, 5))": "got an input (3, 5) torch.float32",
+    "moe([[0.0] * 4])": "got an input of type list; expected a tensor",
+    "moe.route([[0.0] * 4])": "got an input of type list",
+    "moe(torch.zeros(3, 4), real=torch.ones(2).bool())": "got real (2,); expected a tensor of shape (3,), one value",
+    "moe(torch.zeros(2, 3, 4), real=torch.ones(6).bool())": "got real (6,); expected a tensor of shape (2, 3)",
+    "moe.route(torch.zeros(3, 4), real=[True] * 3)": "got real of type list; expected a tensor of shape (3,)",
+    "moe(torch.zeros(3, 4), ids=torch.zeros(4).long())": "got ids (4,); expected a tensor of shape (3,)",
+    "skipping(model, 1).__enter__()": "got 1 to leave out; expected a collection of block numbers from 0 to 1",
+    "skipping(model, [1.0]).__enter__()": "got [1.0] to leave out",
+    "skipping(model, [True]).__enter__()": "got [True] to leave out",
+    "skipping(model, 'ab').__enter__()": "got 'ab' to leave out",
+    "halves_in_parallel(model, 1.5).__enter__()": "got first 1.5; expected the number of a block from 0 to 2",
+    "halves_in_parallel(model, -1).__enter__()": "got first -1",
+    "halves_in_parallel(model, 5).__enter__()": "got first 5",
+    "halves_in_parallel(model, None).__enter__()": "got first None",
+    "pairs_in_parallel(model, 1.5).__enter__()": "got first 1.5",
+    "pairs_in_parallel(model, -1).__enter__()": "got first -1",
+    "pairs_in_parallel(None).__enter__()": "got a NoneType for a model",
+    "contextual_heads(model, part_norms, 2, lookahead=-1).__enter__()": "got lookahead -1; expected 0 to 1",
+    "contextual_heads(model, part_norms, 2, lookahead=9).__enter__()": "got lookahead 9; expected 0 to 1",
+    "contextual_heads(model, part_norms, 2, lookahead='x').__enter__()": "got lookahead 'x'",
+    "windowed(model, 3, constant='c').__enter__()": "got constant 'c'; expected a Constant, such as first_token(model",
+    "teal(model, None).__enter__()": "got thresholds None; expected those of a fit, Teal.fit(model, calibration)",
+    "kl_divergence(LOGITS, LOGITS, '1')": "got temperature '1'; expected a number above 0",
+    "kl_divergence(LOGITS, LOGITS, float('inf'))": "got temperature inf; expected a number above 0",
+    "kl_divergence(LOGITS, LOGITS, 0)": "got temperature 0; expected a number above 0",
     "least_squares(LOGITS, torch.full((4, 4), float('nan')), torch.arange(2))": "a Gram matrix of shape (4, 4) with 16",
     "least_squares(LOGITS * float('inf'), torch.eye(4), torch.arange(2))": "got a weight of shape (6, 4) with 24 NaN",
     "least_squares(LOGITS.to('meta'), torch.eye(4), torch.arange(2))": "with no entries",
@@ -182,6 +207,7 @@ from pathlib import Path
 import torch
 from peft import LoraConfig, get_peft_model
 from course_lib.attention.small_models.training import Schedule
+from course_lib.attention.windowed import windowed
 from course_lib.compose import recipe
 from course_lib.compose.challenge.budget import Budget
 from course_lib.compose.challenge.memory import Memory
@@ -192,7 +218,9 @@ from course_lib.compose.parts.neurons import NeuronsPart
 from course_lib.compose.parts.prompt import PromptPart
 from course_lib.compose.parts.weights import Weights
 from course_lib.compose.recipe import Calibration
-from course_lib.contextual.inputs.teal import Teal
+from course_lib.contextual.altered import halves_in_parallel, pairs_in_parallel, skipping
+from course_lib.contextual.attention.heads import contextual_heads, part_norms
+from course_lib.contextual.inputs.teal import Teal, teal
 from course_lib.contextual.predictor.training import PredictorSchedule
 from course_lib.contextual.selectors.cats import CATS
 from course_lib.contextual.selectors.oracle import Oracle
@@ -230,6 +258,7 @@ from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.structured import recipe as distillation
 from course_lib.pruning.structured.choice import Scores, choose, everything
 from course_lib.pruning.structured.distillation import distil
+from course_lib.pruning.structured.losses import kl_divergence
 from course_lib.pruning.structured.refit import least_squares, refit
 from course_lib.pruning.structured.scorer import Evidence
 from course_lib.pruning.structured.scorers.llm_pruner import LLMPruner

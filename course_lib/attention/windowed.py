@@ -58,6 +58,8 @@ def windowed(
         check_whole("window", window, least=1, meaning="tokens (None for all)")
     check_whole("sinks", sinks, meaning="tokens")
     shape = (len(blocks(model)), heads(model).n_query)
+    if constant is not None and not isinstance(constant, Constant):
+        raise ValueError(f"got constant {constant!r}; expected a Constant, such as first_token(model, ids), or None.")
     if constant is not None and tuple(constant.logit.shape) != shape:
         raise ValueError(f"got logits of shape {tuple(constant.logit.shape)}; expected (layers, heads) = {shape}.")
 
