@@ -24,6 +24,7 @@ from transformers.pytorch_utils import Conv1D
 
 from course_lib.data import hub
 from course_lib.data.assets.cache import asset_path
+from course_lib.settings import check_count
 
 DEFAULT_MODEL = "smollm2-135m"
 # Q4_1: at most 16 values in each group of 32 neighbours of a row. What is measured on it is measured on a model that
@@ -339,6 +340,34 @@ def n_positions(model: nn.Module) -> int | None:
     return None if rotary else getattr(model.config, "max_position_embeddings", None)
 
 
+def check_tokens(model: PreTrainedModel, ids: object, name: str = "windows") -> None:
+    """Raise ValueError unless `ids` are token ids of this model that its positions reach; the last axis is the text.
+
+    Args:
+        name: what the caller calls them, for the message.
+    """
+    check_is_model(model)
+    if not isinstance(ids, Tensor) or ids.ndim < 1 or ids.dtype not in (torch.int64, torch.int32) or not ids.numel():
+        what = f"{tuple(ids.shape)} {ids.dtype}" if isinstance(ids, Tensor) else type(ids).__name__
+        raise ValueError(f"got {name} {what}; expected a tensor of token ids, at least one. Use corpora.windows(...).")
+    low, high, size = int(ids.min()), int(ids.max()), model.config.vocab_size
+    if low < 0 or high >= size:
+        raise ValueError(
+            f"got token ids {low} to {high}; expected 0 to {size - 1}. Make the {name} with this model's tokenizer."
+        )
+    check_length(model, ids.shape[-1], name)
+
+
+def check_length(model: nn.Module, n_tokens: int, name: str = "windows") -> None:
+    """Raise ValueError for more tokens than a model with learned positions has positions for."""
+    most = n_positions(model)
+    if most is not None and n_tokens > most:
+        raise ValueError(
+            f"got {name} of {n_tokens} tokens; expected at most {most}, as many as this {type(model).__name__} has "
+            f"positions for. Make shorter {name}."
+        )
+
+
 def rotary_scaling(model: PreTrainedModel) -> float:
     """The factor that RoPE puts on queries and keys as it turns them: 1, except for YaRN."""
     return float(getattr(_rotary(model), "attention_scaling", 1.0))
@@ -425,6 +454,12 @@ class Part:
     n_neurons: int = 192
     width: int | None = 144  # of what passes from block to block, a multiple of the heads; None leaves it
     n_tokens: int = 4096  # with all of the vocabulary the logits would be most of what a part costs
+
+    def __post_init__(self) -> None:
+        for name in ("n_blocks", "n_neurons", "n_tokens"):
+            check_count(name, getattr(self, name))
+        if self.width is not None:
+            check_count("width", self.width)
 
 
 _PART: ContextVar[Part | None] = ContextVar("what is loaded of the default model", default=None)

@@ -143,6 +143,13 @@ SETTINGS = {  # call without the field → field → values that it refuses
     "attention(": {"rule": NAMES, "settings": ("'x'", "None", "{'x': 1}")},
     "PromptPart(": {"file": (*WORDS, "4", "'prompt'", "'a/b.safetensors'")},
     "Budget(": {"held": POSITIVE, "read": (*POSITIVE, "1.5")},
+    "Oracle(": {"by_block": ("'x'", "None", "0.5", "('x',)", "(0,)")},
+    "Static(": {"by_block": ("'x'", "None", "0.5", "('x',)", "(0,)")},
+    "CATS(": {"by_block": ("'x'", "None", "0.5"), "quantiles": ("'x'", "1", "[1]", "torch.zeros(3)", "ids")},
+    "thresholds(": {"quantiles": (*WORDS, "torch.zeros(3)")},
+    "Grouped(": {"n": (*NATURAL, "4", "float('nan')"), "m": (*NATURAL, "2", "float('nan')")},
+    "codes(": {"quantization": (*WORDS, "4")},
+    "Part(": {"n_blocks": NATURAL, "n_neurons": NATURAL, "width": ("'x'", *COUNTS, "0"), "n_tokens": NATURAL},
     "Memory(": {"folder": ("'x'", "4")},
 }
 CALLS = {
@@ -151,6 +158,9 @@ CALLS = {
     "perplexity(None, ids)": "got NoneType as the model; expected a causal language model",
     "perplexity('smollm2-135m', ids)": "got str as the model",
     "perplexity(torch.nn.Linear(2, 2), ids)": "got Linear as the model",
+    "perplexity(get_peft_model(tiny_model(), LORA), ids)": "Give model.merge_and_unload(), which adds the adapters",
+    "perplexity(model.model, ids)": "got a LlamaModel, which has no LM head; expected a causal language model",
+    "answer(model.model, None, [1])": "got a LlamaModel, which has no LM head",
     "answer(None, None, [1])": "got NoneType as the model",
     "Mixtral().route(LOGITS.to('meta'))": "got logits on the meta device",
     "Quantization(4).grid(LOGITS.to('meta'))": "got a weight on the meta device",
@@ -171,6 +181,31 @@ CALLS = {
     "moe(torch.zeros(3, 4, dtype=torch.float16))": "got an input (3, 4) torch.float16; expected (..., 4) torch.float32",
     "moe(torch.zeros(3, 4).long())": "got an input (3, 4) torch.int64",
     "moe(torch.zeros(3, 5))": "got an input (3, 5) torch.float32",
+    "moe([[0.0] * 4])": "got an input of type list; expected a tensor",
+    "moe.route([[0.0] * 4])": "got an input of type list",
+    "moe(torch.zeros(3, 4), real=torch.ones(2).bool())": "got real (2,); expected a tensor of shape (3,), one value",
+    "moe(torch.zeros(2, 3, 4), real=torch.ones(6).bool())": "got real (6,); expected a tensor of shape (2, 3)",
+    "moe.route(torch.zeros(3, 4), real=[True] * 3)": "got real of type list; expected a tensor of shape (3,)",
+    "moe(torch.zeros(3, 4), ids=torch.zeros(4).long())": "got ids (4,); expected a tensor of shape (3,)",
+    "skipping(model, 1).__enter__()": "got 1 to leave out; expected a collection of block numbers from 0 to 1",
+    "skipping(model, [1.0]).__enter__()": "got [1.0] to leave out",
+    "skipping(model, [True]).__enter__()": "got [True] to leave out",
+    "skipping(model, 'ab').__enter__()": "got 'ab' to leave out",
+    "halves_in_parallel(model, 1.5).__enter__()": "got first 1.5; expected the number of a block from 0 to 2",
+    "halves_in_parallel(model, -1).__enter__()": "got first -1",
+    "halves_in_parallel(model, 5).__enter__()": "got first 5",
+    "halves_in_parallel(model, None).__enter__()": "got first None",
+    "pairs_in_parallel(model, 1.5).__enter__()": "got first 1.5",
+    "pairs_in_parallel(model, -1).__enter__()": "got first -1",
+    "pairs_in_parallel(None).__enter__()": "got a NoneType for a model",
+    "contextual_heads(model, part_norms, 2, lookahead=-1).__enter__()": "got lookahead -1; expected 0 to 1",
+    "contextual_heads(model, part_norms, 2, lookahead=9).__enter__()": "got lookahead 9; expected 0 to 1",
+    "contextual_heads(model, part_norms, 2, lookahead='x').__enter__()": "got lookahead 'x'",
+    "windowed(model, 3, constant='c').__enter__()": "got constant 'c'; expected a Constant, such as first_token(model",
+    "teal(model, None).__enter__()": "got thresholds None; expected those of a fit, Teal.fit(model, calibration)",
+    "kl_divergence(LOGITS, LOGITS, '1')": "got temperature '1'; expected a number above 0",
+    "kl_divergence(LOGITS, LOGITS, float('inf'))": "got temperature inf; expected a number above 0",
+    "kl_divergence(LOGITS, LOGITS, 0)": "got temperature 0; expected a number above 0",
     "least_squares(LOGITS, torch.full((4, 4), float('nan')), torch.arange(2))": "a Gram matrix of shape (4, 4) with 16",
     "least_squares(LOGITS * float('inf'), torch.eye(4), torch.arange(2))": "got a weight of shape (6, 4) with 24 NaN",
     "least_squares(LOGITS.to('meta'), torch.eye(4), torch.arange(2))": "with no entries",
@@ -181,7 +216,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 import torch
+from peft import LoraConfig, get_peft_model
 from course_lib.attention.small_models.training import Schedule
+from course_lib.attention.windowed import windowed
 from course_lib.compose import recipe
 from course_lib.compose.challenge.budget import Budget
 from course_lib.compose.challenge.memory import Memory
@@ -192,12 +229,18 @@ from course_lib.compose.parts.neurons import NeuronsPart
 from course_lib.compose.parts.prompt import PromptPart
 from course_lib.compose.parts.weights import Weights
 from course_lib.compose.recipe import Calibration
+from course_lib.contextual.altered import halves_in_parallel, pairs_in_parallel, skipping
+from course_lib.contextual.attention.heads import contextual_heads, part_norms
+from course_lib.contextual.inputs.teal import Teal, teal
 from course_lib.contextual.predictor.training import PredictorSchedule
+from course_lib.contextual.selectors.cats import CATS
+from course_lib.contextual.selectors.oracle import Oracle
+from course_lib.contextual.selectors.static import Static
 from course_lib.contextual.small_models.training import Piece
 from course_lib.measure.accuracy import answer
 from course_lib.measure.perplexity import perplexity
 from course_lib.measure.roofline import Device, Transformer
-from course_lib.models import tiny_model
+from course_lib.models import Part, tiny_model
 from course_lib.moe.classic import learners
 from course_lib.moe.estimators import sparsemixer as estimators
 from course_lib.moe.layer import random_layer
@@ -214,6 +257,7 @@ from course_lib.moe.routers.sparsemixer_v2 import SparseMixerV2
 from course_lib.moe.routers.switch import Switch
 from course_lib.moe.small_models.training import Balancing
 from course_lib.moe.upcycling.copies import Difference
+from course_lib.prompts.compressed.layouts import Codes, Grouped
 from course_lib.prompts.recipe import PromptRecipe
 from course_lib.pruning.allocation.by_block import ByBlock
 from course_lib.pruning.allocation.owl import OWL
@@ -226,6 +270,7 @@ from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.structured import recipe as distillation
 from course_lib.pruning.structured.choice import Scores, choose, everything
 from course_lib.pruning.structured.distillation import distil
+from course_lib.pruning.structured.losses import kl_divergence
 from course_lib.pruning.structured.refit import least_squares, refit
 from course_lib.pruning.structured.scorer import Evidence
 from course_lib.pruning.structured.scorers.llm_pruner import LLMPruner
@@ -244,6 +289,8 @@ def with_usual(kind, **usual):
 
 piece = with_usual(Piece, start=1, stop=2, path=Path('state'))
 grid = with_usual(Grid, width=(8,), blocks=(2,), neurons=(9,), heads=((4, 2),))
+codes = with_usual(Codes, quantization=Quantization(4))
+thresholds = with_usual(Teal, places=('a',), quantiles=torch.zeros(1, 3))
 network = with_usual(Network, sizes=(2, 1))
 device = with_usual(Device, name='a', flops_per_second=1e9, bytes_per_second=1e9, source='b')
 heads = dict(n_query=2, n_key_value=1, head_size=2)
@@ -254,6 +301,7 @@ neurons, attention = with_usual(NeuronsPart, selector='Static'), with_usual(Atte
 cache = with_usual(CachePart, policy='H2O', budget=64)
 model, ids, LOGITS = tiny_model(), torch.arange(14).reshape(2, 7), torch.zeros(6, 4)
 SIZE, recipe_of_2 = shape_of(model), distillation.Recipe(schedule=Schedule(1, 2, 7))
+LORA = LoraConfig(r=2, target_modules=['q_proj'])
 moe = random_layer(4, 6, 2, Mixtral())
 answers = {}
 for call in json.loads(sys.argv[1]):

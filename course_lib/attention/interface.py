@@ -6,7 +6,7 @@ No class of the model is touched, and other models go on as they are.
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache
 from transformers.masking_utils import AttentionMaskInterface
 
 from course_lib.hooks import hooking
-from course_lib.models import attention_of, blocks, check_is_model, trunk
+from course_lib.models import attention_of, blocks, check_is_model, n_positions, trunk
 
 PREFIX = "course_"  # of the names of all our functions
 CHANGES = ("softcap", "s_aux", "position_bias")  # of the softmax, which none of our functions computes
@@ -39,8 +39,8 @@ def reading_through(
 
     Raises:
         ValueError: for a model that attends through such a function already, or whose layers call no such function.
-            Inside, for a cache of fixed size, and where attention weights are asked for, which these functions do not
-            return.
+            Inside, for a cache of fixed size, for a text longer than the learned positions, and where attention weights
+            are asked for, which these functions do not return.
     """
     check_free(model)
     before = model.config._attn_implementation
@@ -51,6 +51,9 @@ def reading_through(
             model.set_attn_implementation(name)
             _check_reached(model, name)
             handles.append(trunk(model).register_forward_pre_hook(_check_call, with_kwargs=True))
+            if (most := n_positions(model)) is not None:
+                check = partial(_check_positions, most)
+                handles.append(trunk(model).register_forward_pre_hook(check, with_kwargs=True))
             yield
         finally:
             model.set_attn_implementation(before)
@@ -87,6 +90,25 @@ def _check_call(trunk: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> Non
         raise ValueError(
             f"got a {type(kept).__name__}, a cache of fixed size, in which keys of tokens to come stand already; "
             'expected one that grows, such as DynamicCache: leave out cache_implementation="static".'
+        )
+
+
+def _check_positions(most: int, trunk: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> None:
+    """A hook: refuse positions that a model with learned positions does not have."""
+    position, mask = kwargs.get("position_ids"), kwargs.get("attention_mask")
+    if position is not None:
+        n_tokens = int(position.max()) + 1
+    elif isinstance(mask, Tensor) and mask.ndim == 2:
+        n_tokens = int(mask.sum(dim=1).max())  # padding takes no position
+    else:
+        given = (*args[:1], kwargs.get("input_ids"), kwargs.get("inputs_embeds"))
+        new = next((each for each in given if each is not None), None)
+        kept = kwargs.get("past_key_values")
+        n_tokens = (0 if new is None else new.shape[1]) + (0 if kept is None else kept.get_seq_length())
+    if n_tokens > most:
+        raise ValueError(
+            f"got a text that reaches {n_tokens} tokens; expected at most {most}, as many as this model has positions "
+            "for, evicted tokens included. Shorten the text, or use a model with RoPE."
         )
 
 

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from course_lib.attention.checks import check_whole
 from course_lib.attention.interface import check_model, check_plain, reading_through
 from course_lib.attention.sink_softmax import sink_softmax
-from course_lib.models import blocks, heads
+from course_lib.models import blocks, check_tokens, heads
 
 NAME = "course_bands"
 # (layer, logits (B, H, T, T), values (B, H, T, D)) -> what is read, (B, H, T, D)
@@ -58,6 +58,8 @@ def windowed(
         check_whole("window", window, least=1, meaning="tokens (None for all)")
     check_whole("sinks", sinks, meaning="tokens")
     shape = (len(blocks(model)), heads(model).n_query)
+    if constant is not None and not isinstance(constant, Constant):
+        raise ValueError(f"got constant {constant!r}; expected a Constant, such as first_token(model, ids), or None.")
     if constant is not None and tuple(constant.logit.shape) != shape:
         raise ValueError(f"got logits of shape {tuple(constant.logit.shape)}; expected (layers, heads) = {shape}.")
 
@@ -118,6 +120,7 @@ def first_token(model: PreTrainedModel, ids: Int[Tensor, "B T"], start: int = 64
 
 def _collected(model: PreTrainedModel, ids: Int[Tensor, "B T"], look: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """What `look` sees in the logits and values of each layer, (L, ...)."""
+    check_tokens(model, ids, "texts")
     by_layer: list[Tensor] = []
 
     def read(layer: int, logits: Tensor, values: Tensor) -> Tensor:

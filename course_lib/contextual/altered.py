@@ -17,6 +17,7 @@ from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.seen import Seen, looking
 from course_lib.hooks import hooking
 from course_lib.models import architecture, blocks, check_is_model
+from course_lib.settings import is_count
 
 
 @contextmanager
@@ -27,8 +28,10 @@ def halves_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]
         first: blocks below this number are as before; the lowest ones change x the most.
 
     Raises:
-        ValueError: for a model whose second norm is not the one before the MLP.
+        ValueError: for a model whose second norm is not the one before the MLP, or a number of no block.
     """
+    check_is_model(model)
+    _check_first(model, first)
     check_second_norm(model)
     with hooking() as handles:
         for block in list(blocks(model))[first:]:
@@ -45,7 +48,12 @@ def pairs_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]:
 
     Args:
         first: blocks below this number are as before, and so is a last one without a partner.
+
+    Raises:
+        ValueError: for what is no model, or a number of no block.
     """
+    check_is_model(model)
+    _check_first(model, first)
     in_order = list(blocks(model))[first:]
     with hooking() as handles:
         for lower, upper in zip(in_order[::2], in_order[1::2], strict=False):
@@ -65,6 +73,11 @@ def skipping(model: PreTrainedModel, left_out: Collection[int]) -> Iterator[None
     """
     check_is_model(model)
     n_blocks = len(blocks(model))
+    if not isinstance(left_out, Collection) or not all(is_count(index, least=0) for index in left_out):
+        raise ValueError(
+            f"got {left_out!r} to leave out; expected a collection of block numbers from 0 to {n_blocks - 1}, such as "
+            "[1]."
+        )
     unknown = sorted(set(left_out) - set(range(n_blocks)))
     if unknown:
         raise ValueError(f"got blocks {unknown} to leave out; expected numbers from 0 to {n_blocks - 1}.")
@@ -92,6 +105,15 @@ def activated_by(model: PreTrainedModel, activation: str) -> Iterator[None]:
 
     with looking(model, look):
         yield
+
+
+def _check_first(model: PreTrainedModel, first: object) -> None:
+    n_blocks = len(blocks(model))
+    if not is_count(first, least=0) or first > n_blocks:
+        raise ValueError(
+            f"got first {first!r}; expected the number of a block from 0 to {n_blocks}, where {n_blocks} leaves all "
+            "blocks as they are."
+        )
 
 
 def _hidden(args: tuple, kwargs: dict) -> Tensor:

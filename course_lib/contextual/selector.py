@@ -41,6 +41,11 @@ class NeuronSelector(ABC):
     fits_alone: ClassVar[bool] = True  # whether `fit` needs calibration text and nothing trained before
 
     def __post_init__(self) -> None:
+        if not isinstance(self.by_block, (tuple, list)):
+            raise ValueError(
+                f"got by_block {self.by_block!r}; expected a tuple with the fraction of neurons that each block keeps, "
+                "such as (0.5, 0.3), or () for the same density in every block."
+            )
         for density in (self.density, *self.by_block):
             check_density(density)
 

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.models import MIXTRAL, architecture, blocks, check_is_model, n_neurons, weight_of
+from course_lib.models import MIXTRAL, architecture, blocks, check_is_model, check_tokens, n_neurons, weight_of
 
 
 class Sizes(NamedTuple):
@@ -44,9 +44,10 @@ def run_through(model: PreTrainedModel, windows: Int[Tensor, "n N"]) -> None:
     """Run the model over windows of token ids, one at a time; what is learnt is learnt by hooks.
 
     Raises:
-        ValueError: without windows.
+        ValueError: without windows, or for tokens that this model does not have.
     """
     if windows.ndim != 2 or windows.numel() == 0:
         raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected (n, tokens), at least one of each.")
+    check_tokens(model, windows)
     for ids in windows.to(model.device):
         model.base_model(ids[None], use_cache=False)

@@ -17,11 +17,23 @@ MOST_TOKENS = {"cpu": 4096, "cuda": 65536}  # beyond this a larger batch is no f
 
 
 def check_model(model: object) -> None:
-    """Raises ValueError for what is no language model of transformers."""
+    """Raise ValueError for anything but a causal language model of transformers."""
     if not isinstance(model, nn.Module) or not hasattr(model, "config"):
         raise ValueError(
             f"got {type(model).__name__} as the model; expected a causal language model of transformers, such as the "
             "first of load_model()."
+        )
+    kind = type(model)
+    if any(base.__module__.partition(".")[0] == "peft" for base in kind.__mro__):
+        raise ValueError(
+            f"got a {kind.__name__}, which wraps a model with adapters; expected the causal language model itself. "
+            "Give model.merge_and_unload(), which adds the adapters to the weights."
+        )
+    find_head = getattr(model, "get_output_embeddings", None)
+    if find_head is None or find_head() is None:
+        raise ValueError(
+            f"got a {kind.__name__}, which has no LM head; expected a causal language model of transformers. Give the "
+            "causal language model (such as LlamaForCausalLM) and not a part of it (such as model.model)."
         )
 
 

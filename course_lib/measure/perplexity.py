@@ -19,7 +19,7 @@ from course_lib.measure.likelihood import (
     tokens_at_once,
 )
 from course_lib.measure.progress import tracked
-from course_lib.models import n_positions
+from course_lib.models import check_length
 from course_lib.repetition import in_evaluation_mode
 
 
@@ -97,12 +97,7 @@ def _check_windows(model: PreTrainedModel, windows: object) -> None:
             f"got token ids {int(windows.min())} to {int(windows.max())}; expected 0 to {model.config.vocab_size - 1}. "
             "Make the windows with this model's tokenizer."
         )
-    most = n_positions(model)
-    if most is not None and windows.shape[1] > most:
-        raise ValueError(
-            f"got windows of {windows.shape[1]} tokens; expected at most {most}, as many as this "
-            f"{type(model).__name__} has positions for. Make shorter windows."
-        )
+    check_length(model, windows.shape[1])
 
 
 def _losses(model: PreTrainedModel, ids: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:

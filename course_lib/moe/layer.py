@@ -75,6 +75,7 @@ class MoE(nn.Module):
 
     def _check_input(self, x: Float[Tensor, "*b D"]) -> None:
         """Raises ValueError for tokens of another width or type than the experts'; autocast converts types itself."""
+        _check_is_tensor(x)
         width, dtype = self.experts.width, self.experts.out.dtype
         is_other_type = x.dtype != dtype and not torch.is_autocast_enabled(x.device.type)
         if x.ndim < 2 or x.shape[-1] != width or is_other_type:
@@ -91,6 +92,8 @@ class MoE(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Routing:
         """The routing of all tokens, flat; each sequence has places of its own."""
+        _check_is_tensor(x)
+        _check_marks(x, real, ids)
         if x.numel() == 0:
             raise ValueError(f"got an input of shape {tuple(x.shape)}, which holds no tokens; expected at least one.")
         size = x.shape[-2] if x.ndim > 2 and self.router.is_grouped else x.numel() // x.shape[-1]
@@ -103,6 +106,22 @@ class MoE(nn.Module):
             its = [None if each is None else each[i] for each in groups]
             routings.append(self.router.route(F.linear(read, self.gate.to(read.dtype)), *its, noise, generator))
         return routings[0] if len(routings) == 1 else joined(routings)
+
+
+def _check_is_tensor(x: object) -> None:
+    if not isinstance(x, Tensor):
+        raise ValueError(f"got an input of type {type(x).__name__}; expected a tensor, such as torch.tensor(x).")
+
+
+def _check_marks(x: Float[Tensor, "*b D"], real: object, ids: object) -> None:
+    """Raise ValueError for a mask or token ids that do not give one value for each token of x."""
+    expected = tuple(x.shape[:-1])
+    for name, value in (("real", real), ("ids", ids)):
+        if value is not None and (not isinstance(value, Tensor) or tuple(value.shape) != expected):
+            what = tuple(value.shape) if isinstance(value, Tensor) else f"of type {type(value).__name__}"
+            raise ValueError(
+                f"got {name} {what}; expected a tensor of shape {expected}, one value for each token of the input."
+            )
 
 
 def random_layer(

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.attention.registered import Pass, attending
-from course_lib.models import blocks, check_all_rotated, heads, rotary_frequencies
+from course_lib.models import blocks, check_all_rotated, check_tokens, heads, rotary_frequencies
 
 SIDES = ("after", "before")  # of RoPE
 
@@ -45,12 +45,14 @@ def key_spread(model: PreTrainedModel, windows: Int[Tensor, "n N"], side: str = 
     """Measure it over the tokens of windows of calibration text; best of a length like that of the texts to come.
 
     Raises:
-        ValueError: an unknown side, "before" for a model without RoPE, or fewer than two tokens.
+        ValueError: an unknown side, "before" for a model without RoPE, fewer than two tokens, or tokens that this
+            model does not have.
     """
     if side not in SIDES:
         raise ValueError(f"got side {side!r}; expected 'after' RoPE or 'before' it.")
     if windows.numel() < 2:
         raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected at least two tokens.")
+    check_tokens(model, windows)
     if side == "before":
         check_all_rotated(model)
     found = Spread(torch.empty(0, 0, 0), side, rotary_frequencies(model) if side == "before" else None)

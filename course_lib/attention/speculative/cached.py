@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
-from course_lib.models import architecture, blocks
+from course_lib.models import architecture, blocks, check_length
 
 # (a text, n) -> logits of the token behind each of its last n tokens
 Logits = Callable[[Int[Tensor, "N"], int], Tensor]
@@ -31,6 +31,7 @@ class CachedModel:
 
     @torch.no_grad()
     def __call__(self, ids: Int[Tensor, "N"], n: int) -> Float[Tensor, "n V"]:
+        check_length(self.model, len(ids), "texts")
         # The tokens whose logits are wanted have to be fed, also those that the cache holds.
         n_held = min(_shared(self._ids, ids), len(ids) - n)
         cache, n_before, new = self._cache, len(self._ids), ids[n_held:]

@@ -20,7 +20,7 @@ from course_lib.attention.checks import is_number
 from course_lib.attention.speculative.accept import Drawn, Sampling, overlap, verify
 from course_lib.attention.speculative.cached import CachedModel, Logits
 from course_lib.attention.speculative.draft import Draft
-from course_lib.models import check_is_model
+from course_lib.models import check_is_model, n_positions
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,9 @@ def speculate(
         generator: of the CPU; needed at temperatures above 0.
 
     Raises:
-        ValueError: an empty text or one of several rows, ids that are no tokens of the model, n_new or k below 1, a
-            temperature below 0 or without a generator, a draft of another vocabulary, or logits without a distribution.
+        ValueError: an empty text or one of several rows, ids that are no tokens of the model, more tokens than it has
+            positions for, n_new or k below 1, a temperature below 0 or without a generator, a draft of another
+            vocabulary, or logits without a distribution.
     """
     check_is_model(model)
     _check(n_new, k, temperature)
@@ -103,6 +104,7 @@ def speculate(
         what = f"of shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else f"as {type(ids).__name__}"
         raise ValueError(f"got ids {what}; expected one text (N,) of at least one token.")
     _check_ids(ids, model.config.vocab_size)
+    _check_positions(model, len(ids), n_new)
     _check_stop(stop)
     if not isinstance(draft, Draft):
         raise ValueError(f"got draft {draft!r}; expected a Draft, such as Lookup({model.config.vocab_size}).")
@@ -168,6 +170,15 @@ def _check_ids(ids: Tensor, n_vocabulary: int) -> None:
         raise ValueError(
             f"got ids of type {ids.dtype} from {ids.min()} to {ids.max()}; expected whole numbers from 0 to "
             f"{n_vocabulary - 1}, the tokens of this model."
+        )
+
+
+def _check_positions(model: PreTrainedModel, n_prompt: int, n_new: int) -> None:
+    most = n_positions(model)
+    if most is not None and n_prompt + n_new - 1 > most:  # the last new token is never read
+        raise ValueError(
+            f"got a text of {n_prompt} tokens and n_new={n_new}; expected at most {most + 1} together, because this "
+            f"{type(model).__name__} has {most} positions. Shorten the text or lower n_new."
         )
 
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
+from course_lib.attention.checks import is_number
 from course_lib.attention.visual.entropy import patch_entropy
 from course_lib.attention.visual.importance import TokenScore
 from course_lib.attention.visual.recycle import cells
@@ -34,6 +35,13 @@ class MeanOverContext(TokenScore):
 
     t: float = 1.0
     alpha: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.t) and is_number(self.alpha) and self.t >= 0 and abs(self.alpha) < float("inf")):
+            raise ValueError(
+                f"got t={self.t!r}, alpha={self.alpha!r}; expected t of 0 or more and a finite number, of either sign, "
+                "for alpha."
+            )
 
     def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         received = attention.sum(dim=1)

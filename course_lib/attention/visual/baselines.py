@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.attention.visual.importance import TokenScore
+from course_lib.settings import check_seed
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,9 @@ class RandomTokens(TokenScore):
     """Any tokens, others for each image: what a score must be better than."""
 
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
 
     def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         generator = torch.Generator().manual_seed(self.seed)

@@ -6,6 +6,8 @@ Dimension key: N visual tokens, L layers.
 
 from dataclasses import dataclass
 
+from course_lib.attention.checks import is_number
+
 
 @dataclass(frozen=True)
 class Ratios:
@@ -23,8 +25,9 @@ class Ratios:
     third: float = 1.0
 
     def __post_init__(self) -> None:
-        if not all(0 < ratio <= 1 for ratio in self.each):
-            raise ValueError(f"got ratios {self.each}; expected shares of the tokens in (0, 1]: 1 keeps all of them.")
+        ratios = {"first": self.first, "second": self.second, "third": self.third}
+        if not all(is_number(ratio) and 0 < ratio <= 1 for ratio in ratios.values()):
+            raise ValueError(f"got ratios {ratios}; expected shares of the tokens in (0, 1]: 1 keeps all of them.")
 
     @property
     def each(self) -> tuple[float, float, float]:

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from course_lib.contextual.attention.parts import SeenHeads, look_through_heads, looking_at_heads
 from course_lib.models import Heads, blocks, check_is_model, heads
+from course_lib.settings import is_count
 from course_lib.sparsity.ranking import keep_highest
 
 HeadScore = Callable[[SeenHeads, int], Tensor]  # what is seen, block -> (T, H); high = keep
@@ -73,10 +74,10 @@ def contextual_heads(model: PreTrainedModel, score: HeadScore, keep: int, lookah
         lookahead: of how many blocks below the score wants x.
 
     Raises:
-        ValueError: a number of heads that the model cannot keep, scores that do not fit, or a model that is inside
-            such a block already.
+        ValueError: a number of heads that the model cannot keep, a lookahead beyond its blocks, scores that do not fit,
+            or a model that is inside such a block already.
     """
-    _check(model, score, keep)
+    _check(model, score, keep, lookahead)
     n_leaving, watch = heads(model).n_query - keep, HeadWatch(len(blocks(model)), heads(model))
 
     def drop(block: int, seen: SeenHeads) -> Tensor:
@@ -93,11 +94,14 @@ def contextual_heads(model: PreTrainedModel, score: HeadScore, keep: int, lookah
         _inside.discard(model)
 
 
-def _check(model: PreTrainedModel, score: object, keep: object) -> None:
+def _check(model: PreTrainedModel, score: object, keep: object, lookahead: object) -> None:
     check_is_model(model)
     n_query = heads(model).n_query
     if isinstance(keep, bool) or not isinstance(keep, int) or not 1 <= keep <= n_query:
         raise ValueError(f"got keep={keep!r}; expected a whole number of heads, 1 to {n_query}.")
+    n_blocks = len(blocks(model))
+    if not is_count(lookahead, least=0) or lookahead >= n_blocks:
+        raise ValueError(f"got lookahead {lookahead!r}; expected 0 to {n_blocks - 1}, the number of blocks back.")
     if not callable(score):
         raise ValueError(f"got score {score!r}; expected a function of (seen, block), such as part_norms.")
     if model in _inside:

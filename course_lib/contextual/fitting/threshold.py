@@ -49,7 +49,10 @@ def threshold_at(quantiles: Float[Tensor, "Q"], density: float) -> float:
 
 
 def check_quantiles(quantiles: Float[Tensor, "L Q"]) -> None:
-    """Raises ValueError for quantiles that are NaN, or that fall."""
+    """Raise ValueError for anything but a table of numbers, for quantiles that are NaN, or that fall."""
+    if not isinstance(quantiles, Tensor) or quantiles.ndim != 2 or not quantiles.is_floating_point():
+        what = f"{tuple(quantiles.shape)} {quantiles.dtype}" if isinstance(quantiles, Tensor) else repr(quantiles)
+        raise ValueError(f"got quantiles {what}; expected floats (places, levels), as fit(model, calibration) returns.")
     if bool(quantiles.isnan().any()) or bool((quantiles.diff(dim=-1) < 0).any()):
         raise ValueError(
             f"got quantiles of which {int(quantiles.isnan().sum())} are NaN and "

@@ -95,6 +95,8 @@ def teal(model: PreTrainedModel, thresholds: Teal, density: float = 0.5, tokens:
     """
     check_density(density)
     refuse_mixture(model)
+    if not hasattr(thresholds, "places") or not callable(getattr(thresholds, "thresholds", None)):
+        raise ValueError(f"got thresholds {thresholds!r}; expected those of a fit, Teal.fit(model, calibration).")
     layers = layers_of(model)
     if tuple(layer.name for layer in layers if layer.is_first) != thresholds.places:
         raise ValueError(

@@ -16,6 +16,7 @@ from course_lib.quantization.grid import Grid, Quantization
 from course_lib.quantization.storage import Packed, pack_codes, stored_grid, unpack_codes
 from course_lib.sparsity.bitpacking import unpack
 from course_lib.sparsity.formats import Bitmap, NofMPacked
+from course_lib.sparsity.patterns import NofM
 
 Tensors = dict[str, Tensor]
 
@@ -62,6 +63,9 @@ class Grouped(Layout):
     n: int = 2
     m: int = 4
 
+    def __post_init__(self) -> None:
+        NofM(self.n, self.m)  # refuses what is no such pattern
+
     def encode(self, weight: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Tensors:
         kept = NofMPacked.encode(weight.half(), self.n, self.m)
         return {"values": kept.values, "positions": kept.positions}
@@ -75,6 +79,10 @@ class Codes(Layout):
     """A code for every weight; of each group a scale in 16 bits and a packed zero."""
 
     quantization: Quantization
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.quantization, Quantization):
+            raise ValueError(f"got quantization {self.quantization!r}; expected one such as Quantization(4).")
 
     def encode(self, weight: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Tensors:
         packed = Packed.encode(weight, self.quantization.grid_of(weight, dense))

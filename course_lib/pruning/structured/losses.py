@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, mse_loss
 
 from course_lib.hooks import hooking
+from course_lib.settings import check_number
 
 
 def kl_divergence(
@@ -24,15 +25,14 @@ def kl_divergence(
     τ² keeps gradients at one size when τ grows. `F.kl_div(reduction="mean")` would also divide by the vocabulary.
 
     Raises:
-        ValueError: for logits of different shapes, or a temperature that is not positive.
+        ValueError: for logits of different shapes, or a temperature that is not positive and finite.
     """
     if student.shape != teacher.shape:
         raise ValueError(
             f"got logits of shape {tuple(student.shape)} from the student and {tuple(teacher.shape)} from the teacher; "
             "expected one vocabulary and the same tokens. Distil from a model with the same tokenizer."
         )
-    if not temperature > 0:
-        raise ValueError(f"got temperature {temperature!r}; expected a positive number, such as 1.")
+    check_number("temperature", temperature, above=True)
     ours, theirs = (log_softmax(logits.float() / temperature, -1) for logits in (student, teacher.detach()))
     terms = (theirs.exp() * (theirs - ours)).masked_fill(theirs == float("-inf"), 0)
     return temperature**2 * terms.sum(-1).mean()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.training import Schedule
-from course_lib.models import blocks
+from course_lib.models import blocks, check_length
 from course_lib.repetition import digest_of, seeded, settings_of
 from course_lib.settings import check_count, check_number, check_option, check_seed
 
@@ -107,6 +107,7 @@ def check(
             f"got windows of {windows.dtype} from {windows.min().item()} to {windows.max().item()}; expected token "
             f"ids, 0 to {size - 1}. Make the windows with this model's tokenizer."
         )
+    check_length(student, windows.shape[1])
     if recipe.loss == "next token":
         return
     if teacher is None:
@@ -117,6 +118,7 @@ def check(
             f"got a student of {ours} words and a teacher of {theirs}; expected one vocabulary. Distil from a model "
             "with the same tokenizer."
         )
+    check_length(teacher, windows.shape[1])
     if recipe.hidden > 0:
         _check_states(student, teacher, of_teacher)
 
