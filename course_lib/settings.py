@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from numbers import Integral, Real
+from pathlib import Path
 
 
 def is_count(value: object, least: int = 1) -> bool:
@@ -48,3 +49,21 @@ def check_seed(name: str, value: object) -> None:
     check_count(name, value, least=0)
     if value > MOST_SEED:
         raise ValueError(f"got {name} {value!r}; expected at most {MOST_SEED}.")
+
+
+def check_folder(name: str, value: object) -> None:
+    """Raises ValueError for anything but a path at which a folder is, or can be made."""
+    if not isinstance(value, str | Path):
+        raise ValueError(f"got {name} {value!r}; expected the path of a folder.")
+    path = Path(value)
+    there = next((part for part in (path, *path.parents) if part.exists()), None)
+    if there is not None and not there.is_dir():
+        raise ValueError(f"got {name} {str(path)!r}, and {there} is a file; expected a folder. Give another path.")
+
+
+def check_stop(until: object, folder: object) -> None:
+    """Raises ValueError unless a training can stop before step `until`, with its state in `folder`, or None of them."""
+    if until is not None:
+        check_count("until", until, least=0)
+    if folder is not None:
+        check_folder("folder", folder)

@@ -173,6 +173,23 @@ CALLS = {
     "collect_gradients(model, ids - 1)": "got token ids -1 to 12; expected 0 to 96",
     "distil(tiny_model(), model, ids + 90, recipe_of_2)": "expected token ids, 0 to 96",
     "distil(tiny_model(), model, ids.float(), recipe_of_2)": "got windows of torch.float32",
+    "distil(tiny_model(), tiny_model(), ids.tolist(), recipe_of_2)": "got windows list; expected a tensor of token ids",
+    "distil(tiny_model(), tiny_model(), ids, recipe_of_2, until=-1)": "got until -1; expected a whole number",
+    "distil(tiny_model(), tiny_model(), ids, recipe_of_2, until=1.5)": "got until 1.5",
+    "distil(tiny_model(), tiny_model(), ids, recipe_of_2, folder=4)": "got folder 4; expected the path of a folder",
+    "distil(tiny_model(), tiny_model(), ids, recipe_of_2, folder=FILE)": "is a file; expected a folder",
+    "distil(tiny_model(), tiny_model(), ids, recipe_of_2, folder=FILE / 'a')": "is a file; expected a folder",
+    "distil(tiny_model(), tiny_model(), ids, with_states, of_teacher=['0', '1'])": "got of_teacher=['0', '1']",
+    "distil(tiny_model(), tiny_model(), ids, with_states, of_teacher=[0, 1.0])": "got of_teacher=[0, 1.0]; expected",
+    "learned(until=-1)": "got until -1; expected a whole number",
+    "learned(until=1.5)": "got until 1.5",
+    "learned(folder=FILE)": "is a file; expected a folder",
+    "learned(windows=ids.tolist())": "got windows list",
+    "predicted(path='state')": "got path 'state'; expected a pathlib.Path",
+    "predicted(x=[[0.0, 1.0]])": "got x list; expected a tensor",
+    "predicted(x=torch.zeros(2))": "got x of shape (2,); expected a tensor",
+    "predicted(x=torch.zeros(1, 2).half())": "got x torch.float16 and a predictor torch.float32; expected one type",
+    "predicted(labels=[[True]])": "got labels list; expected a tensor",
     "LLMPruner(element='x')": "expected one of 'param_first', 'param_second', 'param_mix', 'vectorize'",
     "DeepSeek(k=2, bias=torch.zeros(3)).route(LOGITS)": "got bias (3,) torch.float32; expected floats of shape (4,)",
     "DeepSeek(k=2).updated(torch.tensor([0.5, float('nan')]))": "got loads with 1 of 2 values that are NaN",
@@ -236,6 +253,8 @@ from course_lib.contextual.predictor.training import PredictorSchedule
 from course_lib.contextual.selectors.cats import CATS
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.static import Static
+from course_lib.contextual.predictor.training import PredictorSchedule, train_predictor
+from course_lib.contextual.predictor.two_layer import Predictor
 from course_lib.contextual.small_models.training import Piece
 from course_lib.measure.accuracy import answer
 from course_lib.measure.perplexity import perplexity
@@ -258,7 +277,9 @@ from course_lib.moe.routers.switch import Switch
 from course_lib.moe.small_models.training import Balancing
 from course_lib.moe.upcycling.copies import Difference
 from course_lib.prompts.compressed.layouts import Codes, Grouped
+from course_lib.prompts.initial import from_ids
 from course_lib.prompts.recipe import PromptRecipe
+from course_lib.prompts.training import train_prompt
 from course_lib.pruning.allocation.by_block import ByBlock
 from course_lib.pruning.allocation.owl import OWL
 from course_lib.pruning.classic.network import Network
@@ -302,6 +323,16 @@ cache = with_usual(CachePart, policy='H2O', budget=64)
 model, ids, LOGITS = tiny_model(), torch.arange(14).reshape(2, 7), torch.zeros(6, 4)
 SIZE, recipe_of_2 = shape_of(model), distillation.Recipe(schedule=Schedule(1, 2, 7))
 LORA = LoraConfig(r=2, target_modules=['q_proj'])
+with_states, FILE = replace(recipe_of_2, hidden=1.0), Path(torch.__file__)
+
+def learned(windows=ids, **given):
+    recipe, whole = PromptRecipe(n_steps=1, batch=2, warm_up=0), tiny_model()
+    return train_prompt(whole, from_ids(whole, ids[0, :2]), windows, recipe, progress=False, **given)
+
+def predicted(x=torch.zeros(1, 2), labels=torch.zeros(1, 1).bool(), path=None):
+    predictor = Predictor(2, 1, 1, torch.Generator().manual_seed(0))
+    return train_predictor(predictor, x, labels, PredictorSchedule(epochs=1), path)
+
 moe = random_layer(4, 6, 2, Mixtral())
 answers = {}
 for call in json.loads(sys.argv[1]):

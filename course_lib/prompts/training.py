@@ -25,6 +25,7 @@ from course_lib.prompts.prompted import prompting
 from course_lib.prompts.recipe import PromptRecipe, check, identity, rows_of
 from course_lib.prompts.soft import SoftPrompt
 from course_lib.prompts.state import STATE, Look, NotFinite, Run, Trained
+from course_lib.settings import check_stop
 
 
 def train_prompt(
@@ -57,6 +58,7 @@ def train_prompt(
         NotFinite: when a loss is NaN or infinite, or its gradient.
     """
     recipe = recipe or PromptRecipe()
+    check_stop(until, folder)
     check(model, windows, recipe, keep, held_out)
     prompt.check(model)
     run = begin(model, prompt, recipe)

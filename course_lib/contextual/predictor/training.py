@@ -70,6 +70,8 @@ def train_predictor(
             predictor is as it was before that step.
     """
     _check(predictor, x, labels)
+    if not (path is None or isinstance(path, Path)):
+        raise ValueError(f"got path {path!r}; expected a pathlib.Path.")
     optimiser = torch.optim.AdamW(predictor.parameters(), weight_decay=schedule.decay)
     first, data = digest_of(predictor.named_parameters()), digest_of([("x", x), ("labels", labels)])
     label = f"{schedule}, predictor {first}, {len(x)} tokens {data}"
@@ -99,6 +101,14 @@ def train_predictors(collected: Collected, rank: int, schedule: PredictorSchedul
 
 def _check(predictor: Predictor, x: Tensor, labels: Tensor) -> None:
     expected = (predictor.into.in_features, predictor.out.out_features)
+    for name, value in {"x": x, "labels": labels}.items():
+        if not isinstance(value, Tensor) or value.ndim != 2:
+            what = f"of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(f"got {name} {what}; expected a tensor with a row for each token, as collected.")
+    if x.dtype != predictor.into.weight.dtype:
+        raise ValueError(
+            f"got x {x.dtype} and a predictor {predictor.into.weight.dtype}; expected one type. Convert x with x.to."
+        )
     if len(x) == 0 or len(x) != len(labels) or (x.shape[1], labels.shape[1]) != expected:
         raise ValueError(
             f"got x {tuple(x.shape)} and labels {tuple(labels.shape)}; this predictor reads (tokens, {expected[0]}) "

@@ -22,6 +22,7 @@ from course_lib.pruning.structured.losses import block_outputs, hidden_states, k
 from course_lib.pruning.structured.recipe import Recipe, batch_of, check, identity, with_adapters
 from course_lib.pruning.structured.state import STATE, restore, save
 from course_lib.repetition import seeded_step
+from course_lib.settings import check_stop
 
 
 class NotFinite(RuntimeError):
@@ -54,6 +55,7 @@ def distil(
         NotFinite: when a loss is NaN or infinite, or its gradient.
     """
     recipe = recipe or Recipe()
+    check_stop(until, folder)
     check(student, teacher, windows, recipe, list(of_teacher))
     run = _Run(student, teacher, windows, recipe, folder, list(of_teacher))
     try:

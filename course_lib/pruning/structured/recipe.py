@@ -96,6 +96,8 @@ def check(
     student: PreTrainedModel, teacher: PreTrainedModel | None, windows: Tensor, recipe: Recipe, of_teacher: list[int]
 ) -> None:
     """Raises ValueError for what cannot be distilled."""
+    if not isinstance(windows, Tensor):
+        raise ValueError(f"got windows {type(windows).__name__}; expected a tensor of token ids (n, T).")
     if windows.ndim != 2 or windows.shape[1] < 2 or len(windows) < recipe.schedule.batch:
         raise ValueError(
             f"got windows of shape {tuple(windows.shape)}; expected at least {recipe.schedule.batch} of them, one "
@@ -123,6 +125,10 @@ def check(
         _check_states(student, teacher, of_teacher)
 
 
+def _is_block(index: object, n_blocks: int) -> bool:
+    return hasattr(index, "__index__") and 0 <= index < n_blocks
+
+
 def _check_states(student: PreTrainedModel, teacher: PreTrainedModel, of_teacher: list[int]) -> None:
     if student.config.hidden_size != teacher.config.hidden_size:
         raise ValueError(
@@ -130,7 +136,7 @@ def _check_states(student: PreTrainedModel, teacher: PreTrainedModel, of_teacher
             "width. Set hidden=0 for a student that lost width."
         )
     n_ours, n_theirs = len(blocks(student)), len(blocks(teacher))
-    if len(of_teacher) != n_ours or not all(0 <= index < n_theirs for index in of_teacher):
+    if len(of_teacher) != n_ours or not all(_is_block(index, n_theirs) for index in of_teacher):
         raise ValueError(
             f"got of_teacher={of_teacher}; expected for each of the student's {n_ours} blocks which of the teacher's "
             f"{n_theirs} it was. Give kept.blocks.tolist() of the cut."

@@ -1,5 +1,6 @@
 """What a distillation leaves on the disk so that it can be killed at any moment: written whole or not at all."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ def restore(path: Path, identity: dict[str, str], model: nn.Module, optimiser: O
     """Put a state back into the model and the optimiser; the losses up to there.
 
     Raises:
-        ValueError: when it is of another run.
+        ValueError: when it is of another run, or cannot be read.
     """
+    if not zipfile.is_zipfile(path):  # what torch writes is one, to the last byte
+        raise ValueError(f"got {path}, which cannot be read; remove it to begin anew.")
     state: dict[str, Any] = torch.load(path, weights_only=True, map_location=next(model.parameters()).device)
     if different := [key for key, value in identity.items() if state["identity"].get(key) != value]:
         raise ValueError(

@@ -367,3 +367,6 @@ def test_the_state_of_another_run_is_refused_and_kept(pair, teacher, tmp_path):
     with pytest.raises(ValueError, match="another student"):
         distil(tiny_model(), teacher, WINDOWS, RECIPE, folder=tmp_path, progress=False)
     assert (tmp_path / distillation.STATE).read_bytes() == content
+    (tmp_path / distillation.STATE).write_bytes(content[:100])
+    with pytest.raises(ValueError, match="cannot be read; remove it"):
+        distil(first, teacher, WINDOWS, RECIPE, folder=tmp_path, progress=False)
