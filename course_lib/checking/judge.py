@@ -11,6 +11,7 @@ from course_lib.checking.known import Known, difference, drawn
 from course_lib.checking.trivial import BY_HEART
 
 State = Literal["right", "wrong", "not attempted"]
+MANY = 5  # wrong cases explained for each right one that is contradicted: then the right ones may be right by chance
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,9 @@ def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple
 
     Without one: the mistake that explains most of the wrong cases, compared with the right ones that it would get
     wrong, among them the first wrong case and more than half of them all. In other words, one further slip does not
-    cost the mistake its name. But a mistake that would get all of the student's right cases wrong is another one. Many
-    slips end in the same kind of error, so a mistake also has to give the value of a wrong case.
+    cost the mistake its name. But a mistake that would get all of the student's right cases wrong is another one, unless it
+    explains many times as many wrong ones. Many slips end in the same kind of error, so a mistake also has to give the
+    value of a wrong case.
 
     Returns:
         the mistake, how many wrong cases it explains, and how many right ones it would get wrong.
@@ -113,7 +115,7 @@ def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple
                 return mistake, n_wrong, 0
             n_explained = sum(s for s, w in zip(same, wrong, strict=True) if w)
             n_against = sum(not s for s, w in zip(same, wrong, strict=True) if not w)
-            contradicts_all = n_against == n_right > 0
+            contradicts_all = n_against == n_right > 0 and n_explained < MANY * n_against
             if 2 * n_explained > n_wrong and not contradicts_all and n_explained - n_against > best[1] - best[2]:
                 best = mistake, n_explained, n_against
     return best

@@ -146,11 +146,11 @@ def older_answers_above(notebook: Notebook, older: dict[str, str], rng: random.R
 
 
 def newer_answers_below(notebook: Notebook, older: dict[str, str], rng: random.Random) -> None:
-    """The given cell keeps an earlier version, and a copy of it under the check holds the one that counts."""
+    """The given cell keeps an earlier version; a copy below its check holds the one that counts, and is checked too."""
     for exercise, text in older.items():
-        cell = answer_cells(notebook)[exercise]
-        below = place(notebook, check_cell(notebook, exercise)) + 1
-        notebook["cells"].insert(below, _copy(cell, text_of(cell), rng))
+        cell, check = answer_cells(notebook)[exercise], check_cell(notebook, exercise)
+        below = place(notebook, check) + 1
+        notebook["cells"][below:below] = [_copy(cell, text_of(cell), rng), _copy(check, text_of(check), rng)]
         cell["source"] = lines(text)
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from course_lib.grading.release import command as release
 from course_lib.grading.release import leaks
 from course_lib.grading.release.student_files import tracked
-from course_lib.workbook import masters
+from course_lib.workbook import build, masters
 from course_lib.workbook.catalogue import all_exercises, lessons
 
 SCRIPT = masters.ROOT / "tests" / "helpers" / "same_verdicts.py"
@@ -211,6 +211,8 @@ def course_of_one_lesson(root: Path) -> Path:
     master = root / "solutions" / "04_wanda.py"
     master.write_text((masters.ROOT / "solutions" / "04_wanda.py").read_text())
     (root / "notebooks" / "04_wanda.ipynb").write_text(masters.as_text(masters.for_students(master)))
+    (root / build.NAMES).parent.mkdir(parents=True)
+    (root / build.NAMES).write_text((masters.ROOT / build.NAMES).read_text())
     return root
 
 
