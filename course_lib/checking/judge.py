@@ -94,9 +94,9 @@ def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple
 
     Without one: the mistake that explains most of the wrong cases, compared with the right ones that it would get
     wrong, among them the first wrong case and more than half of them all. In other words, one further slip does not
-    cost the mistake its name. But a mistake that would get all of the student's right cases wrong is another one, unless it
-    explains many times as many wrong ones. Many slips end in the same kind of error, so a mistake also has to give the
-    value of a wrong case.
+    cost the mistake its name. But a mistake that would get all of the student's right cases wrong is another one,
+    unless it explains many times as many wrong ones. Many slips end in the same kind of error, so a mistake also has
+    to give the value of a wrong case.
 
     Returns:
         the mistake, how many wrong cases it explains, and how many right ones it would get wrong.
