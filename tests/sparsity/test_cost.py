@@ -126,5 +126,5 @@ def test_decoding_is_bound_by_memory_and_a_long_prompt_by_compute():
 
 @pytest.mark.parametrize("rates", [(0.0, 1.0), (1.0, -1.0), (float("nan"), 1.0)])
 def test_a_device_without_speed_is_refused(rates):
-    with pytest.raises(ValueError, match="expected positive"):
+    with pytest.raises(ValueError, match="expected a number above 0"):
         Device("broken", *rates, source="none")

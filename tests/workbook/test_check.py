@@ -71,13 +71,13 @@ VECTOR = torch.tensor([2.0, 1e-7, -0.333333])
     ("arguments", "said"),
     [
         ((VECTOR, 3), "a = [2, 1e-07, -0.3333], b = 3"),
-        ((torch.ones(5, 5), VECTOR), "a of shape (5, 5), b = [2, 1e-07, -0.3333]"),
-        ((torch.ones(5, 5), torch.ones(25)), ""),
+        ((torch.ones(6, 6), VECTOR), "a of shape (6, 6), b = [2, 1e-07, -0.3333]"),
+        ((torch.ones(6, 6), torch.ones(36)), ""),
         ((None, True), "a = None, b = True"),
         (((2, 0.5), [VECTOR, "CSR"]), "a = (2, 0.5), b = [[2, 1e-07, -0.3333], 'CSR']"),
         (((1,), ()), "a = (1,), b = ()"),
         (({"up": torch.tensor(True)}, torch.tensor([[1, 2]])), "a = {'up': True}, b = [[1, 2]]"),
-        (((torch.ones(5, 5), 1), 2), "a with 2 values, b = 2"),
+        (((torch.ones(6, 6), 1), 2), "a with 2 values, b = 2"),
         ((torch.zeros(0, 4), torch.zeros(0)), "a of shape (0, 4), b = []"),
         ((torch.rand(24), torch.rand(23, 1)), None),  # the longer one by its shape: both together are too long
         (("x" * 300, 1), f"a = '{'x' * 196}..., b = 1"),
