@@ -61,14 +61,20 @@ def known(module: ModuleType, functions: dict[str, str]) -> dict[str, list[Known
 
 
 def _listed(node: ast.Call, exercise: Exercise) -> Iterator[tuple[str, str, ast.expr, Callable]]:
-    """Each way to answer: its label, the mistake it is, how it is written, what it does."""
+    """Each way to answer: its label, the mistake it is, how it is written, what it does.
+
+    Mistakes and forms that a helper or a comprehension makes are not written out, and so are left out.
+    """
     yield "reference", "", _argument(node, "reference"), exercise.reference
     for call, variant in zip(_argument(node, "also_right").elts, exercise.also_right, strict=True):
         yield variant.name, "", _argument(call, "function", 1), variant.function
     for call, mistake in zip(_argument(node, "mistakes").elts, exercise.mistakes, strict=True):
-        also = _argument(call, "also", 3)
-        written = [_argument(call, "function", 2), *(also.elts if also else ())]
-        for form, function in zip(written, mistake.functions, strict=True):
+        if getattr(call.func, "id", "") != "Mistake":
+            continue
+        also = getattr(_argument(call, "also", 3), "elts", [])
+        n_written = next((at for at, form in enumerate(also) if isinstance(form, ast.Starred)), len(also))
+        written = [_argument(call, "function", 2), *also[:n_written]]
+        for form, function in zip(written, mistake.functions, strict=False):
             yield mistake.name, mistake.name, form, function
 
 
