@@ -122,7 +122,7 @@ def test_an_opt_that_is_built_otherwise_is_refused(setting, model):
 def test_bad_input(model, ids, predictors):
     with pytest.raises(ValueError, match="family Llama"):
         Decoder(tiny_model(), 8)
-    with pytest.raises(ValueError, match="cannot read"):
+    with pytest.raises(ValueError, match="windows of 4000 tokens; expected at most 256"):
         Decoder(model, 4000)
     with pytest.raises(ValueError, match="at most 8"):
         Decoder(model, 8).read(ids[0], everything)

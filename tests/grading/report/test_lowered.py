@@ -22,7 +22,7 @@ from course_lib.workbook.progress import Record
 
 PRUNE, BYTES = find("classic.prune"), find("patterns.bytes")
 WHY = "those for which returning zeros is enough. Such cases earn points once a case that needs the method is right"
-ZEROS = f"4 of 12 cases are right: {WHY}."
+ZEROS = f"3 of 12 cases are right: {WHY}."
 
 
 def zeros(weight, hessian, limit):
@@ -45,13 +45,13 @@ def result():
 def test_the_students_page_says_it(result):
     text = Page(feedback.html(result)).text
     assert "0 of 6 points" in text
-    assert "4 of 12 cases right" in text
+    assert "3 of 12 cases right" in text
     assert ZEROS in text
 
 
 def test_the_tables_say_it(result):
     rows = list(csv.DictReader(io.StringIO(lms.grades_csv([result]).lstrip("\ufeff"))))
-    assert (rows[0]["points"], rows[0]["cases_right"]) == ("0", "4")
+    assert (rows[0]["points"], rows[0]["cases_right"]) == ("0", "3")
     assert rows[0]["reason"].endswith(f"; {ZEROS.rstrip('.')}")
     moodle = lms.moodle_csv([result], "Lesson 02", "Username").text
     assert f"partly right, 0 of 6 (right so far: {WHY})" in moodle
@@ -67,11 +67,12 @@ def test_gradescope_says_it_and_no_number_of_hidden_cases(result, visibility):
 
 def test_check_and_nbgrader_say_it_of_the_cases_that_they_have():
     verdict = judge(PRUNE, zeros)
-    said = f"2 of 8 cases are right: {WHY}."
+    one = "one for which returning zeros is enough. Such a case earns points once a case that needs the method is right"
+    said = f"1 of 8 cases is right: {one}."
     assert f"Points: {said}" in show.as_text(verdict, Record())
     assert said in show.as_html(verdict, Record())
     assert nbgrader_cell.points_for(verdict) == 0.0
-    with pytest.raises(CheckFailed, match="classic.prune is wrong: right so far: those for which"):
+    with pytest.raises(CheckFailed, match="classic.prune is wrong: right so far: one for which"):
         nbgrader_cell.check(PRUNE.id, zeros)
 
 
