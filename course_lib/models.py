@@ -335,7 +335,7 @@ def changed_logits(model: nn.Module) -> dict[str, float]:
 
 
 def n_positions(model: nn.Module) -> int | None:
-    """How many tokens a window may have where positions are learned, as in OPT and GPT-2; None with RoPE."""
+    """The most tokens of a window where positions are learned, as in OPT and GPT-2; None with RoPE."""
     rotary = any(hasattr(part, "inv_freq") for part in model.modules())
     return None if rotary else getattr(model.config, "max_position_embeddings", None)
 

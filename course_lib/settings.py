@@ -1,5 +1,6 @@
 """Checks of single settings: the message says what was got and what is expected."""
 
+import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
@@ -10,16 +11,21 @@ def is_count(value: object, least: int = 1) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
 
 
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raises ValueError for anything but a whole number of at least `least`."""
+def check_count(name: str, value: object, least: int = 1, unit: str = "") -> None:
+    """Raises ValueError for anything but a whole number of at least `least`, such as "a whole number of tokens"."""
     if not is_count(value, least):
-        raise ValueError(f"got {name} {value!r}; expected a whole number, {least} or more.")
+        of_what = f" of {unit}" if unit else ""
+        raise ValueError(f"got {name} {value!r}; expected a whole number{of_what}, {least} or more.")
+
+
+def is_real(value: object) -> bool:
+    """Whether it is a finite or infinite real number, neither a truth value nor NaN."""
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def is_number(value: object, least: float = 0.0, above: bool = False) -> bool:
     """Whether it is a finite number of at least `least`, or above it."""
-    is_finite = isinstance(value, Real) and not isinstance(value, bool) and value < float("inf")
-    return is_finite and bool(value > least if above else value >= least)
+    return is_real(value) and value < math.inf and bool(value > least if above else value >= least)
 
 
 def check_number(name: str, value: object, least: float = 0.0, above: bool = False) -> None:
@@ -39,6 +45,18 @@ def check_flag(name: str, value: object) -> None:
     """Raises ValueError for anything but True and False."""
     if not isinstance(value, bool):
         raise ValueError(f"got {name} {value!r}; expected True or False.")
+
+
+def check_below_one(name: str, value: object) -> None:
+    """Raises ValueError for anything but a number from 0 to below 1."""
+    if not is_real(value) or not 0 <= value < 1:
+        raise ValueError(f"got {name} {value!r}; expected a fraction from 0.0 to below 1.0.")
+
+
+def check_layers(name: str, value: object) -> None:
+    """Raises ValueError for anything but a tuple of whole numbers."""
+    if not isinstance(value, tuple) or any(type(layer) is not int for layer in value):
+        raise ValueError(f"got {name} {value!r}; expected a tuple of layers, such as (0, 1, -1).")
 
 
 MOST_SEED = 2**32 - 1  # what every generator of torch and numpy takes

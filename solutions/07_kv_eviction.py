@@ -501,7 +501,7 @@ plots.persistence(persistence.ratio, persistence.early)
 #
 # A query at position $p$ has seen $p + 1$ tokens, some of which have left since. A weight is low when the group's mean
 # is below the even share of all tokens that the query has seen, and not low when it equals that share; only queries
-# that could see the token count, those at its position or behind. If there are more than `budget` slots, keep
+# that could see the token count, those at its position or later. If there are more than `budget` slots, keep
 # `budget - budget // 2` of them: the newest `recent` tokens, and of the others those with the lowest counts, whichever
 # way ties fall. Otherwise all stay.
 

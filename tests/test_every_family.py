@@ -94,7 +94,7 @@ def through_head_cache(model):
 
 
 def of_a_token_alone(model):
-    """What the MLPs read in a text of one token."""
+    """Inputs of the MLPs in a text of one token."""
     pairs = zip(alone_blocks(model), trials(model, n_tokens=1), strict=True)
     found, expected = zip(*((block.read(trial.read[0]), trial.into_mlp[0]) for block, trial in pairs), strict=True)
     return torch.stack(found), torch.stack(expected)

@@ -88,7 +88,7 @@ def _check_call(trunk: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> Non
     kept = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
     if kept is not None and kept.is_compileable:
         raise ValueError(
-            f"got a {type(kept).__name__}, a cache of fixed size, in which keys of tokens to come stand already; "
+            f"got a {type(kept).__name__}, a cache of fixed size, which has room for tokens to come; "
             'expected one that grows, such as DynamicCache: leave out cache_implementation="static".'
         )
 

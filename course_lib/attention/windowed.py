@@ -18,10 +18,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.attention.checks import check_whole
 from course_lib.attention.interface import check_model, check_plain, reading_through
 from course_lib.attention.sink_softmax import sink_softmax
 from course_lib.models import blocks, check_tokens, heads
+from course_lib.settings import check_count
 
 NAME = "course_bands"
 # (layer, logits (B, H, T, T), values (B, H, T, D)) -> what is read, (B, H, T, D)
@@ -55,8 +55,8 @@ def windowed(
             than a softmax over all earlier tokens.
     """
     if window is not None:
-        check_whole("window", window, least=1, meaning="tokens (None for all)")
-    check_whole("sinks", sinks, meaning="tokens")
+        check_count("window", window, unit="tokens (None for all)")
+    check_count("sinks", sinks, unit="tokens", least=0)
     shape = (len(blocks(model)), heads(model).n_query)
     if constant is not None and not isinstance(constant, Constant):
         raise ValueError(f"got constant {constant!r}; expected a Constant, such as first_token(model, ids), or None.")

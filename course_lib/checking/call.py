@@ -46,7 +46,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a function did on each case of one seed, in place of the function: a student's copy holds no answers."""
+    """Results of a function on each case of one seed, in place of the function: a student's copy holds no answers."""
 
     outcomes: tuple[Outcome, ...]
 

@@ -1,4 +1,4 @@
-"""What a case passes to a function, written out where that is short enough to calculate with."""
+"""Arguments that a case passes to a function, written out where that is short enough to calculate with."""
 
 import inspect
 import json
@@ -38,7 +38,7 @@ def given(exercise: Exercise, case: Case, names: tuple[str, ...] = ()) -> str:
 
 
 def own_names(function: Callable, case: Case) -> tuple[str, ...]:
-    """What a function calls the arguments of a case; nothing where it does not take them one by one."""
+    """Names of a function's parameters for the arguments of a case; empty where it does not take them one by one."""
     try:
         bound = inspect.signature(function).bind(*case.arguments)
         one_by_one = all(bound.signature.parameters[name].kind.name != "VAR_POSITIONAL" for name in bound.arguments)
@@ -48,7 +48,7 @@ def own_names(function: Callable, case: Case) -> tuple[str, ...]:
 
 
 def stub_names(exercise_id: str) -> tuple[str, ...]:
-    """What the stub of an exercise calls its arguments; nothing for an exercise that no lesson has."""
+    """Parameter names of an exercise's stub; empty for an exercise that no lesson has."""
     return tuple(_stubs().get(exercise_id, ()))
 
 

@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.attention.checks import is_number
 from course_lib.attention.interface import check_model, check_plain, reading_through
+from course_lib.settings import is_real
 
 NAME = "course_h2o_oracle"
 
@@ -32,7 +32,7 @@ def h2o_oracle(model: PreTrainedModel, heavy: float, recent: float) -> Iterator[
     Raises:
         ValueError: for shares that are none, or a model that is inside another such block.
     """
-    are_numbers = is_number(heavy) and is_number(recent)
+    are_numbers = is_real(heavy) and is_real(recent)
     if not are_numbers or not (0 <= heavy <= 1 and 0 <= recent <= 1 and heavy + recent > 0):
         raise ValueError(f"got shares heavy {heavy!r} and recent {recent!r}; expected numbers from 0 to 1, not both 0.")
     check_model(model)

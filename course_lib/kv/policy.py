@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.kv.slots import Slots
+from course_lib.settings import check_count, is_real
 
 ALL = sys.maxsize
 
@@ -60,12 +61,12 @@ class EvictionPolicy(ABC):
     def __post_init__(self) -> None:
         _check_budget(self.budget)
         for name in ("sinks", "recent"):
-            _check_count(name, getattr(self, name))
-        if not _is_number(self.dropped) or not 0 <= self.dropped < 1:
+            check_count(name, getattr(self, name), least=0, unit="tokens")
+        if not is_real(self.dropped) or not 0 <= self.dropped < 1:
             raise ValueError(f"got dropped {self.dropped!r}; expected a share of the budget from 0.0 to below 1.0.")
         for name in ("by_layer", "by_head"):
             factors = getattr(self, name)
-            if not isinstance(factors, tuple) or not all(_is_number(factor) and 0 < factor < inf for factor in factors):
+            if not isinstance(factors, tuple) or not all(is_real(factor) and 0 < factor < inf for factor in factors):
                 raise ValueError(f"got {name} {factors!r}; expected a tuple of positive factors on the budget.")
         if isinstance(self.budget, int):
             least = int(self.budget * min(self.by_layer, default=1) * min(self.by_head, default=1))
@@ -152,12 +153,3 @@ def _check_budget(budget: object) -> None:
             f"got a budget of {budget!r}; expected a whole number of slots, such as 256, or a fraction of the tokens "
             "seen, above 0.0 and up to 1.0."
         )
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"got {name} {value!r}; expected a whole number of tokens, 0 or more.")

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from transformers import PreTrainedModel
 
-from course_lib.attention.checks import check_whole, is_number
 from course_lib.attention.interface import check_model
 from course_lib.kv.attend import attend_
 from course_lib.kv.cache import attending
@@ -24,6 +23,7 @@ from course_lib.kv.layers import EvictingCache, EvictingLayer
 from course_lib.kv.policy import EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
 from course_lib.kv.vectors import FREE, Columns
+from course_lib.settings import check_count, is_real
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Recycled(EvictionPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.every is not None:
-            check_whole("every", self.every, least=1, meaning="steps")
-        check_whole("check", self.check, least=1, meaning="steps")
-        if self.similarity is not None and not (is_number(self.similarity) and -1 <= self.similarity <= 1):
+            check_count("every", self.every, unit="steps")
+        check_count("check", self.check, unit="steps")
+        if self.similarity is not None and not (is_real(self.similarity) and -1 <= self.similarity <= 1):
             raise ValueError(f"got similarity {self.similarity!r}; expected a cosine from -1 to 1.")
 
     def n_observed(self, n_queries: int) -> int:

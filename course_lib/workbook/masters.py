@@ -76,7 +76,7 @@ def stub(source: str, exercise: str | None, where: str) -> str:
 
 
 def parameters(master: Path) -> dict[str, list[str]]:
-    """What the function of each exercise calls its arguments in the notebook: {"wanda.score": ["weight", "inputs"]}."""
+    """Parameter names of each exercise's function in the notebook: {"wanda.score": ["weight", "inputs"]}."""
     cells = ((cell.metadata.get("exercise"), cell.source) for cell in _read(master).cells)
     return {exercise: _arguments(source) for exercise, source in cells if exercise is not None}
 

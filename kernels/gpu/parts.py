@@ -1,4 +1,4 @@
-"""What runs in a process of its own: `python -m course_lib.kernels.gpu.parts KIND NAME RECORDS SETTINGS`.
+"""Parts that run in a process of their own: `python -m course_lib.kernels.gpu.parts KIND NAME RECORDS SETTINGS`.
 
 Each kind is a function here. A step that an earlier process of the same part has begun is not begun again: it is what
 ended that process. Nothing but torch, triton, numpy and pytest is needed; for the annotations there are stand-ins.

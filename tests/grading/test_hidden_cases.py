@@ -184,7 +184,7 @@ def right_cases(verdict):
 
 
 def credit_depends_on_the_right_cases_alone(exercise):
-    """Each case counts the same, easy ones only beside a harder one, and no name changes that."""
+    """Each case counts the same, easy ones only together with a harder one, and no name changes that."""
     for seed in SEEDS:
         for mistake, way, found in verdicts(exercise.id, seed):
             right = right_cases(found)

@@ -63,7 +63,7 @@ SIDES = "__sides_of_a_comparison__"  # among the builtins: what is compared is h
 
 
 def sides_of(mutant: Mutant, arguments: tuple) -> list[tuple]:
-    """What the comparison that a mutant changes compares, in the order of the calls, in the right answer."""
+    """Both sides of the comparison that a mutant changes, in the order of the calls, in the right answer."""
     found = []
 
     def compare(left: object, right: object, op: str) -> object:
@@ -109,7 +109,7 @@ def _unwrapped(function: object) -> types.FunctionType | None:
 
 
 def _called(function: types.FunctionType) -> list[object]:
-    """What a function may call: globals it names, what it closes over, and its defaults."""
+    """Functions that a function may call: globals it names, what it closes over, and its defaults."""
     named = [function.__globals__.get(name) for name in sorted(_names(function.__code__))]
     held = [cell.cell_contents for cell in function.__closure__ or () if _is_full(cell)]
     values = [*held, *(function.__defaults__ or ()), *named]
@@ -303,7 +303,7 @@ def _bound(tree: ast.FunctionDef) -> set[str]:
 
 
 def _others(node: ast.AST, constants: dict[str, float], parameters: list[str]) -> Iterator[ast.AST]:
-    """What may stand in place of one node."""
+    """Replacements of one node."""
     match node:
         case ast.Compare(ops=[_], comparators=[_]):
             yield from _other_comparisons(node, parameters)

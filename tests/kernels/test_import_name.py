@@ -31,7 +31,7 @@ def __getattr__(name):
 
 
 def told(folder: Path, *after: Path) -> list[str]:
-    """What the program prints when it is started in a folder, with other folders on the path behind it."""
+    """The program's output when it is started in a folder, with other folders later on the path."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, after)), "OMP_NUM_THREADS": "1"}
     line = [sys.executable, "-c", PROGRAM]
     run = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.checks import check_whole, is_number
 from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, n_blocks
 from course_lib.attention.prefill.lines import block_distance, last_weights, on_block_diagonals, on_columns, slashes
 from course_lib.attention.prefill.pattern import SparsePrefill
+from course_lib.settings import check_count, is_real
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class OfDensity(SparsePrefill):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not is_number(self.density) or not 0 < self.density <= 1:
+        if not is_real(self.density) or not 0 < self.density <= 1:
             raise ValueError(f"got density {self.density!r}; expected a fraction of the causal blocks in (0, 1].")
 
     def _choose(
@@ -85,7 +85,7 @@ class RandomBlocks(OfDensity):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole("seed", self.seed)
+        check_count("seed", self.seed, least=0)
 
     def _score(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int

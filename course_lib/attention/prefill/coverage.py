@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.checks import check_whole
 from course_lib.attention.prefill.index import BlockIndex
 from course_lib.attention.prefill.lines import last_weights
 from course_lib.attention.prefill.pattern import check_heads, check_index
+from course_lib.settings import check_count
 
 
 def coverage(
@@ -31,7 +31,7 @@ def coverage(
     check_heads(query, keys)
     check_index(query, index)
     if n_last is not None:
-        check_whole("n_last", n_last, least=1, meaning="queries")
+        check_count("n_last", n_last, unit="queries")
     n_tokens, size = index.n_tokens, index.block_size
     first = 0 if n_last is None else max(0, n_tokens - n_last)
     total = query.new_zeros(query.shape[0], dtype=torch.float32)

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.attention.checks import check_whole, is_number
 from course_lib.attention.prefill.cumulative import smallest_set
 from course_lib.attention.prefill.divergence import jensen_shannon
 from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, dense_index
@@ -23,6 +22,7 @@ from course_lib.attention.prefill.lines import (
     where_lines_are,
 )
 from course_lib.attention.prefill.pattern import SparsePrefill
+from course_lib.settings import check_count, is_real
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,11 @@ class FlexPrefill(SparsePrefill):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not is_number(self.gamma) or not 0 < self.gamma <= 1:
+        if not is_real(self.gamma) or not 0 < self.gamma <= 1:
             raise ValueError(f"got gamma {self.gamma!r}; expected a fraction of the attention in (0, 1], such as 0.95.")
-        if not is_number(self.tau) or self.tau < 0:
+        if not is_real(self.tau) or self.tau < 0:
             raise ValueError(f"got tau {self.tau!r}; expected a distance of 0 or more, such as 0.1.")
-        check_whole("min_budget", self.min_budget, meaning="tokens")
+        check_count("min_budget", self.min_budget, unit="tokens", least=0)
 
     @property
     def longest_dense(self) -> int:

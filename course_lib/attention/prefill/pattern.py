@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.checks import check_finite, check_whole
+from course_lib.attention.checks import check_finite
 from course_lib.attention.prefill.index import BlockIndex, dense_index
+from course_lib.settings import check_count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class SparsePrefill(ABC):
     block_size: int = 128
 
     def __post_init__(self) -> None:
-        check_whole("block_size", self.block_size, least=1, meaning="tokens")
+        check_count("block_size", self.block_size, unit="tokens")
 
     @property
     def longest_dense(self) -> int:

@@ -16,11 +16,11 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.attention.checks import is_number
 from course_lib.attention.speculative.accept import Drawn, Sampling, overlap, verify
 from course_lib.attention.speculative.cached import CachedModel, Logits
 from course_lib.attention.speculative.draft import Draft
 from course_lib.models import check_is_model, n_positions
+from course_lib.settings import is_real
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _check(n_new: object, k: object, temperature: object) -> None:
     for name, value in (("n_new", n_new), ("k", k)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"got {name}={value!r}; expected a whole number of tokens, 1 or more.")
-    if not is_number(temperature) or not 0 <= temperature < math.inf:
+    if not is_real(temperature) or not 0 <= temperature < math.inf:
         raise ValueError(f"got temperature {temperature!r}; expected 0 (greedy) or more.")
 
 

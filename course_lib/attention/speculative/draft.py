@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 from transformers import PreTrainedModel
 
-from course_lib.attention.checks import check_whole
 from course_lib.attention.speculative.accept import Sampling
 from course_lib.attention.speculative.cached import CachedModel, Logits
+from course_lib.settings import check_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +51,8 @@ class Lookup(Draft):
     longest: int = 3
 
     def __post_init__(self) -> None:
-        check_whole("n_vocabulary", self.n_vocabulary, least=1, meaning="tokens")
-        check_whole("longest", self.longest, least=1, meaning="tokens")
+        check_count("n_vocabulary", self.n_vocabulary, unit="tokens")
+        check_count("longest", self.longest, unit="tokens")
 
     def propose(self, ids: Int[Tensor, "N"], k: int, sampling: Sampling) -> Proposal:
         tokens = self._found(ids, k)

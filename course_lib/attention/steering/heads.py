@@ -8,8 +8,8 @@ whole layers are steered first, then the single heads of the best ones, then a f
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from course_lib.attention.checks import is_number
 from course_lib.attention.steering.steer import Head
+from course_lib.settings import is_real
 
 # What steering these heads is worth on a development set, such as the log-probability of right answers: high = good.
 Worth = Callable[[Collection[Head]], float]
@@ -72,7 +72,7 @@ def _checked(worth: Worth) -> Worth:
 
     def number(heads: Collection[Head]) -> float:
         value = worth(heads)
-        if not is_number(value):
+        if not is_real(value):
             raise ValueError(
                 f"got worth {value!r} of steering {len(heads)} heads, {list(heads)[:3]} among them; expected a number. "
                 "Look for NaN in the model, or for an empty development set."

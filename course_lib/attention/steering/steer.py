@@ -15,10 +15,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.attention.checks import check_flag
 from course_lib.attention.registered import Pass, attending
 from course_lib.models import blocks
 from course_lib.models import heads as heads_of
+from course_lib.settings import check_flag
 
 Head = tuple[int, int]  # layer, query head of it
 
@@ -104,7 +104,7 @@ def _fits(seen: Pass, columns: Bool[Tensor, "B P"], n_before: list[int]) -> None
         if n_tokens not in (columns.shape[1], n_before[0] + 1):
             raise ValueError(
                 f"got a text of {n_tokens} tokens and columns for a prompt of {columns.shape[1]}; expected a column "
-                "for each token. Give True for tokens behind the prompt, so that they are not lowered."
+                "for each token. Give True for tokens after the prompt, so that they are not lowered."
             )
         n_before[0] = n_tokens
 

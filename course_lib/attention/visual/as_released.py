@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from course_lib.attention.checks import is_number
 from course_lib.attention.visual.entropy import patch_entropy
 from course_lib.attention.visual.importance import TokenScore
 from course_lib.attention.visual.recycle import cells
+from course_lib.settings import is_real
 
 
 def wrapped_entropy(images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B N"]:
@@ -37,7 +37,7 @@ class MeanOverContext(TokenScore):
     alpha: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (is_number(self.t) and is_number(self.alpha) and self.t >= 0 and abs(self.alpha) < float("inf")):
+        if not (is_real(self.t) and is_real(self.alpha) and self.t >= 0 and abs(self.alpha) < float("inf")):
             raise ValueError(
                 f"got t={self.t!r}, alpha={self.alpha!r}; expected t of 0 or more and a finite number, of either sign, "
                 "for alpha."

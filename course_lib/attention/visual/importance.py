@@ -12,9 +12,10 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from course_lib.attention.checks import check_finite, is_number
+from course_lib.attention.checks import check_finite
 from course_lib.attention.visual.entropy import patch_entropy
 from course_lib.attention.visual.model import SmallVLM
+from course_lib.settings import is_real
 
 
 class Evidence(NamedTuple):
@@ -93,7 +94,7 @@ class Importance(TokenScore):
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (is_number(self.t) and is_number(self.alpha) and self.t >= 0 and 0 <= self.alpha < float("inf")):
+        if not (is_real(self.t) and is_real(self.alpha) and self.t >= 0 and 0 <= self.alpha < float("inf")):
             raise ValueError(f"got t={self.t!r}, alpha={self.alpha!r}; expected numbers of 0 or more.")
 
     def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:

@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from course_lib.attention.checks import check_whole
 from course_lib.attention.visual.model import GRID
+from course_lib.settings import check_count
 
 LEAST = 1e-20  # an importance: tokens that do not matter at all weigh alike
 
@@ -60,8 +60,8 @@ def recycled(left: Left, count: int, side: int) -> Left:
     Raises:
         ValueError: a cell of no size, or so small that there are more cells than tokens to keep.
     """
-    check_whole("side", side, least=1, meaning="patches")
-    check_whole("count", count, meaning="tokens")
+    check_count("side", side, unit="patches")
+    check_count("count", count, unit="tokens", least=0)
     n, n_cells = left.importance.shape[1], ceil(GRID / side) ** 2
     if n != GRID**2 or not n_cells <= count <= n:
         raise ValueError(

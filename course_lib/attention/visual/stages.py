@@ -6,7 +6,7 @@ Dimension key: N visual tokens, L layers.
 
 from dataclasses import dataclass
 
-from course_lib.attention.checks import is_number
+from course_lib.settings import is_real
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Ratios:
 
     def __post_init__(self) -> None:
         ratios = {"first": self.first, "second": self.second, "third": self.third}
-        if not all(is_number(ratio) and 0 < ratio <= 1 for ratio in ratios.values()):
+        if not all(is_real(ratio) and 0 < ratio <= 1 for ratio in ratios.values()):
             raise ValueError(f"got ratios {ratios}; expected shares of the tokens in (0, 1]: 1 keeps all of them.")
 
     @property

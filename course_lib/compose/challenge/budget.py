@@ -8,7 +8,6 @@ Dimension key: O outputs of a layer, I its inputs.
 """
 
 from dataclasses import dataclass
-from numbers import Real
 
 from transformers import PreTrainedModel
 
@@ -20,6 +19,7 @@ from course_lib.compose.part import tables_of
 from course_lib.contextual.sizes import sizes_of
 from course_lib.models import architecture, blocks, heads, layers_of, weight_of
 from course_lib.quantization.storage import dense_bytes, sparse_bytes
+from course_lib.settings import is_real
 
 # As sparse as may be, the rest and the table on the fewest bits, one slot a head, one neuron a block.
 LEANEST = {
@@ -43,8 +43,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         for name, share in (("held", self.held), ("read", self.read)):
-            is_number = isinstance(share, Real) and not isinstance(share, bool)
-            if not (is_number and 0 < share <= 1):
+            if not (is_real(share) and 0 < share <= 1):
                 raise ValueError(
                     f"got a budget of {share!r} of the bytes {name}; expected a share above 0 and up to 1."
                 )

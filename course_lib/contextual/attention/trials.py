@@ -1,6 +1,6 @@
 """A trial pass: what the blocks of a model read and give, to compare with formulas that compute parts of it again.
 
-Families that share Llama's names may compute something else: scaled residuals (Granite), norms behind attention (Gemma
+Families that share Llama's names may compute something else: scaled residuals (Granite), norms after attention (Gemma
 2 and 3), clipped projections (OLMo). A formula that leaves that out would be wrong without an error.
 
 Dimension key: T tokens, D width.

@@ -103,7 +103,7 @@ class AttentionWeights:
 
     @property
     def factor(self) -> float:
-        """What the products of queries and keys are multiplied by."""
+        """The factor of the products of queries and keys."""
         return self.query.shape[1] ** -0.5 if self.scaling is None else self.scaling
 
 

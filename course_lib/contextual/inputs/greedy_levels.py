@@ -13,11 +13,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from course_lib.attention.checks import is_number
 from course_lib.contextual.fitting.threshold import threshold_at
 from course_lib.contextual.inputs.teal import Teal, reading
 from course_lib.hooks import hooking
 from course_lib.models import Layer, blocks, layers_of, weight_of
+from course_lib.settings import is_real
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class GreedyTeal(Teal):
             ValueError: a step or a density outside (0, 1), steps after which no input has entries left, no windows, or
                 NaN in the model.
         """
-        if not (is_number(step) and is_number(lowest)) or not 0 < step < 1 or not 0 < lowest < 1:
+        if not (is_real(step) and is_real(lowest)) or not 0 < step < 1 or not 0 < lowest < 1:
             raise ValueError(f"got step {step!r} down to density {lowest!r}; expected both above 0 and below 1.")
         if windows.ndim != 2 or windows.numel() == 0:
             raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected (n, tokens).")

@@ -124,7 +124,7 @@ def _named(part: FiledPart, own: str, there: Collection[str], flat: bool) -> str
     if not renamed and part.file in there:
         raise ValueError(
             f"got a recipe with the {part.name} {part.file[:60]!r}, which another student has handed in; expected one "
-            "of your own. Hand it in beside the recipe."
+            "of your own. Hand it in together with the recipe."
         )
     if not renamed:
         raise ValueError(
@@ -136,7 +136,7 @@ def _named(part: FiledPart, own: str, there: Collection[str], flat: bool) -> str
 def _is_of_another(name: str, own: str, there: Collection[str]) -> bool:
     """Whether a file in a flat folder is not of the student who called the recipe `own`, as far as names say.
 
-    A course system puts the student in front of every name. In a folder that somebody filled by hand, a file belongs to
+    A course system puts the student in front of every name. In a folder that was filled by hand, a file belongs to
     the submission whose name begins most as its own does; one that begins like none may be anybody's.
     """
     if layouts.special(name, folder=False):

@@ -59,7 +59,7 @@ def _dispatch(generator: torch.Generator) -> list[Case]:
         Case("every expert for every token, as many tokens", drawn(some(4, 4, 4), 9, layer(4, 9, 3))),
         Case("a single token, three of eleven", drawn(some(1, 3, 11), 8, layer(11, 8, 5))),
         Case("idle first and last experts, weights of 1e30", drawn(1 + some(13, 2, 7), 5, huge)),
-        Case("one expert a token, as many neurons as channels", drawn(some(30, 1, 5), 4, layer(5, 4, 4))),
+        Case("one expert per token, as many neurons as channels", drawn(some(30, 1, 5), 4, layer(5, 4, 4))),
     ]
 
 

@@ -110,7 +110,7 @@ def _unwrapped(level: Level, students: set[str]) -> tuple[Level, dict[int, str]]
 def _may_hold_classes(names: Iterable[str], beside: dict[str, Level], students: set[str]) -> bool:
     """Whether folders or zips may hold classes rather than one student's work each.
 
-    Not where a course system has named them, or files beside them: it has named every student's. Nor are they classes
+    Not where a course system has named them, or files next to them: it has named every student's. Nor are they classes
     that have a name from the roster.
     """
     if any(layouts.special(other, folder=_is_folder(below)) for other, below in beside.items()):

@@ -174,7 +174,7 @@ def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
     exact = set(listed.values())
 
     def surest_first(group: Group) -> tuple[bool, bool, bool, str]:
-        """Who is on the roster as written comes before BOB, who would be taken for bob; so does bob without one."""
+        """An id as the roster writes it comes before BOB, which would be taken for bob; so does bob without one."""
         name = group.owner.student
         return name not in exact, clean(name) != name, name != name.casefold(), name
 

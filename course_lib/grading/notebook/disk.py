@@ -1,4 +1,4 @@
-"""What a notebook does on the disk, told from the text: which calls write files or make folders, and which read any.
+"""Effects of a notebook on the disk, read off its text: which calls write files or make folders, and which read any.
 
 A file whose name is written out is followed like a name of its own, `%options.json`. All other files, and folders, are
 UNNAMED. EVERY stands for whatever lies on the disk. Standard library only: this runs inside the sandbox.
@@ -73,7 +73,7 @@ class Disk:
                     self.handles |= {target.id for target in node.targets if isinstance(target, ast.Name)}
 
     def writes(self, part: ast.AST, discarded: bool) -> set[str]:
-        """What a call, or the name of a function that is handed on, changes on the disk."""
+        """Files that a call, or the name of a function that is handed on, changes."""
         if isinstance(part, ast.Attribute) and _MOVES.fullmatch(dotted(part, self.imported)):
             return {EVERY, UNNAMED}
         if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
@@ -102,7 +102,7 @@ class Disk:
         return {EVERY, *named} | ({UNNAMED} if kind != "writes" or not named else set())
 
     def reads(self, node: ast.stmt) -> set[str]:
-        """What of the disk a statement, or what it defines, may need."""
+        """Files that a statement, or what it defines, may need."""
         found: set[str] = set()
         for part in ast.walk(node):
             if isinstance(part, ast.Call) and (kind := self._kind(part)):

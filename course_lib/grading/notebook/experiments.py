@@ -85,7 +85,7 @@ class Reader(Judge):
         return bool(touched) and all(name.startswith(FILE) for name in touched)
 
     def touches(self, node: ast.stmt) -> frozenset[str]:
-        """What it binds or changes itself, not what it may change through a value that shares something."""
+        """Names that it binds or changes itself, not those that it may change through a value that shares something."""
         known = self._known(node)
         if node not in self._touched:
             self._touched[node] = self._effects.changes(node, through_others=False)

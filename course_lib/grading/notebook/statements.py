@@ -107,7 +107,7 @@ def split(node: ast.stmt, judge: Judge) -> list[ast.stmt]:
 
 
 def _targets(node: ast.Delete) -> list[ast.expr]:
-    """What a `del` takes away, one by one: `del a, (b, c[0])` is three."""
+    """Targets of a `del`, one by one: `del a, (b, c[0])` is three."""
     targets = list(node.targets)
     while any(isinstance(target, (ast.Tuple, ast.List)) for target in targets):
         targets = [inner for target in targets for inner in getattr(target, "elts", [target])]
@@ -163,7 +163,7 @@ def _left(statements: list[ast.stmt], judge: Judge, tried: bool = False) -> list
 
 
 def _tried(node: ast.stmt) -> ast.stmt:
-    """A statement that writes where it may, so that one that fails keeps nothing beside it from being run."""
+    """A statement that writes where it may, so that one that fails keeps nothing else from being run."""
     handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, [ast.Pass()])
     return ast.copy_location(ast.Try([node], [handler], [], []), node)
 

@@ -142,7 +142,7 @@ class Round:
     def _status(self) -> int | None:
         """With what the process has ended; None while it goes on.
 
-        Linux tells the limits of a process that has ended until somebody has waited for it.
+        Linux tells the limits of a process that has ended until its parent has waited for it.
         """
         if hasattr(resource, "prlimit"):
             if os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

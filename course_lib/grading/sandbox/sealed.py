@@ -45,7 +45,7 @@ def _mixed(content: numpy.ndarray, key: bytes) -> Tensor:
 
 
 def answer_to_request(key: bytes | None) -> bytes:
-    """What the outside answers to a request for the key: the key, or for None a refusal of the same length."""
+    """The outside's answer to a request for the key: the key, or for None a refusal of the same length."""
     return _GIVEN + key if key else bytes(len(_GIVEN) + KEY_BYTES)
 
 
@@ -80,7 +80,7 @@ def hand_over(source: int, to: int) -> None:
 
 
 def is_at_end(source: int) -> bool:
-    """Whether the outside is gone. What it says without being asked is dropped, and is not the end."""
+    """Whether the outside is gone. Unasked bytes are dropped, and are not the end."""
     unasked = bytearray(2**12)
     try:
         return os.readv(source, [unasked]) == 0

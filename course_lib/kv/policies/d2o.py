@@ -7,10 +7,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.attention.checks import check_below_one, check_finite, check_layers
+from course_lib.attention.checks import check_finite
 from course_lib.kv.merging import TIE, Evicted, cosines, merge_, most_alike
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.slots import Slots
+from course_lib.settings import check_below_one, check_layers
 
 
 @dataclass(frozen=True)

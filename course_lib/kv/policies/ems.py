@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.attention.checks import is_number
 from course_lib.kv.history import PARTS, check_window, recent_sum
 from course_lib.kv.merging import Evicted, cosines, merge_, most_alike
 from course_lib.kv.policy import ALL, EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
+from course_lib.settings import is_real
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class EMS(EvictionPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_window(self.window)
-        are_numbers = is_number(self.threshold) and is_number(self.merged)
+        are_numbers = is_real(self.threshold) and is_real(self.merged)
         if not are_numbers or not (0 <= self.threshold < 1 and self.merged >= 0):
             raise ValueError(
                 f"got threshold {self.threshold!r} and merged {self.merged!r}; expected a product of cosines from 0.0 "

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.checks import check_flag
 from course_lib.kv.policy import ALL, EvictionPolicy, Observed
 from course_lib.kv.slots import Slots
+from course_lib.settings import check_flag
 
 
 @dataclass(frozen=True)

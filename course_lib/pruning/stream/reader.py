@@ -61,7 +61,7 @@ def open_source(folder: Path) -> Source:
         if not isinstance(by_key, dict):
             raise ValueError(f"{index} has no weight_map; expected the file of each weight. Fetch or copy it again.")
         if strange := [name for name in by_key.values() if not isinstance(name, str) or Path(name).name != name]:
-            raise ValueError(f"{index} names the file {strange[0]!r}; expected files beside it. Fetch it again.")
+            raise ValueError(f"{index} names the file {strange[0]!r}; expected files next to it. Fetch it again.")
         if single.is_file() and set(by_key.values()) != {SINGLE}:
             raise ValueError(
                 f"{folder} holds {INDEX}, which names other files, and {SINGLE} too: these may be two models, and "
@@ -76,8 +76,8 @@ def open_source(folder: Path) -> Source:
     elif shards := sorted(path.name for path in folder.glob("*-of-*.safetensors")):
         raise ValueError(
             f"{folder} has no {INDEX}, which says which of its files ({', '.join(shards[:3])}"
-            f"{', …' if len(shards) > 3 else ''}) holds which weight; expected it beside them. Fetch it from where the "
-            "files came from."
+            f"{', …' if len(shards) > 3 else ''}) holds which weight; expected it next to them. Fetch it from where "
+            "the files came from."
         )
     else:
         raise ValueError(

@@ -29,7 +29,7 @@ def restore(path: Path, identity: dict[str, str], model: nn.Module, optimiser: O
         ValueError: when it is of another run, or cannot be read.
     """
     if not zipfile.is_zipfile(path):  # what torch writes is one, to the last byte
-        raise ValueError(f"got {path}, which cannot be read; remove it to begin anew.")
+        raise ValueError(f"got {path}, which cannot be read; remove it to begin again.")
     state: dict[str, Any] = torch.load(path, weights_only=True, map_location=next(model.parameters()).device)
     if different := [key for key, value in identity.items() if state["identity"].get(key) != value]:
         raise ValueError(

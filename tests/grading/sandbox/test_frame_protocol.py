@@ -58,7 +58,7 @@ REFUSED += [struct.pack("<cHI", kind, 0, n) for kind in (frames.CASE, frames.DON
 
 
 def waiting_in(pipe: int) -> int:
-    """How many bytes nobody has read."""
+    """How many bytes are left unread."""
     return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
@@ -79,7 +79,7 @@ class Bench:
         os.close(self.source)
 
     def begin(self) -> None:
-        """What the warden does before a process of an exercise runs."""
+        """Start a round, as the warden does before a process of an exercise runs."""
         index = len(self.outside.finished)
         self.key, self.round_in = os.pipe()
         os.set_blocking(self.round_in, False)
@@ -199,7 +199,7 @@ class Hostile(RuleBasedStateMachine):
     @precondition(lambda self: self.bench.keys[self.index] in self.held)
     @rule(kind=st.sampled_from((frames.NOTE, frames.TOUCHED, frames.UNUSABLE, frames.CASE)), part=PARTS)
     def tells_what_it_learned(self, kind: bytes, part: float) -> None:
-        """Whoever holds the key may say the hidden numbers; nobody is told."""
+        """A process with the key may send the hidden numbers; they reach no message."""
         self.told = "told-31337"
         said = {frames.CASE: (None, f"it raised {self.told}: {self.told}", False, True, self.told)}
         said |= {frames.UNUSABLE: ("not loaded", self.told)}

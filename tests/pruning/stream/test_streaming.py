@@ -477,7 +477,7 @@ SPOILT = {
     ),
     "an index of numbers": (
         lambda f: (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": 3}}'),
-        "names the file 3; expected files beside it",
+        "names the file 3; expected files next to it",
     ),
     "no config": (lambda f: (f / "config.json").unlink(), "has no config.json; expected a folder"),
     "a config cut short": (lambda f: (f / "config.json").write_text('{"a": 1'), r"config.json is no valid JSON \(Exp"),

@@ -132,7 +132,7 @@ def test_uncut_blocks_have_no_loss_on_hidden_states_although_later_blocks_were_c
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hidden_states_are_those_that_hooks_on_the_blocks_see(family, monkeypatch):
-    """All blocks kept: what is compared last stands before the final norm too, of student and teacher."""
+    """All blocks kept: the last outputs compared come before the final norm too, of student and teacher."""
     teacher = _of_three_blocks(family)
     student, compared = copy.deepcopy(teacher), []
     for parameter in student.parameters():

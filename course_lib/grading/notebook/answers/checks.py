@@ -1,6 +1,6 @@
 """Calls of `check` in a notebook: for which exercise, and what they are given.
 
-The exercise may be written out, or be a name, an entry or a loop's variable whose text stands further up.
+The exercise may be written out, or be a name, an entry or a loop's variable whose text is given further up.
 Standard library only: this runs inside the sandbox.
 """
 
@@ -21,7 +21,7 @@ Pair = tuple[ast.expr, ast.expr]
 
 @dataclass(frozen=True)
 class Check:
-    """A call of check: what it was given under which name, and between which items it stands."""
+    """A call of check: what it was given under which name, and between which items it is."""
 
     exercise: str
     name: str
@@ -102,7 +102,7 @@ class CheckCalls:
         return tuple(_by_name(_put(part, given)) for part in helper.pair)
 
     def _arguments(self, call: ast.Call) -> list[ast.expr]:
-        """What a call is given by position; tuples and lists behind a star are taken apart if they are written out."""
+        """Positional arguments of a call; tuples and lists after a star are taken apart if they are written out."""
         arguments = []
         for argument in call.args:
             inner = argument.value if isinstance(argument, ast.Starred) else None
@@ -210,7 +210,7 @@ class CheckCalls:
         return between.join(values)
 
     def _unrolled(self, call: Pair, statement: ast.stmt) -> Iterator[Pair]:
-        """What a call in a loop over a table that can be read is given, round by round; else the call as it is."""
+        """A call in a loop over a table that can be read, once for each round; else the call as it is."""
         names = {part.id for part in ast.walk(call[0]) if isinstance(part, ast.Name)}
         for loop in (part for part in ast.walk(statement) if hasattr(part, "iter")):
             targets = [getattr(target, "id", "") for target in getattr(loop.target, "elts", [loop.target])]
@@ -238,7 +238,7 @@ class CheckCalls:
         return keys
 
     def _rows(self, iterated: ast.expr) -> Iterator[Pair]:
-        """The pairs that a loop goes over: of a list, of a dictionary's items, or of a `zip`.
+        """The pairs that a loop iterates over: of a list, of a dictionary's items, or of a `zip`.
 
         Of a table that has a name the functions are its entries, since the names in it may mean something else by now.
         """
@@ -329,12 +329,12 @@ def _by_name(function: ast.expr) -> ast.expr:
 
 
 def _as_entry(value: ast.expr) -> ast.expr:
-    """What is put into a table; anything but a constant is a name here, so that it is looked up in the table."""
+    """A value put into a table; anything but a constant is a name here, so that it is looked up in the table."""
     return value if isinstance(value, ast.Constant) else ast.Name("", ast.Load())
 
 
 def _lasting(whole: ast.expr, part: ast.expr, *keys: ast.expr) -> ast.expr:
-    """What stands in a table; in one that has a name, a name stands for what it meant when the table was made."""
+    """An entry of a table; in a table with a name, a name means what it meant when the table was made."""
     return _entry(whole, *keys) if isinstance(whole, ast.Name) and isinstance(part, ast.Name) else part
 
 

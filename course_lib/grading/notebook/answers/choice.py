@@ -67,7 +67,7 @@ class Answers:
         return {cell.number for cell in self.cells if cell.is_claimed and not cell.claims(exercise)}
 
     def _above(self, check: Check, candidates: list[Item], results: set[str]) -> list[Item]:
-        """What a check may have been given: of the candidates, and of values that are no function for certain."""
+        """Items that a check may have been given: of the candidates, and of values that are no function for certain."""
         name, places = check.name, {item.position for item in candidates}
         bound = [item for item in self.callables.bound.get(name, ()) if item.position < check.moment]
         found = [item for item in bound if item.position in places or self.callables.is_looked_up(name, item)]
@@ -95,7 +95,7 @@ class Answers:
         yield function
 
     def _of_cells(self, exercise: str, function: str) -> Iterator[str]:
-        """What the exercise's own cells bind, without what other checks are given and what is only a helper there."""
+        """Names that the exercise's own cells bind, without those given to other checks and mere helpers."""
         claims = {cell.number: sure for cell in self.cells if (sure := cell.claims(exercise))}
         for sure in (2, 1):
             own = [item for item in self.items if claims.get(item.number) == sure]

@@ -163,7 +163,7 @@ class Effects:
         return reach(changed, handed_on)
 
     def _by_another_name(self, call: ast.Call, discarded: bool, local: Sharing) -> set[str]:
-        """What a call changes whose function has another name, or is a part or a method of what the notebook made."""
+        """Names changed by a call whose function has another name, or is a part or a method of a value made here."""
         first, method = root(call.func), isinstance(call.func, ast.Attribute)
         changed: set[str] = set()
         own = first in self.known.functions or first in self.imported

@@ -54,7 +54,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Known:
-    """What a notebook defines: its functions and classes, those that hand on what they are given, and values."""
+    """Names that a notebook defines: its functions and classes, those that hand on what they are given, and values."""
 
     functions: Set[str]
     returns: Callable[[str], bool]
@@ -126,7 +126,7 @@ def _bound(target: ast.expr) -> set[str]:
 
 
 def _handed(value: ast.expr, returns: Callable[[str], bool]) -> Iterator[str]:
-    """Names of values and functions that an expression may hand on. What it calculates from others is its own."""
+    """Names of values and functions that an expression may hand on. A value calculated from others is its own."""
     stack: list[ast.AST | None] = [value]
     while stack:
         part = stack.pop()

@@ -203,7 +203,7 @@ def _front_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _near_two_errors(generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Three dearer models that lose more than the cheapest: by 1.98, 2.02 and 1.97 standard errors.
+    """Three more expensive models that lose more than the cheapest: by 1.98, 2.02 and 1.97 standard errors.
 
     Of the six numbers ±1 the mean is 0 and the standard error √(6/5) / √6 = 1/√5, so a mean of m/√5 is m of them.
     """
@@ -349,7 +349,7 @@ FRONT = Exercise(
         Mistake(
             "no model stays",
             "Here every model is beaten. Either each was compared with itself, or `or` joins two conditions that must "
-            "both hold: to beat a model, another one has to cost no more and be clearly better.",
+            "both hold: to beat a model, another model must cost no more and be clearly better.",
             _with(lambda cost, losses: _itself(cost, losses) | torch.eye(len(cost), dtype=torch.bool)),
         ),
         Mistake(

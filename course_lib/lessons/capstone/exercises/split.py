@@ -223,15 +223,15 @@ SPLIT = Exercise(
         ),
         Mistake(
             "not the next step's bytes",
-            "What a step saves was divided by the size of a level. A step takes only what its level has more than the "
-            "one before.",
+            "The saving of a step was divided by the size of a level. A step takes only what its level has more than "
+            "the one before.",
             _greedy(_per_total_byte),
             also=(_greedy(lambda s, x, p, level: _per_step(s, x, p, level) / float(s[p, level])),),
         ),
         Mistake(
             "counted from level 0",
-            "What was saved and what it takes were counted from level 0 on. A step begins at the level where the part "
-            "stands now.",
+            "The saving and the bytes were counted from level 0 on. A step begins at the level at which the part "
+            "is now.",
             _greedy(_from_the_first),
         ),
         Mistake(
@@ -258,7 +258,7 @@ SPLIT = Exercise(
         ),
         Mistake(
             "the part that loses most",
-            "What a part loses now decided which one gets the bytes. What counts is how much a step saves for each "
+            "The present loss of a part decided which one gets the bytes. The criterion is how much a step saves per "
             "byte, not how much is lost.",
             _greedy(_worst_part),
             also=(

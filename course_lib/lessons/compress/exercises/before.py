@@ -216,8 +216,8 @@ BEFORE = Exercise(
         ),
         Mistake(
             "mask filled up behind",
-            "The text's mask was made P longer with False at its end, so that its entries no longer stand where their "
-            "tokens do. The prompt stands in front, and all of it is to be seen: put P times True before `real`.",
+            "The text's mask was made P longer with False at its end, so that its entries no longer line up with their "
+            "tokens. The prompt comes first, and all of it is to be seen: put P times True before `real`.",
             _with(seen=lambda p, x, r: torch.cat([r, r.new_zeros(len(r), len(p))], dim=1)),
         ),
         Mistake(
@@ -305,7 +305,7 @@ BEFORE = Exercise(
         ),
         Mistake(
             "in another order",
-            "The three values stand in another order: first the vectors, then which of them are seen, then the "
+            "The three values are in another order: first the vectors, then which of them are seen, then the "
             "positions.",
             lambda *given: (_vectors(*given), _counted(*given), _seen(*given)),
             also=(lambda *given: (_seen(*given), _vectors(*given), _counted(*given)),),

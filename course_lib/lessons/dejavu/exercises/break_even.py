@@ -221,7 +221,7 @@ BREAK_EVEN = Exercise(
         ),
         Mistake(
             "prompt in another unit",
-            "`prompt` was added as it stands to numbers that are read, on one side or on both. It is a time in decoded "
+            "`prompt` was added unconverted to numbers that are read, on one side or on both. It is a time in decoded "
             "dense tokens: multiply it by what a dense token reads, on both sides.",
             _with(whole=lambda c: (c.prompt + c.n_tokens * c.dense) / (c.prompt + c.n_tokens * c.sparse)),
             also=(_with(whole=lambda c: (c.prompt + c.n_tokens) * c.dense / (c.prompt + c.n_tokens * c.sparse)),),

@@ -198,7 +198,7 @@ MISSING = Exercise(
         Mistake(
             "turned to today's position",
             "The missing keys were turned to the position of the newest token, or to the one after it. A key says "
-            "where its own token stands: the query measures the distance from there.",
+            "where its own token is: the query measures the distance from there.",
             _complete(at=lambda g: _newest(_then(g))),
             also=(_complete(at=lambda g: _newest(_then(g)) + 1),),
         ),
@@ -277,7 +277,7 @@ MISSING = Exercise(
         ),
         Mistake(
             "the newest left out",
-            "The newest token's key and value were not made. It stands among the missing, as the last of them, and the "
+            "The newest token's key and value were not made. It is among the missing, as the last of them, and the "
             "query meets its key too.",
             _only(slice(0, -1)),
             also=(_only(slice(0, -1), zero=True),),

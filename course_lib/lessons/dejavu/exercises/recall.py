@@ -264,7 +264,7 @@ RECALL = Exercise(
         ),
         Mistake(
             "without the values",
-            "Only the weights behind a neuron were used, squared or not, so that a neuron that gives zero counts as "
+            "Only a neuron's column of `down` was used, squared or not, so that a neuron that gives zero counts as "
             "much as one that gives a large value.",
             _other_energy(lambda h, d: d.square().sum(0).expand(h.shape)),
             also=(_other_energy(lambda h, d: d.norm(dim=0).expand(h.shape)),),

@@ -327,7 +327,7 @@ SCISSORHANDS = Exercise(
         _mistake(
             "not asked yet, counted as low",
             "A query gives no weight to tokens that come after it. That says nothing about them: count how often it "
-            "was low, not how often it was high, and only for queries at or behind its position.",
+            "was low, not how often it was high, and only for queries at its position or later.",
             _counted(lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0)),
             _counted(lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0)),
         ),

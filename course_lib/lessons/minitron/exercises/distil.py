@@ -346,7 +346,7 @@ DISTIL = Exercise(
         Mistake(
             "no temperature in the gradient",
             "The loss is right, but the probabilities in its gradient are those of the logits as they are. They come "
-            "from logits / τ, as in the loss, and the factor τ stands before them.",
+            "from logits / τ, as in the loss, and are multiplied by τ.",
             _other_gradient(lambda g, s, t, tau: (softmax(s, -1) - softmax(t, -1)) / s[..., 0].numel()),
             also=(_other_gradient(lambda g, s, t, tau: tau * (softmax(s, -1) - softmax(t, -1)) / s[..., 0].numel()),),
         ),

@@ -214,7 +214,7 @@ LOAD = Exercise(
         ),
         Mistake(
             "noisy on both sides",
-            "The expert's own noisy logit was compared. Its noise is drawn again, so its clean logit stands there, and "
+            "The expert's own noisy logit was compared. Its noise is drawn again, so its clean logit is compared, and "
             "the new noise is what Φ is about.",
             lambda c, n, h, k: _load(h, n, h, k),
         ),
@@ -226,7 +226,7 @@ LOAD = Exercise(
         Mistake(
             "clean and noisy exchanged",
             "The expert's own noisy logit was compared with the others' clean ones. It is the other way round: the "
-            "expert's noise is drawn again, so its clean logit stands there, and the others' noise stays as it was.",
+            "expert's noise is drawn again, so its clean logit is compared, and the others' noise stays as it was.",
             lambda c, n, h, k: _load(h, n, c, k),
         ),
         Mistake(

@@ -187,7 +187,7 @@ SOFTMAX = Exercise(
         Variant("sink first, float64", lambda x, s: _sink_first(x.double(), s.double())),
     ),
     hints=(
-        "Which sum stands in the denominator? What would a softmax over the tokens and one more entry have there?",
+        "Which sum is in the denominator? What would a softmax over the tokens and one more entry have there?",
         "Treat the sink as one more token: its logit is one more column, torch.cat([logits, column], dim=2), where "
         "column is sink[:, None, None] expanded to (H, Q, 1).",
         "Take one softmax over all of these, then drop the sink's column. Do not divide again: rows sum to less than "

@@ -244,8 +244,7 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "a product or a quotient",
-            "The next distribution was made of p · q or p/q. What the draft gave too little of is a difference, (p − "
-            "q)₊.",
+            "The next distribution was made of p · q or p/q. What the draft lacks is a difference, (p − q)₊.",
             _fallen(lambda p, q: p / q / (p / q).sum()),
             also=(_fallen(lambda p, q: p * q / (p * q).sum()),),
         ),
@@ -301,7 +300,7 @@ ACCEPT = Exercise(
         ),
         Mistake(
             "the wrong row behind all",
-            "What comes after all drafted tokens has the last row of p, one row more than there are drafted tokens.",
+            "The token after all drafted ones comes from the last row of p, which has one row more than the draft.",
             _with(next_=lambda x, q, p, u, n: p[len(x) - 1] if n == len(x) else _residual(p[n], q[n])),
             also=(
                 _with(next_=lambda x, q, p, u, n: q[-1] if n == len(x) else _residual(p[n], q[n])),
@@ -364,7 +363,7 @@ ACCEPT = Exercise(
 def _with_rows_one_on(
     drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, residual_too: bool = True
 ) -> tuple[int, Tensor]:
-    """Each token judged by the row behind its own, and the residual made of it or not."""
+    """Each token judged by the row after its own, and the residual made of it or not."""
     at = torch.arange(len(drafted))
     n = _until_first(_fits(p[at + 1, drafted], q[at, drafted], luck))
     if n == len(drafted):

@@ -243,7 +243,7 @@ DELTA = Exercise(
         ),
         Mistake(
             "rounded",
-            "Keys were rounded to multiples of θ, or moved by θ or by 1. What is sent is the exact key.",
+            "Keys were rounded to multiples of θ, or moved by θ or by 1. The key that is sent is exact.",
             lambda k, t: ((k / t).round() * t, _coded()(k, t)[1]),
             also=(
                 _coded(value=lambda key, last, sent: last + (key - last).sign() * sent),

@@ -36,7 +36,7 @@ def attack(x):
 
 ATTACKS = {
     "asks_for_the_key_twice": Attack(
-        says="Of two keys one would be left over for the next exercise.",
+        says="Of two keys, the second would be left over for the next exercise.",
         cell=_ASKING
         + """
     send(frames.HIDDEN)
@@ -48,7 +48,7 @@ ATTACKS = {
         n_outcomes=2,
     ),
     "fills_the_pipe_of_the_key": Attack(
-        says="Nobody could hand it the key without waiting for ever.",
+        says="The outside could not hand it the key without waiting for ever.",
         cell=_ASKING
         + """
     full = os.open(f"/proc/self/fd/{key}", os.O_WRONLY | os.O_NONBLOCK)

@@ -126,7 +126,7 @@ def attack(x):
         reason="stopped after 1 seconds",
     ),
     "loop_that_has_itself_killed": Attack(
-        says="Lowers the limit at which the kernel kills it, which then looks as if somebody else had done it.",
+        says="Lowers the limit at which the kernel kills it, which then looks as if it came from outside.",
         cell="""
 import resource
 
