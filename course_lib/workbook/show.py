@@ -90,14 +90,14 @@ def as_html(v: Verdict, record: Record) -> str:
     """The verdict as HTML, with a picture where the exercise has one."""
     cell = "padding:.15em .8em .15em 0;vertical-align:top;text-align:left"
     rows = "".join(
-        f'<tr style="background:none"><td style="{cell};white-space:nowrap;opacity:.7">{html.escape(label)}</td>'
+        f'<tr style="background:none"><td style="{cell};width:min(11em,25vw);opacity:.7">{html.escape(label)}</td>'
         f'<td style="{cell};overflow-wrap:anywhere">{html.escape(text)}</td></tr>'
         for label, text in _rows(v, record)
     )
     trace = f"<details><summary>Traceback</summary><pre>{html.escape(v.trace)}</pre></details>" if v.trace else ""
     return (
         f'<div style="{_box(_LOOK[v.state][0])}"><b>{html.escape(_title(v))}</b>'
-        f'<table style="margin:.3em 0 0 0">{rows}</table>{trace}{_picture(v)}</div>'
+        f'<table style="margin:.3em 0 0 0;width:100%">{rows}</table>{trace}{_picture(v)}</div>'
     )
 
 
