@@ -25,7 +25,7 @@ from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.wanda import figures as plots
-from course_lib.lessons.wanda import accuracies, measured as wanda_results, shares, tables
+from course_lib.lessons.wanda import accuracies, claims, measured as wanda_results, shares, tables
 from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import CumulativeRows
@@ -578,7 +578,7 @@ print(tables.zero_shot_verdict(measured))
 accuracies.against_perplexity(measured)
 
 # %%
-print(accuracies.one_word_verdict(measured))
+print(claims.ONE_WORD_TASKS.judge(measured))
 print(accuracies.where_perplexity_doubles(measured))
 
 # %% [markdown]

@@ -1,7 +1,7 @@
 """Accuracies with their errors: two 95 % intervals, how often each contains the truth, and the measured benchmarks."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -10,7 +10,7 @@ from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import rows
-from course_lib.lessons.common.verdicts import ERRORS, Effect, verdict
+from course_lib.lessons.common.verdicts import ERRORS, Effect
 from course_lib.measure import paired
 from course_lib.measure.paired import error_of_paired_shares, error_of_share
 
@@ -149,17 +149,23 @@ def against_perplexity(measured: dict[str, Any]) -> Figure:
     return fig
 
 
-def one_word_verdict(measured: dict[str, Any], task: str = "lambada") -> str:
-    """Whether a task that asks for one word keeps less than those that offer answers do on average, model by model."""
-    found = above_chance(measured)
-    own, others = found.pop(task), list(found.values())
-    effects = []
-    for place, (_, share, error) in enumerate(own):
-        _, shares, errors = zip(*(points[place] for points in others), strict=True)
+def accuracy_gaps(measured: dict[str, Any], tasks: Sequence[str] = ()) -> dict[str, Effect]:
+    """By task: Wanda's accuracy minus magnitude's at 50 %. If no tasks are named, those that tell dense from chance."""
+    tasks = tasks or [row["task"] for row in rows(measured, "zero_shot", method="dense") if has_signal(row)]
+    by_task = {(r["task"], r["method"]): r for r in rows(measured, "zero_shot", pattern="50%")}
+    return {task: accuracy_gap(by_task[task, "wanda"], by_task[task, "magnitude"]) for task in tasks}
+
+
+def one_word_gaps(measured: dict[str, Any], task: str) -> dict[str, Effect]:
+    """How much less of its dense margin a task keeps than the other tasks do on average, by perplexity of the model."""
+    margins = above_chance(measured)
+    own, others = margins.pop(task), list(margins.values())
+    gaps = {}
+    for index, (perplexity, fraction, error) in enumerate(own):
+        _, fractions, errors = zip(*(points[index] for points in others), strict=True)
         both = math.hypot(error, math.hypot(*errors) / len(errors))
-        effects.append(Effect(value=sum(shares) / len(shares) - share, error=both))
-    points = ", ".join(f"{100 * effect.value:.0f} ± {100 * effect.error:.0f}" for effect in effects)
-    return f"By so many points, from the lowest perplexity on: {points}\nClaim: {task} keeps less: {verdict(effects)}"
+        gaps[f"perplexity {perplexity:.0f}"] = Effect(value=sum(fractions) / len(fractions) - fraction, error=both)
+    return gaps
 
 
 def where_perplexity_doubles(measured: dict[str, Any]) -> str:
