@@ -40,8 +40,6 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "sparse_attention/block_scores": IDEAS,
     "sparse_attention/experiments/visual_model": LOG,
     "sparsegpt/experiments/recipes": IDEAS,
-    "sparsegpt/experiments/sparsegpt_choices": "claims of SparseGPT's paper that no document repeats",
-    "sparsegpt/experiments/sparsegpt_rounded": "a claim of SparseGPT's paper that no document repeats",
     "sparsegpt/experiments/sparsegpt_successors": "methods that came after the documents",
     "start/plans": IDEAS,
     "wanda/masks": "theorems and choices of Wanda's paper that no document repeats",
