@@ -29,7 +29,8 @@ def made_up_rows_alone(monkeypatch):
 
 def verdicts(text: str) -> dict[str, str]:
     """By claim."""
-    lines = [line.removeprefix("Claim: ") for line in text.splitlines() if line.startswith("Claim: ")]
+    unwrapped = text.replace("\n    ", " ").splitlines()
+    lines = [line.removeprefix("Claim: ") for line in unwrapped if line.startswith("Claim: ")]
     return {line.rpartition(": ")[0]: line.rpartition(": ")[2] for line in lines}
 
 
