@@ -1,4 +1,4 @@
-"""Write docs/claims.md: what became of every claim of the documents that the course is built from."""
+"""Write docs/claims.md: the result for every claim of the documents that the course is built from."""
 
 from rich.console import Console
 
