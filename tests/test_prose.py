@@ -104,7 +104,7 @@ raise ValueError(
     "reads this knows"
 )
 # A comment on two lines: 4 bits
-# a weight, and course_lib.beside.function as well as is_beside
+# a weight, kv.find(x, beside) and course_lib.beside.function as well as is_beside
 '''
 
 
@@ -166,14 +166,19 @@ def test_rewritten_masters_need_examples(monkeypatch):
 
 def test_counts_only_fall():
     debt = {"a": 3, "b": 2, "c": 1}
-    assert updated({"a": report(1), "b": report(2), "c": report(0)}, debt) == ({"a": 1, "b": 2}, [])
-    assert updated({"a": report(4), "b": report(0), "c": report(0)}, debt) == ({"a": 3}, ["a"])
+    assert updated({"a": report(1), "b": report(2), "c": report(0)}, debt) == ({"a": 1, "b": 2}, {})
+    assert updated({"a": report(4), "b": report(0), "c": report(0)}, debt)[1] == {"a": 1}
 
 
 def test_a_new_file_takes_over_no_more_than_others_have_lost():
-    moved = {"b": report(2), "new/a": report(2), "new/a.md": report(1)}
-    assert updated(moved, {"a": 3, "b": 2}) == ({"b": 2, "new/a": 2, "new/a.md": 1}, [])
-    assert updated({"b": report(2), "new": report(4)}, {"a": 3, "b": 2}) == ({"b": 2}, ["new"])
+    moved = {"a.py": report(1), "a.md": report(2), "new/b.py": report(2)}
+    assert updated(moved, {"a.py": 3, "b.py": 2}) == ({"a.py": 1, "a.md": 2, "new/b.py": 2}, {})
+    assert updated({"new": report(4), "b": report(2)}, {"a": 3, "b": 2})[1] == {"new": 1}
+
+
+def test_what_is_too_much_is_found_in_the_file_that_has_it():
+    reports = {"a.py": report(0), "a.md": report(3), "new.py": report(1), "x/b.py": report(2)}
+    assert updated(reports, {"a.py": 3, "b.py": 2})[1] == {"new.py": 1}
 
 
 def test_a_merge_is_resolved_by_an_update():
@@ -200,7 +205,7 @@ def test_the_command(tmp_path, capsys):
     debt.write_text("1 docs/old.md\n2 docs/page.md\n")
     assert prose.main(["--update"], tmp_path) == 1
     assert debt.read_text() == "1 docs/old.md\n2 docs/page.md\n", "nothing is written when a count would rise"
-    assert "docs/page.md has new findings" in capsys.readouterr().out
+    assert "docs/page.md: 1 findings are new" in capsys.readouterr().out
     debt.write_text("2 docs/page.md\n3 docs/page.md\n")
     assert prose.main([], tmp_path) == 1
     assert "not sorted, or has a path twice" in capsys.readouterr().out

@@ -136,17 +136,22 @@ def listing(name: str, report: Report) -> str:
     )
 
 
-def updated(reports: Mapping[str, Report], debt: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
-    """The new list, and the files that have more findings than they may have.
+def updated(reports: Mapping[str, Report], debt: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """The new list, and by how many findings files are above what they may have.
 
-    A file that is new to the list can only take over what others have lost in the same update, since text may move.
+    Text moves: a file that is not in the list takes over findings that others have lost in the same update, first those
+    of a file whose path differs in the suffix alone, then those of a file of the same name.
     """
     counts = {name: len(report.findings) for name, report in reports.items() if len(report.findings) > report.allowed}
-    kept = {name: min(counts[name], debt[name]) for name in debt.keys() & counts}
-    moved = {name: counts[name] for name in sorted(counts.keys() - debt)}
-    is_moved = sum(moved.values()) <= sum(debt.values()) - sum(kept.values())
-    refused = [name for name in kept if counts[name] > kept[name]] + ([] if is_moved else list(moved))
-    return kept | (moved if is_moved else {}), sorted(refused)
+    excess = {name: max(0, n - debt.get(name, 0)) for name, n in sorted(counts.items())}
+    lost = {name: max(0, n - counts.get(name, 0)) for name, n in sorted(debt.items())}
+    for same in (lambda path: path.with_suffix(""), lambda path: path.name, lambda path: None):
+        for name in sorted(excess.keys() - debt):
+            for source in lost:
+                moved = min(excess[name], lost[source]) if same(Path(name)) == same(Path(source)) else 0
+                excess[name] -= moved
+                lost[source] -= moved
+    return counts, {name: n for name, n in excess.items() if n}
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
@@ -161,10 +166,12 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
     text = (root / DEBT).read_text(encoding="utf-8")
     reports, debt = check_project(root), read_debt(text)
     if options.update:
-        debt, refused = updated(reports, debt)
-        if not refused:
+        debt, excess = updated(reports, debt)
+        if not excess:
             (root / DEBT).write_text(write_debt(debt), encoding="utf-8")
-        return _print([f"Not written: {name} has new findings. Rewrite these phrases." for name in refused], reports)
+        return _print(
+            [f"{name}: {n} findings are new. Rewrite them; {DEBT} is unchanged." for name, n in excess.items()], reports
+        )
     found = problems(reports, debt)
     if text != write_debt(debt):
         found.append(f"{DEBT} is not sorted, or has a path twice. Run {UPDATE}.")

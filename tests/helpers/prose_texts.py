@@ -17,7 +17,7 @@ NOT_PROSE = [
     # The title of a paper, in quotation marks: three or more of its longer words begin with a capital, one may not.
     (re.compile(r"[\"“](?=(?:[^\"”]*?\b[A-Z][\w-]{3,}){3})(?!(?:[^\"”]*? [a-z][\w-]{3,}){2})[^\"”]*[\"”]"), "X"),
     # Names in code: with an underscore or a dot inside, or called.
-    (re.compile(r"\b[A-Za-z]*(?:_\w+|\w\w\.[A-Za-z]\w*)+(?:\(\))?|\b\w+\(\)"), "X"),
+    (re.compile(r"\b\w[\w.]*\([^()]*\)|\b[A-Za-z]*(?:_\w+|\w\w\.[A-Za-z]\w*)+"), "X"),
     (re.compile(r"\*+|(?<!\w)_+|_+(?!\w)"), ""),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r" ?\n ?"), "\n"),
