@@ -63,7 +63,7 @@ def converted(value: Any, hint: Any, where: str) -> Any:
 def settings_of(
     kind: type, given: Mapping[str, Any], taken: tuple[str, ...], where: str, low: int = -MOST, high: int = MOST
 ) -> dict[str, Any]:
-    """What is set of a method beyond what every method of its kind has: fields that are plain, by their names.
+    """The settings of a method beyond those of every method of its kind: fields that are plain, by their names.
 
     Args:
         taken: names of fields that the part sets itself.

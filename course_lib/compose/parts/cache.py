@@ -27,7 +27,7 @@ class CachePart(Part):
 
     Args:
         policy: a class of course_lib/kv/policies; "Full" keeps all: no budget, sinks, recent, by_layer or settings.
-        budget: slots of each head, or as a decimal number a share of the tokens seen; the policy's own when left out.
+        budget: slots of each head, or a decimal number, a fraction of the tokens seen; the policy's own when left out.
         sinks, recent: tokens that never leave; the policy's own when left out.
         by_layer: factors on the budget, one a layer.
         bits: 4 or 8; 16 when left out. group, residual: of the rounded vectors.

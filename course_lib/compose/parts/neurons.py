@@ -66,5 +66,5 @@ class NeuronsPart(Part):
         return products_of(making.found[self.name], making.model)
 
     def in_words(self) -> str:
-        shares = "a share of its own in each block" if self.by_block else percent(self.density)
-        return f"A token computes with {shares} of the neurons, chosen by {self.selector}."
+        fraction = "in each block with a different fraction" if self.by_block else f"with {percent(self.density)}"
+        return f"A token computes {fraction} of the neurons, chosen by {self.selector}."

@@ -1,4 +1,4 @@
-"""Weights: pruned, then rounded. What is measured is the model that comes back from the bytes.
+"""Weights: pruned, then rounded. We measure the model that is decoded from the bytes.
 
 The order is fixed: zeros first, since rounding makes up for what pruning took away and leaves zeros alone, and pruning
 after rounding throws away what was made up for. SparseGPT does both in one sweep (section 3.5 of its paper).
@@ -169,7 +169,7 @@ class Weights(Part):
         if self.by_block:
             low, high = min(self.by_block), max(self.by_block)
             share = f"{percent(low)} to {percent(high)} go" if low < high else f"{percent(low)} go"
-            shares = ", a share of its own in each block" if low < high else ""
+            shares = ", a different fraction in each block" if low < high else ""
         return f"pruned by {self.method} ({share}{shares})"
 
 

@@ -1,4 +1,4 @@
-"""What the instructor's page says in a sentence, above each table and chart."""
+"""The sentences of the instructor's page, above each table and chart."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from course_lib.grading.report.text import counted, duration, name, percent, poi
 
 
 def lead(results: Sequence[Result], rows: Sequence[ExerciseTally], named: Sequence[MistakeTally]) -> str:
-    """What an instructor should know first."""
+    """The first sentence that an instructor should read."""
     if not rows:
         return "Nothing was graded." if results else "There are no submissions."
     lost = max(rows, key=lambda row: row.of - row.points)

@@ -7,7 +7,7 @@ Tables:
 
     recipes  of each student and of the three anchors: what is known of the recipe, bytes, the loss of every window
 
-Minutes of one core: 38, on a machine that did other work beside it.
+Minutes of one core: 38, on a machine that did other work as well.
 """
 
 import json

@@ -26,7 +26,7 @@ class File:
 
 @dataclass(frozen=True)
 class Work:
-    """What one student hands in, and what each exercise amounts to."""
+    """The work that one student hands in, and the result of each exercise."""
 
     does: dict[str, Does]
     files: tuple[File, ...]
@@ -196,7 +196,7 @@ def _raises(error: BaseException) -> Callable:
     return function
 
 
-# What is written for {name} in one exercise each, and what that amounts to.
+# The code written for {name} in one exercise each, and its result.
 BAD: dict[str, tuple[tuple[str, Does], ...]] = {
     "syntax error in an answer": (("def {name}(first, second)\n    return first", "failed"),),
     "an endless loop": (("def {name}(*arguments):\n    while True:\n        pass", _raises(DidNotFinish())),),
