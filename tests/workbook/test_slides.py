@@ -166,6 +166,7 @@ def test_bars_do_not_stretch():
         ("![x](https://example.org/a.png)", "must not need a network"),
         ("![x](figure:nowhere.curve)", "expected figure:lesson.file.function"),
         ("![x](figure:common.style.curve)", "expected figure:lesson.file.function"),
+        ("![x](figure:common.style.label)", "each argument with a default .missing a required argument: 'axes'"),
         ("$\\left( x$", "cannot be read"),
         ("$\\foo x$", r"cannot be read: \\foo is unknown"),
     ],
@@ -235,8 +236,8 @@ def test_slides_that_are_too_full_are_found(course):
     assert "slide 2 of 00_demo" in console.file.getvalue()
 
 
-def test_every_deck_of_the_course_reads_without_drawing(monkeypatch):
-    monkeypatch.setattr(markdown, "draw", lambda name: ("image/svg+xml", b""))
+def test_every_deck_of_the_course_reads_and_each_of_its_plots_needs_no_arguments(monkeypatch):
+    monkeypatch.setattr(markdown, "draw", lambda name: ("image/svg+xml", b"", markdown.plot_of(name))[:2])
     for path in slides.decks():
         text = path.read_text(encoding="utf-8")
         assert markdown.title_of(text)

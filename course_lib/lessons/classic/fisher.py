@@ -10,6 +10,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.lessons.classic.measured import small
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
@@ -108,8 +109,9 @@ def order_verdict(measured: dict[str, Any]) -> str:
     )
 
 
-def order_figure(measured: dict[str, Any]) -> Figure:
+def order_figure(measured: dict[str, Any] | None = None) -> Figure:
     """One dot a network: the order of the saliencies by each diagonal against the order by the Hessian's."""
+    measured = measured or small()
     fig, (axes,) = figure(width=7.4, height=3.9)
     for index, (kind, name) in enumerate(KINDS.items()):
         for place, where in enumerate(SITUATIONS):

@@ -8,9 +8,17 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.classic import schematics
 from course_lib.lessons.classic.fisher import SAME_ORDER, SITUATIONS, order_verdict
-from course_lib.lessons.classic.measured import METHODS, PUBLISHED, digits_by_sparsity, median_left, reached, row_ratio
+from course_lib.lessons.classic.measured import (
+    METHODS,
+    PUBLISHED,
+    digits_by_sparsity,
+    median_left,
+    reached,
+    results,
+    row_ratio,
+)
 from course_lib.lessons.common.effects import share_above
-from course_lib.lessons.common.tables import origin, per_cent, rows
+from course_lib.lessons.common.tables import load_measured, origin, per_cent, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.measure.paired import mean_and_error
 
@@ -137,8 +145,9 @@ def _fewer_by_network(measured: dict[str, Any], problem: int) -> list[int]:
     return [min(left["magnitude"][seed], left["OBD"][seed]) - left["OBS"][seed] for seed in left["OBS"]]
 
 
-def take_home(measured: dict[str, Any], small: dict[str, Any]) -> Figure:
+def take_home(measured: dict[str, Any] | None = None, small: dict[str, Any] | None = None) -> Figure:
     """What the papers claim, what was measured, and the verdicts, as a table that is drawn."""
+    measured, small = measured or results(), small or load_measured("classic", "small")
     (of_alone, alone), (of_chosen, chosen) = _in_pairs(xor_verdict(measured))
     medians = "; ".join(f"{median_left(measured, p, 'OBS', False):g} (published {n})" for p, n in PUBLISHED.items())
     ratios = ", ".join(f"{ratio:.0f}" for ratio in row_ratio(measured))

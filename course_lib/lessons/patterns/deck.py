@@ -20,8 +20,7 @@ from course_lib.lessons.patterns.measure import (
     one_of_each,
     stored_in_each_group,
 )
-from course_lib.lessons.patterns.speed import bench_on_a_cpu, csr_at_half
-from course_lib.measure.roofline import H100
+from course_lib.lessons.patterns.speed import csr_at_half
 from course_lib.models import blocks, head, linears, load_model, weight_of
 from course_lib.sparsity.patterns import Unstructured
 
@@ -119,10 +118,6 @@ def bytes_per_weight() -> Figure:
     return figures.bytes_per_weight(_weight())
 
 
-def bench() -> Figure:
-    return bench_on_a_cpu()
-
-
 def take_home() -> Figure:
     """Claim, paper, measured here, verdict: a table whose numbers come from the committed results."""
     published = {
@@ -166,10 +161,6 @@ def take_home() -> Figure:
     axes.set_ylim(0, 1)
     axes.axis("off")
     return fig
-
-
-def limits() -> Figure:
-    return figures.limits(11008, 4096, H100)
 
 
 def activity() -> Figure:

@@ -14,8 +14,9 @@ from course_lib.lessons.dejavu.tables import found
 from course_lib.lessons.dejavu.tables.found import GATED, Measured
 
 
-def predicted(measured: Measured) -> Figure:
+def predicted(measured: Measured | None = None) -> Figure:
     """Nats above the dense model by what chooses, at the largest share of the neurons, with the bytes that it holds."""
+    measured = measured or found.predictions()
     names = found.models(measured, "predicted")
     fig, panels = figure(n_columns=len(names), width=5.4, height=3.5)
     for axes, model in zip(panels, names, strict=True):

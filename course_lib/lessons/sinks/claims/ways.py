@@ -77,8 +77,9 @@ def ways_verdict(measured: dict[str, Any]) -> str:
     return "\n".join(claims)
 
 
-def along_the_text(measured: dict[str, Any]) -> Figure:
+def along_the_text(measured: dict[str, Any] | None = None) -> Figure:
     """Perplexity along the text, and at the compared predictions with two standard errors."""
+    measured = measured or results()
     fig, (left, right) = figure(2, width=4.9, height=3.7)
     for index, way in enumerate(WAYS):
         (row,) = rows(measured, "ways", way=way)
@@ -116,8 +117,9 @@ def along_the_text(measured: dict[str, Any]) -> Figure:
     return fig
 
 
-def beside_the_paper(measured: dict[str, Any]) -> Figure:
+def beside_the_paper(measured: dict[str, Any] | None = None) -> Figure:
     """What the paper reports of Llama-2-13B, and the same four here; each on its own axis."""
+    measured = measured or results()
     fig, axes = figure(2, width=4.9, height=2.9)
     published = {row["way"]: (row["perplexity"], 0.0) for row in load_published("sinks")["tables"]["ways"]}
     here = {}
@@ -173,8 +175,9 @@ def _repeats(measured: dict[str, Any], cache: str, number: int) -> list[float]:
     return [repeated(row["text"]) for row in rows(measured, "chats", cache=cache, round=number)]
 
 
-def chat_repeats(measured: dict[str, Any]) -> Figure:
+def chat_repeats(measured: dict[str, Any] | None = None) -> Figure:
     """How much of each answer goes round in circles, each chat a mark."""
+    measured = measured or results()
     fig, (axes,) = figure(width=7.2, height=3.3)
     for index, cache in enumerate(CACHES):
         for number in (1, 2):
@@ -238,15 +241,3 @@ def slide_costs() -> Figure:
     each = [four_ways.flops_a_token(*sizes, n, four_ways.SHOWN) for n in four_ways.N_READ]
     names = ("dense", "streaming", "read afresh")
     return costs(four_ways.N_READ, dict(zip(names, zip(*each, strict=True), strict=True)), four_ways.SHOWN)
-
-
-def slide_ways() -> Figure:
-    return along_the_text(results())
-
-
-def slide_paper() -> Figure:
-    return beside_the_paper(results())
-
-
-def slide_chats() -> Figure:
-    return chat_repeats(results())
