@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from course_lib.measure.experiment import QUICK_RESULTS, Experiment, Step
 from course_lib.measure.result_files import continued, heading, now, write
 from course_lib.models import part_only
+from course_lib.workbook.lookup import folder_of
 
 LIBRARY = Path(__file__).parents[1]
 PLACES = ("lessons/*", "lessons/*/experiments", "grading/synthetic")  # where experiments lie
@@ -47,10 +48,23 @@ def committed(name: str) -> Path:
     return path.with_name("measured.json" if path.stem == "experiment" else f"{name}.json")
 
 
+def called(name: str) -> str:
+    """The name of the experiment that is meant: its own, or any name of a lesson that has one, or one named after it.
+
+    Raises:
+        ValueError: listing the lesson's experiments, or all.
+    """
+    if name in files():
+        return name
+    lesson = folder_of(name)
+    own = [each for each, path in sorted(files().items()) if lesson in path.relative_to(LIBRARY).parts]
+    if lesson in own or len(own) == 1:
+        return lesson if lesson in own else own[0]
+    raise ValueError(f"got experiment {name!r}; expected one of {', '.join(own or names())}.")
+
+
 def _file(name: str) -> Path:
-    if name not in files():
-        raise ValueError(f"got experiment {name!r}; expected one of {', '.join(names())}.")
-    return files()[name]
+    return files()[called(name)]
 
 
 def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = True) -> int:

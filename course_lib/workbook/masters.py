@@ -3,7 +3,6 @@
 import ast
 import hashlib
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import jupytext
@@ -12,6 +11,7 @@ from nbformat import NotebookNode
 
 from course_lib.workbook.catalogue import find
 from course_lib.workbook.folders import ROOT
+from course_lib.workbook.lookup import chosen
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -19,7 +19,7 @@ _CHECK = re.compile(r'^check\(\s*"([^"]+)"', re.MULTILINE)
 
 
 def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
-    """The masters asked for by number ("04"), slug ("wanda") or stem ("04_wanda"); all of them for None.
+    """The masters of the lessons that are asked for, by any of their names; all of them for None.
 
     Raises:
         ValueError: for a name that no lesson has, listing those that exist, and where there are no masters.
@@ -27,21 +27,6 @@ def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
     if not (root / "solutions").is_dir():
         raise ValueError(f"got {root}, which has no masters; give this command in a checkout of the course.")
     return chosen(names, sorted((root / "solutions").glob("[0-9][0-9]_*.py")))
-
-
-def chosen(names: Sequence[str] | None, files: list[Path]) -> list[Path]:
-    """Those of the lessons' files that are asked for, as above."""
-    if not names:
-        return files
-    if not files:
-        raise ValueError(f"got {', '.join(names)} where no lessons are; go to the folder of `course start FOLDER`.")
-    matching = {}
-    for name in names:
-        match = [p for p in files if name and (name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2])]
-        if not match:
-            raise ValueError(f"got lesson {name!r}; expected one of {', '.join(p.stem for p in files)}, or its number.")
-        matching[match[0]] = None
-    return list(matching)
 
 
 def with_solutions(master: Path) -> NotebookNode:

@@ -192,7 +192,7 @@ def test_large_figures_become_pixels(monkeypatch):
 
 def test_decks_are_found_by_number_and_name(course):
     (course / "slides" / "04_wanda.md").write_text("# W")
-    names = {None: 2, ("04",): 1, ("4",): 1, ("0",): 1, ("wanda",): 1, ("00_demo", "04"): 2}
+    names = {None: 2, ("04",): 1, ("4",): 1, ("0",): 1, ("wanda",): 1, ("start",): 1, ("00_demo", "04"): 2}
     assert {key: len(slides.decks(key, course)) for key in names} == names
     with pytest.raises(ValueError, match="got lesson 'nine'; expected one of 00_demo, 04_wanda, or its number"):
         slides.decks(["nine"], course)
