@@ -9,13 +9,12 @@ import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.workbook.catalogue import find
+from course_lib.workbook.catalogue import find, functions_checked
 from course_lib.workbook.folders import ROOT
 from course_lib.workbook.lookup import chosen
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
-_CHECK = re.compile(r'^check\(\s*"([^"]+)"', re.MULTILINE)
 
 
 def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
@@ -98,9 +97,14 @@ def _finish(notebook: NotebookNode, master: Path) -> NotebookNode:
 def _cell_id(cell: NotebookNode) -> str:
     if exercise := cell.metadata.get("exercise"):
         return exercise.replace(".", "-")
-    if check := _CHECK.search(cell.source):
-        return f"check-{check[1].replace('.', '-')}"
+    if checked := _checked(cell):
+        return f"check-{checked.replace('.', '-')}"
     return hashlib.sha256(cell.source.encode()).hexdigest()[:12]
+
+
+def _checked(cell: NotebookNode) -> str | None:
+    """The exercise that a cell checks."""
+    return next(iter(functions_checked(cell.source)), None)
 
 
 def _metadata(cell: NotebookNode) -> dict:
@@ -109,8 +113,8 @@ def _metadata(cell: NotebookNode) -> dict:
     if exercise := cell.metadata.get("exercise"):
         graded = {"grade": False, "solution": True, "locked": False}
         return {"exercise": exercise, "nbgrader": common | graded}
-    if check := _CHECK.search(cell.source):
-        graded = {"grade": True, "solution": False, "locked": True, "points": find(check[1]).points}
+    if checked := _checked(cell):
+        graded = {"grade": True, "solution": False, "locked": True, "points": find(checked).points}
         return {"nbgrader": common | graded}
     if cell.cell_type == "code" and _only_imports(cell.source):
         return {"jupyter": {"source_hidden": True}}  # a screen of them stands between a reader and the lesson
