@@ -214,7 +214,7 @@ def test_every_experiment_has_steps_with_names_of_their_own(name):
 
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("course_lib/lessons/*", "course_lib/lessons/*/experiments", "course_lib/grading/synthetic")
+PLACES = ("course_lib/lessons/*", "course_lib/lessons/*/experiments", "tests/helpers/synthetic")
 COMMITTED = sorted(path for place in PLACES for path in ROOT.glob(f"{place}/*.json") if ".partial" not in path.name)
 
 

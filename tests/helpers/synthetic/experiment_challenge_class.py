@@ -24,8 +24,8 @@ from course_lib.grading.challenge import evaluation, ranking
 from course_lib.grading.challenge.evaluation import Found, Job, Settings
 from course_lib.grading.challenge.handed_in import HandedIn
 from course_lib.grading.challenge.run import DENSE, master
-from course_lib.grading.synthetic.recipes import Known, a_class
 from course_lib.measure.experiment import Experiment, Step, Tables
+from synthetic.recipes import Known, a_class
 
 ANCHORS = ("dense", "uniform", "master")
 DIGITS = 5  # of a loss

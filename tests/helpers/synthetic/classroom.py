@@ -15,10 +15,10 @@ from course_lib.checking.exercise import Exercise
 from course_lib.checking.judge import verdict
 from course_lib.grading import engine
 from course_lib.grading.records import Result
-from course_lib.grading.synthetic.answers import known
-from course_lib.grading.synthetic.kinds import KINDS, Desk, Does, Kind, Work, mistaken
-from course_lib.grading.synthetic.layouts import LAYOUTS
 from course_lib.workbook.masters import masters
+from synthetic.answers import known
+from synthetic.kinds import KINDS, Desk, Does, Kind, Work, mistaken
+from synthetic.layouts import LAYOUTS
 
 SUBMISSIONS, TRUTH = "submissions", "truth.json"
 _GIVEN = ("ada", "alan", "barbara", "claude", "donald", "edsger", "frances", "grace", "hedy", "john", "radia")

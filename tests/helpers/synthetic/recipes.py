@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading import store
-from course_lib.grading.synthetic.classroom import SUBMISSIONS, TRUTH
+from synthetic.classroom import SUBMISSIONS, TRUTH
 
 ON_4_BITS = {"bits": 4, "group": 32}
 
