@@ -7,12 +7,12 @@ from torch import Tensor
 
 from course_lib.attention.prefill.cumulative import smallest_set
 from course_lib.attention.prefill.lines import on_columns, slashes
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.lessons.sparse_attention.claims import steering as steering_claims
 from course_lib.lessons.sparse_attention.drawings import ideas
 from course_lib.lessons.sparse_attention.drawings import steering as steering_plots
 from course_lib.lessons.sparse_attention.experiments.experiment_steering import ON_BOTH
 from course_lib.lessons.sparse_attention.live import heads, plots
-from course_lib.lessons.sparse_attention.measuring.ground import loaded, text
 from course_lib.lessons.sparse_attention.measuring.items import READING
 from course_lib.lessons.sparse_attention.steps.mask import token_mask
 
@@ -22,7 +22,7 @@ LENGTH = 1024  # tokens
 
 @lru_cache(maxsize=1)
 def _seen() -> heads.Heads:
-    return heads.heads_of_text(loaded()[0], text(1, LENGTH, seed=0)[0])
+    return heads.heads_of_text(loaded()[0], article_windows(1, LENGTH, seed=0)[0])
 
 
 def four_ways() -> Figure:

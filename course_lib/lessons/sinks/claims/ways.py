@@ -20,6 +20,7 @@ from torch import Tensor
 
 from course_lib.lessons.common.dots import ERROR_BARS, reach
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.subject import loaded
 from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.sinks.claims import four_ways
@@ -237,7 +238,7 @@ def chat_figure(measured: dict[str, Any] | None = None, index: int = 1) -> Figur
 
 def slide_costs() -> Figure:
     """For the deck, with the library's own count."""
-    sizes = four_ways.shape(four_ways.loaded()[0])
+    sizes = four_ways.shape(loaded()[0])
     each = [four_ways.flops_a_token(*sizes, n, four_ways.SHOWN) for n in four_ways.N_READ]
     names = ("dense", "streaming", "read afresh")
     return costs(four_ways.N_READ, dict(zip(names, zip(*each, strict=True), strict=True)), four_ways.SHOWN)
