@@ -18,7 +18,7 @@ from course_lib.lessons.classic.measured import (
     row_ratio,
 )
 from course_lib.lessons.common.effects import share_above
-from course_lib.lessons.common.tables import load_measured, origin, per_cent, rows
+from course_lib.lessons.common.tables import load_measured, origin, percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.measure.paired import mean_and_error
 
@@ -204,7 +204,7 @@ def digits_verdict(measured: dict[str, Any]) -> str:
         "retrained_each_round": "retrained every round",
     }
     for key, name in names.items():
-        lines.append(f"  {name:<44}" + "".join(f"{per_cent(reach[key][m]):>11}" for m in METHODS))
+        lines.append(f"  {name:<44}" + "".join(f"{percent(reach[key][m]):>11}" for m in METHODS))
     ahead = of_samples(_further_by_network(measured), FURTHER)
     points = f"{100 * (ahead.value + FURTHER):+.0f} ± {100 * ahead.error:.0f} points of sparsity, {ahead.n} networks"
     claim = f"Claim: with nothing retrained OBS goes over {100 * FURTHER:.0f} points further than both others"

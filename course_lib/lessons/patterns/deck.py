@@ -8,8 +8,8 @@ from torch import Tensor
 from course_lib.data import corpora
 from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.effects import of_repetitions
-from course_lib.lessons.common.style import figure, label, line_style, log_scale, percent
-from course_lib.lessons.common.tables import load_measured, load_published
+from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_measured, load_published, percent
 from course_lib.lessons.common.verdicts import ERRORS, of_samples, verdict
 from course_lib.lessons.patterns import budget, figures, tables
 from course_lib.lessons.patterns.experiment import measured

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from course_lib.lessons.common.dots import error_bars, reach
-from course_lib.lessons.common.style import figure, label, line_style, percent
+from course_lib.lessons.common.style import figure, label, line_style
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.patterns.measure import bits_of_freedom, square_kept
 from course_lib.measure.perplexity import Perplexity

@@ -4,7 +4,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 
-from course_lib.lessons.common.style import COLOURS, figure, percent
+from course_lib.lessons.common.style import COLOURS, figure
+from course_lib.lessons.common.tables import percent
 from course_lib.measure.roofline import Transformer
 from course_lib.models import load_model
 

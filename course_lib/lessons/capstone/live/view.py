@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from course_lib.compose.challenge.budget import BUDGET
 from course_lib.lessons.capstone.ground import DOMAINS
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.common.views import show_view
 
 SHARES = (0.2, BUDGET.read, BUDGET.held, 0.5, 0.75, 1.0)
@@ -26,7 +26,7 @@ def front(
     Args:
         draw: (recipes, mine, domain, budget) -> the figure.
     """
-    shares = [(per_cent(share), share) for share in SHARES]
+    shares = [(percent(share), share) for share in SHARES]
     choice = {
         "domain": widgets.Dropdown(options=DOMAINS, description="domain"),
         "held": widgets.SelectionSlider(options=shares, value=held, description="held"),
