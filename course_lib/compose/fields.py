@@ -86,7 +86,7 @@ def chosen(name: str, kinds: Mapping[str, Made], where: str) -> Made:
     return kinds[name]
 
 
-def percent(share: float) -> str:
+def exact_percent(share: float) -> str:
     """Of a share, with as many digits as it takes."""
     return f"{100 * share:.4g} %"
 

@@ -57,7 +57,7 @@ environment.filters |= {
     "name": lambda value: escape(text.name(value)),
     "number": text.number,
     "path": _path,
-    "percent": text.percent,
+    "whole_percent": text.whole_percent,
     "sentence": lambda value: escape(text.sentence(value)),
     "sort_key": lambda value: f"{value:.6g}",
     "thousands": lambda value: f"{value:,}",

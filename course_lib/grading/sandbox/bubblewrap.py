@@ -21,7 +21,7 @@ HOW_TO_GET_IT = (
 # Where programs and their libraries are. Python's own folders and the environment's are added to these.
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/nix/store")
 # Answers, what was measured, and whatever else of the project could lie under a folder that is shown.
-_HIDDEN = ("course_lib/lessons", "course_lib/grading/hidden_cases", "course_lib/grading/synthetic")
+_HIDDEN = ("course_lib/lessons", "course_lib/grading/hidden_cases")
 _HIDDEN += ("solutions", "notebooks", "tests", "build", ".git")
 # Modules that the warden needs, looked for before a class is graded.
 _NEEDED = """

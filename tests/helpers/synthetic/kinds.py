@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from synthetic import edits, setups
+from synthetic.answers import STYLES, Known, plainly, shown_only, talking
+from synthetic.notebooks import Notebook, Style, answer_cells, as_bytes, blank, fill, lines
+
 from course_lib.checking.call import DidNotFinish
 from course_lib.checking.exercise import Exercise
-from course_lib.grading.synthetic import edits, setups
-from course_lib.grading.synthetic.answers import STYLES, Known, plainly, shown_only, talking
-from course_lib.grading.synthetic.notebooks import Notebook, Style, answer_cells, as_bytes, blank, fill, lines
 
 Does = Callable | str  # what is to be judged; or the state of an exercise that no function can have
 

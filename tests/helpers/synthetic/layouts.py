@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from course_lib.grading.synthetic.kinds import File, Work
+from synthetic.kinds import File, Work
 
 Packed = dict[str, Work]
 DAY = (2026, 3, 2)  # on which everything was saved

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from synthetic import classroom
+from synthetic.classroom import Truth
 
 from course_lib.grading import engine, run, store
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.intake.submissions import find, newest
 from course_lib.grading.records import Result, Task
 from course_lib.grading.sandbox import session
-from course_lib.grading.synthetic import classroom
-from course_lib.grading.synthetic.classroom import Truth
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 

@@ -10,7 +10,7 @@ import re
 import uuid
 from typing import Any
 
-from course_lib.grading.synthetic.notebooks import (
+from synthetic.notebooks import (
     Notebook,
     answer_cells,
     blank,

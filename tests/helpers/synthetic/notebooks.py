@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading.synthetic.answers import Known, plainly
+from synthetic.answers import Known, plainly
+
 from course_lib.workbook.masters import ROOT
 
 Notebook = dict[str, Any]
