@@ -46,7 +46,7 @@ PRINTED = {
     "02 squared gradients": lambda: fisher.order_verdict(classic_results.small()),
     "02 rows": lambda: classic.rows_verdict(classic_results.results()),
     "03 patterns": sparsegpt.pattern_verdict,
-    "03 rounded": sparsegpt.rounded_table,
+    "03 rounded": sparsegpt.rounded_verdict,
     "03 depth": sparsegpt.thirds_verdict,
     "03 accuracy": sparsegpt.accuracy_verdict,
     "04 accuracy": lambda: wanda.zero_shot_verdict(wanda_results.results()),
