@@ -204,8 +204,8 @@ class WrongAnswer:
             others.setdefault(_name_of(step), []).append(step)
         bodies = list(_bodies(definition))
         own = Counter(_name_of(step) for body in bodies for step in body)
-        changed = [step for name, each in others.items() if name in parameters and not own[name] for step in each]
-        if wrong := [name for name in others if own[name] != 1 and (own[name] or name not in parameters)]:
+        new = [name for name in others if not own[name] and all(part in parameters for part in name.split(", "))]
+        if wrong := [name for name in others if own[name] != 1 and name not in new]:
             known = ", ".join(name for name in own if name)
             got, n = wrong[0] or ast.unparse(others[wrong[0]][0]), own[wrong[0]]
             raise ValueError(
@@ -213,8 +213,8 @@ class WrongAnswer:
                 "parameter."
             )
         for body in bodies:
-            body[:] = [new for old in body for new in others.get(_name_of(old), [old])]
-        definition.body[:0] = changed
+            body[:] = [other for step in body for other in others.get(_name_of(step), [step])]
+        definition.body[:0] = [step for name in new for step in others[name]]
         return definition
 
     def _reference(self) -> ast.FunctionDef:
