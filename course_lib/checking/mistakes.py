@@ -10,7 +10,8 @@ student, and variants, which are different ways to write the same mistake. A var
 
 - an expression in the parameters;
 - steps that replace the reference's own steps, with a semicolon between two of them: `share = y.mean(); return share`.
-  A step is known by what it assigns to, or as `return`. Parameters can be changed too, before the first step;
+  A step is known by what it assigns to, or as `return`. One that uses its own result, such as `share = 1 - share`,
+  comes after the reference's. Parameters can be changed too, before the first step;
 - the name of a function in the exercise's file, which takes the same parameters.
 
 Variants may use every name of the exercise's file. With "for `tiny` in `1e-6, 1e-9`" behind it, one line stands for
@@ -213,7 +214,7 @@ class WrongAnswer:
                 "parameter."
             )
         for body in bodies:
-            body[:] = [other for step in body for other in others.get(_name_of(step), [step])]
+            body[:] = [other for step in body for other in _replaced(step, others.get(_name_of(step)))]
         definition.body[:0] = [step for name in new for step in others[name]]
         return definition
 
@@ -256,6 +257,15 @@ def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
             for inner in body:
                 if not isinstance(inner, ast.FunctionDef | ast.ClassDef):
                     yield from _bodies(inner)
+
+
+def _replaced(step: ast.stmt, others: list[ast.stmt] | None) -> list[ast.stmt]:
+    """Other steps in place of one. Those that use its own result, such as `loss = 2 * loss`, come after it."""
+    if others is None:
+        return [step]
+    name = _name_of(step)
+    uses_it = any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(getattr(others[0], "value", None) or step))
+    return [step, *others] if uses_it and isinstance(others[0], ast.Assign) else others
 
 
 def _name_of(step: ast.stmt) -> str:
