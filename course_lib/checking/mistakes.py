@@ -214,7 +214,7 @@ class WrongAnswer:
                 "parameter."
             )
         for body in bodies:
-            body[:] = [other for step in body for other in _replaced(step, others.get(_name_of(step)))]
+            body[:] = [other for step in body for other in _replaced(step, others.get(_name_of(step)), parameters)]
         definition.body[:0] = [step for name in new for step in others[name]]
         return definition
 
@@ -259,13 +259,13 @@ def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
                     yield from _bodies(inner)
 
 
-def _replaced(step: ast.stmt, others: list[ast.stmt] | None) -> list[ast.stmt]:
+def _replaced(step: ast.stmt, others: list[ast.stmt] | None, parameters: list[str]) -> list[ast.stmt]:
     """Other steps in place of one. Those that use its own result, such as `loss = 2 * loss`, come after it."""
     if others is None:
         return [step]
     name = _name_of(step)
-    uses_it = any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(getattr(others[0], "value", None) or step))
-    return [step, *others] if uses_it and isinstance(others[0], ast.Assign) else others
+    used = {node.id for node in ast.walk(others[0]) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return [step, *others] if name in used and name not in parameters else others
 
 
 def _name_of(step: ast.stmt) -> str:
