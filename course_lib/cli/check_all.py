@@ -29,13 +29,13 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """What stands in the columns."""
+        """The texts of the columns."""
         points = f"{round(self.points, 2):g} of {self.exercise.points}"
         return self.exercise.title, self.state, self.cases, points, self.grading
 
 
 def check_all() -> None:
-    """Check every exercise of this notebook again, as it stands in the kernel, and show them in one table.
+    """Check every exercise of this notebook again, as it is in the kernel, and show them in one table.
 
     In a student's hands it never raises. With COURSE_STRICT=1 it raises CheckFailed unless every answer is right.
     """
@@ -59,9 +59,11 @@ def _saved() -> tuple[Path | None, Notebook | None, str]:
     if path is None:
         return None, None, ""
     try:
-        return path, load(path.read_bytes()), ""
+        notebook = load(path.read_bytes())
     except (OSError, ValueError) as error:
         return path, None, f"Grading could not read {path.name}: {error}"
+    # A notebook of the student's own may hold a check, too; nothing is graded there.
+    return (path, notebook, "") if notebook.checks else (None, None, "")
 
 
 def _rows(path: Path | None, notebook: Notebook | None) -> list[Row]:
@@ -93,7 +95,7 @@ def _row(exercise: Exercise, notebook: Notebook | None, name: str) -> Row:
 
 
 def _function(exercise: Exercise, usual: str) -> Callable | None:
-    """The student's function as it is now: it may have been written anew since its check ran."""
+    """The student's function as it is now: it may have changed since its check ran."""
     checked, names = checks.checked(exercise), getattr(session.shell(), "user_ns", {})
     now = names.get(getattr(checked, "__name__", usual))
     return now if callable(now) else checked
@@ -107,8 +109,8 @@ def _grading(exercise: Exercise, notebook: Notebook | None, name: str) -> tuple[
         program = notebook.program(exercise.id, name)
     except (LookupError, ValueError) as error:
         return "nothing", (str(error.args[0]),)
-    said = _in_words(program)
-    return said, () if said == NOT_YET else program.notes
+    description = _in_words(program)
+    return description, () if description == NOT_YET else program.notes
 
 
 def _in_words(program: Program) -> str:
@@ -125,9 +127,9 @@ def _in_words(program: Program) -> str:
 
 def _summary(rows: list[Row]) -> list[str]:
     n_right, points = sum(row.state == "right" for row in rows), round(sum(row.points for row in rows), 2)
-    of = sum(row.exercise.points for row in rows)
+    n_points = sum(row.exercise.points for row in rows)
     notes = [f"{row.exercise.title}: {note}" for row in rows for note in row.notes]
-    right = f"{n_right} of {len(rows)} exercises are right, for {points:g} of {of} points."
+    right = f"{n_right} of {len(rows)} exercises are right, for {points:g} of {n_points} points."
     return [f"{right} Grading tries more cases than check does.", *notes]
 
 
@@ -159,5 +161,5 @@ def _as_html(table: list[tuple[str, ...]], lines: list[str]) -> str:
 
     head, *body = table
     rows = row(head, "th") + "".join(row(texts, "td") for texts in body)
-    said = "".join(f'<p style="margin:.3em 0">{html.escape(line)}</p>' for line in lines)
-    return f'<div style="overflow-x:auto" tabindex="0"><table>{rows}</table></div>{said}'
+    paragraphs = "".join(f'<p style="margin:.3em 0">{html.escape(line)}</p>' for line in lines)
+    return f'<div style="overflow-x:auto" tabindex="0"><table>{rows}</table></div>{paragraphs}'

@@ -1,4 +1,4 @@
-"""What a notebook needs: `check` and `check_all`, a `hint`, `mine` to go on with a right answer, `show_progress`.
+"""Functions for notebooks: `check` and `check_all`, `hint`, `mine` to go on with a right answer, `show_progress`.
 
 Each is imported when it is asked for: a check needs torch, which `course progress` has no time for. A notebook that
 imports one of them knows them all, since a check tells students to type what the notebook itself never calls.

@@ -78,17 +78,17 @@ def _record(verdict: Verdict) -> tuple[progress.Record, str]:
 
 
 def _surroundings(verdict: Verdict) -> show.Surroundings:
-    """What is said around a verdict: how far the student is, which cells are out of date, one way to solve it."""
+    """Collect progress, cells that are out of date, and one way to solve the exercise."""
     exercise, right = verdict.exercise, verdict.state == "right"
-    of_lesson = exercises_of(exercise.id.split(".")[0]).EXERCISES
-    following = of_lesson[of_lesson.index(exercise) + 1 :]
+    exercises = exercises_of(exercise.id.split(".")[0]).EXERCISES
+    later = exercises[exercises.index(exercise) + 1 :]
     try:
-        done = progress.in_lesson({each.id: each.points for each in of_lesson})
+        in_lesson = progress.in_lesson({other.id: other.points for other in exercises})
     except OSError:  # as above
-        done = ""
+        in_lesson = ""
     return show.Surroundings(
-        progress=done,
-        next_title=following[0].title if following else "",
+        progress=in_lesson,
+        next_title=later[0].title if later else "",
         stale=stale.mark(exercise.id, exercise.title) if right else (),
         solution=_solution(exercise.id) if right and not strict() else "",
     )

@@ -23,21 +23,21 @@ def hint(exercise_id: object) -> None:
 
 
 def button(exercise: Exercise) -> None:
-    """A button that does the same. It is shown only where a person can press it; `hint` can be typed anywhere."""
+    """Show a button that does the same, where a person can press it; `hint` can be typed anywhere."""
     if not session.has_widgets() or not exercise.hints:
         return
     from IPython.display import display
     from ipywidgets import HTML, Button, Layout, VBox
 
-    seen = _seen(exercise)
-    press, shown = Button(description=_label(exercise, seen), layout=Layout(width="auto")), HTML()
+    press = Button(description=_label(exercise, _seen(exercise)), layout=Layout(width="auto"))
+    hints_shown = HTML()
 
     def pressed(_: Button) -> None:
         n_shown, text = _one_more(exercise)
-        press.description, shown.value = _label(exercise, n_shown), show.framed(text)
+        press.description, hints_shown.value = _label(exercise, n_shown), show.framed(text)
 
     press.on_click(pressed)
-    box = VBox([press, shown], layout=Layout(align_items="flex-start", margin="0 0 0 1em"))
+    box = VBox([press, hints_shown], layout=Layout(align_items="flex-start", margin="0 0 0 1em"))
     # A frontend without widgets shows the HTML, which is empty, and not the names of the widgets.
     display({**box._repr_mimebundle_(), "text/html": "<span></span>", "text/plain": ""}, raw=True)
 

@@ -43,7 +43,7 @@ def notebook_file() -> Path | None:
 
 
 def cell_number() -> int:
-    """The number that stands before the running cell: 7 for [7]. The counter itself may be one ahead already."""
+    """The number in front of the running cell: 7 for [7]. IPython's own counter may be one ahead already."""
     return len(shell().history_manager.input_hist_raw) - 1
 
 

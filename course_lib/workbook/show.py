@@ -21,7 +21,7 @@ _NOTHING_GOT = ("it raised", "it returned", "it did not finish")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is said around a verdict in a notebook.
+    """Facts about the lesson that a notebook shows with a verdict.
 
     Args:
         progress: how far the student is in the lesson.
@@ -57,7 +57,7 @@ def message(text: str, display_id: str | None = None, update: bool = False) -> N
 
 
 def framed(text: str) -> str:
-    """A few lines of text as HTML, with a line at their left."""
+    """Text as HTML, with a coloured line to its left."""
     return f'<div style="{_box("#1565c0")}">{html.escape(text).replace(chr(10), "<br>")}</div>'
 
 
@@ -110,9 +110,9 @@ def _what_is_wrong(v: Verdict, pictured: bool) -> list[_Row]:
 
 
 def _values(got: Any, expected: Any) -> list[str]:
-    """What was returned and what is right, in numbers; nothing where both are too large to be written out."""
-    whole = [text if (text := in_full(value)) and len(text) <= LONG else "" for value in (got, expected)]
-    return [text or short(value) for text, value in zip(whole, (got, expected), strict=True)] if any(whole) else []
+    """The returned and the expected value, in numbers; nothing where both are too large to be written out."""
+    texts = [text if (text := in_full(value)) and len(text) <= LONG else "" for value in (got, expected)]
+    return [text or short(value) for text, value in zip(texts, (got, expected), strict=True)] if any(texts) else []
 
 
 def _next_step(v: Verdict, surroundings: Surroundings) -> str:
