@@ -11,7 +11,6 @@ DECKS = Path(__file__).parents[1] / "decks"  # what makes decks makes no output 
 _LESSON = re.compile(r"(?:course_lib\.lessons\.|figure:)(\w+)")
 _NO_PYTHON = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 _EVERY_EXERCISE = "show_progress("  # lists the exercises of all lessons
-_OVERVIEW = "check_all("  # the workbook imports it by its name, since it stands above
 
 
 def depends(cells: Iterable[str] = (), text: str = "", root: Path = ROOT) -> list[Path]:
@@ -29,8 +28,6 @@ def depends(cells: Iterable[str] = (), text: str = "", root: Path = ROOT) -> lis
         waiting += (root / "course_lib" / "lessons" / name).rglob("*.py")
     if any(_EVERY_EXERCISE in cell for cell in cells):
         waiting += (root / "course_lib" / "lessons").glob("*/exercises/*.py")
-    if any(_OVERVIEW in cell for cell in cells):
-        waiting += _files("course_lib.cli.check_all", root)
     found: set[Path] = set()
     while waiting:
         if (path := waiting.pop()) not in found and path.parent != DECKS:
