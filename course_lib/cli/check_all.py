@@ -37,7 +37,7 @@ class Row:
 def check_all() -> None:
     """Check every exercise of this notebook again, as it is in the kernel, and show them in one table.
 
-    In a student's hands it never raises. With COURSE_STRICT=1 it raises CheckFailed unless every answer that is there is right.
+    In a student's hands it never raises. With COURSE_STRICT=1 it raises CheckFailed if an answer is not right.
     """
     try:
         path, notebook, problem = _saved()
