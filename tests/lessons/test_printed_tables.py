@@ -105,7 +105,7 @@ def test_tables_of_open_tasks_fit(lesson):
 
 def test_the_table_of_sentences_before_a_pruned_model_fits():
     assert not badly_printed(
-        sentences.table_of_ideas(load_measured("compress", "experiments/prompt_words")["tables"]["sentences"])
+        str(sentences.table_of_ideas(load_measured("compress", "experiments/prompt_words")["tables"]["sentences"]))
     )
 
 

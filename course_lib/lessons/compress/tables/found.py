@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.table import plus_minus
 from course_lib.lessons.common.tables import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 from course_lib.lessons.compress.claims.ground import WIKIPEDIA
@@ -139,3 +140,22 @@ def share(measured: Measured, source: str, to: str) -> Ratio | None:
 def shown(perplexity: float) -> str:
     """Two decimals below 1,000, none above."""
     return f"{perplexity:,.2f}" if perplexity < 1000 else f"{perplexity:,.0f}"
+
+
+NATS, BEYOND = "nats gained", "nats beyond the dense model's gain"
+PAIRS = {("ratio", "ratio: error"): plus_minus(3)} | {
+    (name, f"{name}: error"): plus_minus(3, sign=True) for name in (NATS, BEYOND)
+}
+GAIN_FORMATS = {"alone": shown, "with a prompt": shown} | PAIRS  # of the columns below
+
+
+def gain_columns(pair: tuple[Row, Row], more: Effect | None) -> dict[str, float | None]:
+    """A model alone and with a prompt: perplexities, their ratio, and nats per token, also beyond the dense model's."""
+    alone, own = pair
+    of_both, won = ratio(own, alone), wins(own, alone)
+    return (
+        {"alone": alone["perplexity"], "with a prompt": own["perplexity"]}
+        | {"ratio": of_both.value, "ratio: error": of_both.standard_error}
+        | {NATS: won.value, f"{NATS}: error": won.error}
+        | {BEYOND: more and more.value, f"{BEYOND}: error": more and more.error}
+    )
