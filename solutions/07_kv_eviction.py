@@ -633,7 +633,7 @@ check("kv.merge", merge_token)
 policies = {"D2O": D2O(budget, sinks=4, recent=budget // 2), "EMS": EMS(budget, recent=budget // 2)}
 found |= race(model, text, policies)
 for name in ("H2O", *policies):
-    print(f"{name:<5} beside the full cache: {beside(found[name].losses, found['full'].losses, budget)}")
+    print(f"{name} beside the full cache: {beside(found[name].losses, found['full'].losses, budget)}")
 
 # %% [markdown]
 # ## 9. Fewer bits for what stays

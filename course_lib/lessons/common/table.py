@@ -91,7 +91,7 @@ class Table:
             object.__setattr__(self, "frame", pd.DataFrame(list(self.frame)))
         names = list(self.frame.columns)
         formatted = [name for key in self.formats for name in _names(key)]
-        if unknown := [name for name in formatted if name not in names]:
+        if unknown := [name for name in formatted if names and name not in names]:  # no rows, no columns
             raise ValueError(f"got a format for {unknown[0]!r}; expected one of the columns {names}.")
         if repeated := [name for name in names + formatted if max(names.count(name), formatted.count(name)) > 1]:
             raise ValueError(f"got the column {repeated[0]!r} twice; expected each column once, in one format.")
@@ -118,8 +118,8 @@ class Table:
 
     def as_text(self, width: int = WIDTH) -> str:
         """Aligned text of at most `width` characters per line, unless a single word or number is longer."""
-        blocks = ["\n".join(_block(columns, width)) for columns in _blocks(self.columns(), width)]
-        parts = [textwrap.fill(self.caption, width), "", "\n\n".join(blocks)]
+        blocks = ["\n".join(_block(columns, width)) for columns in _blocks(self.columns(), width) if columns]
+        parts = [textwrap.fill(self.caption, width), "", "\n\n".join(blocks or ["(no rows)"])]
         parts += ["", textwrap.fill(self.note, width, **_WHOLE_WORDS)] if self.note else []
         return "\n".join(parts)
 

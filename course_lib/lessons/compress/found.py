@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.table import plus_minus
 from course_lib.lessons.common.tables import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
@@ -145,3 +146,22 @@ def shown(perplexity: float) -> str:
 def mean_of(rows: list[Row]) -> Row:
     """The losses of several rows, averaged window by window."""
     return {"losses": [fmean(losses) for losses in zip(*(row["losses"] for row in rows), strict=True)]}
+
+
+NATS, BEYOND = "nats gained", "nats beyond the dense model's gain"
+PAIRS = {("ratio", "ratio: error"): plus_minus(3)} | {
+    (name, f"{name}: error"): plus_minus(3, sign=True) for name in (NATS, BEYOND)
+}
+GAIN_FORMATS = {"alone": shown, "with a prompt": shown} | PAIRS  # of the columns below
+
+
+def gain_columns(pair: tuple[Row, Row], more: Effect | None) -> dict[str, float | None]:
+    """A model alone and with a prompt: perplexities, their ratio, and nats per token, also beyond the dense model's."""
+    alone, own = pair
+    of_both, won = ratio(own, alone), wins(own, alone)
+    return (
+        {"alone": alone["perplexity"], "with a prompt": own["perplexity"]}
+        | {"ratio": of_both.value, "ratio: error": of_both.standard_error}
+        | {NATS: won.value, f"{NATS}: error": won.error}
+        | {BEYOND: more and more.value, f"{BEYOND}: error": more and more.error}
+    )

@@ -164,6 +164,10 @@ def test_formats_that_cannot_be_meant_are_refused(frame, formats, message):
         Table(frame, caption="", formats=formats)
 
 
+def test_a_table_of_no_rows_at_all_takes_any_formats():
+    assert str(Table([], caption="None yet", formats={"a": count})) == "None yet\n\n(no rows)"
+
+
 def test_a_table_without_rows_shows_its_columns():
     table = Table(pd.DataFrame(columns=["a", "b"]), caption="None yet")
     assert cells(table.as_html()) == [["a", "b"]]

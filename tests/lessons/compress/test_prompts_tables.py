@@ -4,6 +4,7 @@ import copy
 import math
 
 import pytest
+from table_cells import rows as cells
 
 from course_lib.lessons.common.style import HouseFigure
 from course_lib.lessons.common.tables import COLUMNS
@@ -92,11 +93,10 @@ def verdicts_of(text):
 
 
 def test_gains_beside_the_control(measured):
-    text = gain_tables.gains(measured)
     assert words(measured, claims.OWN) == ["holds"]
     assert words(measured, claims.BEYOND_DENSE) == ["mixed (holds in Wanda 50 %; fails in SparseGPT 50 % and 4 bits)"]
     # exp(−.4); the spread over windows of ±.01 is an error of .01 / √3.
-    assert "0.670 ± 0.004   +0.400 ± 0.006   +0.300 ± 0.000" in " ".join(text.replace("    ", "   ").split("\n"))
+    assert cells(gain_tables.gains_table(measured))[1][3:] == ["0.670 ± 0.004", "+0.400 ± 0.006", "+0.300 ± 0.000"]
 
 
 def test_a_model_that_wins_less_than_the_dense_one_does_not_recover(measured):
@@ -106,18 +106,17 @@ def test_a_model_that_wins_less_than_the_dense_one_does_not_recover(measured):
 
 def test_sentences_against_tokens_by_lot(measured):
     assert words(measured, claims.SENTENCE, claims.THAN_RANDOM_TOKENS) == ["not at this scale", "holds"]
-    assert "-0.500 ± 0.006" in over.sentences(measured)  # the mean of both draws
+    assert cells(over.sentences_table(measured))[0][-1] == "-0.500 ± 0.006"  # the mean of both draws
 
 
 def test_settings_beside_the_main_run(measured):
     assert words(measured, claims.MORE_VECTORS, claims.MORE_STEPS, claims.TOKENS_AS_START) == ["holds"] * 3
-    assert "+0.100 ± 0.000" in gain_tables.settings(measured)  # 80 vectors
+    assert cells(gain_tables.settings_table(measured))[2][-1] == "+0.100 ± 0.000"  # 80 vectors
 
 
 def test_what_goes_over_by_hand(measured):
     # Beyond the dense model's gain of .1 the own prompt wins .3, the other's .24, the dense model's nothing.
-    text = over.moved(measured)
-    assert "0.80 ± 0.00" in text
+    assert "0.80 ± 0.00" in str(over.shares_table(measured))
     assert found.share(measured, DENSE, WANDA).value == pytest.approx(0)
     assert found.share(measured, BOTH, WANDA).value == pytest.approx(0.8)
     case = "mixed (holds in dense on Wanda 50 %, SparseGPT 50 % and 4 bits on Wanda 50 %; fails in Wanda 50 % on dense)"
@@ -128,14 +127,15 @@ def test_what_goes_over_by_hand(measured):
 
 def test_no_share_of_nothing(measured):
     measured["tables"]["own"][1] = own(WANDA, 0.1)  # no more than on the dense model
-    assert over.moved(measured).count("–") >= 1 + 3  # said once, and shown in the only column
+    # In the column of the dense model, and now in the only other one.
+    assert sum(row.count("–") for row in cells(over.shares_table(measured))) == 6
     assert words(measured, claims.HALF_TRANSFERS) == [NOT_MEASURED]
 
 
 def test_another_text_beside_the_dense_models_gain_there(measured):
     assert words(measured, claims.OTHER_TEXT, claims.BEYOND_ON_OTHER_TEXT) == ["holds", NOT_MEASURED]
     measured["tables"]["other_text"] += [row(DENSE, prompted=False), row(DENSE, 0.03, prompted=True)]
-    assert "+0.020 ± 0.000" in over.other_text(measured)  # .05 less .03, window by window
+    assert cells(over.other_text_table(measured))[1][-1] == "+0.020 ± 0.000"  # .05 less .03, window by window
     assert words(measured, claims.BEYOND_ON_OTHER_TEXT) == ["holds"]
     measured["tables"]["other_text"][3] = row(DENSE, 0.07, prompted=True)
     assert words(measured, claims.BEYOND_ON_OTHER_TEXT) == ["does not hold"]
@@ -144,15 +144,14 @@ def test_another_text_beside_the_dense_models_gain_there(measured):
 def test_rivals_each_by_its_name(measured):
     assert words(measured, claims.RIVALS[SMALL], claims.RIVALS[LARGE]) == ["holds", "does not hold"]
     assert verdicts_of(practice.rivals(measured)) == ["holds", "does not hold"]  # of the ways that were measured
-    assert "4,000,000" in practice.rivals(measured)
-    assert "the 32 steps of a prompt took 70 to 70 on 3 models" in " ".join(practice.rivals(measured).split())
+    assert "4,000,000" in str(practice.rivals_table(measured))
+    assert "the 32 steps of a prompt took 70 to 70 on 3 models" in practice.rivals_table(measured).note
 
 
 def test_tasks_with_signal_alone(measured):
     assert words(measured, claims.TASKS) == ["holds"]
     measured["tables"]["tasks"][0]["accuracy"] = 0.3
-    text = practice.tasks(measured)
-    assert "sciq: the dense model is not clear of chance" in text
+    assert "sciq: the dense model is not clear of chance" in practice.tasks_table(measured).note
     assert words(measured, claims.TASKS) == ["undecided"]
     del measured["tables"]["tasks"]
     assert words(measured, claims.TASKS) == [NOT_MEASURED]
@@ -161,26 +160,40 @@ def test_tasks_with_signal_alone(measured):
 def test_eight_times_smaller_without_loss(measured):
     assert words(measured, claims.EIGHT_TIMES, claims.WITHOUT_LOSS) == ["does not hold", "not at this scale"]
     assert claims.EIGHT_TIMES.judge(measured).ours == "5.33 times"  # 1600 / 300
-    assert "5.33" in practice.smaller(measured)
-    assert "2.68" in practice.smaller(measured)  # 2000 / 746, embeddings and prompt counted
+    shown = cells(practice.smaller_table(measured))[1]
+    assert shown[2:4] == ["2.68", "5.33"]  # 2000 / 746, embeddings and prompt counted
 
 
 def test_what_is_published_stands_beside(measured):
-    text = published.beside(measured)
+    table = published.beside(measured)
+    assert cells(table)[1][1:] == ["8", "5.33 in the blocks, 2.68"]  # as in the table above
+    text = str(table)
     assert max(map(len, text.splitlines())) <= COLUMNS
-    assert "8                                    5.33 in the blocks, 2.68" in text  # as in the table above
-    assert "+0.47 ± 0.07 nats" in text  # 3.39, 3.80, 3.51 against 3.0, 3.2, 3.1: .39, .60, .41
-    assert "2 of 3; of the repair 1" in text
-    assert "+0.10 ± 0.00 nats" in text  # .4 by the prompt, .3 by LoRA
+    ours = [row[-1] for row in cells(table)]
+    assert "+0.47 ± 0.07 nats" in ours  # 3.39, 3.80, 3.51 against 3.0, 3.2, 3.1: .39, .60, .41
+    assert "2 of 3; of the repair 1" in ours
+    assert "+0.10 ± 0.00 nats" in ours  # .4 by the prompt, .3 by LoRA
     for table in ("own", "moved", "rivals"):
         del measured["tables"][table]
-    assert published.beside(measured).count(NOT_MEASURED) == 4
+    assert [row[-1] for row in cells(published.beside(measured))].count(NOT_MEASURED) == 4
 
 
 EVERY = (
     *(gain_tables.gains, gain_tables.settings, over.sentences, over.moved, over.other_text),
     *(practice.rivals, practice.tasks, practice.smaller),
 )
+TABLES = (
+    *(gain_tables.gains_table, gain_tables.settings_table, over.sentences_table, over.moved_table, over.shares_table),
+    *(over.other_text_table, practice.rivals_table, practice.tasks_table, practice.smaller_table),
+)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("n_models", [0, 1, 2, None])
+def test_tables_fit_a_terminal_whatever_was_reached(table, n_models, measured):
+    if n_models is not None:
+        measured["tables"] = {name: measured["tables"][name][:n_models] for name in ("models", "own")}
+    assert max(map(len, str(table(measured)).splitlines())) <= 80
 
 
 @pytest.mark.parametrize("table", EVERY)

@@ -1,9 +1,9 @@
 """Tables and verdicts on prompts of one's own: what they win, on which models, and what that depends on."""
 
 from course_lib.lessons.common.claim import report
-from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.table import Table, plus_minus
 from course_lib.lessons.common.tables import Measured, origin, wrapped
-from course_lib.lessons.common.verdicts import NOT_MEASURED, said
+from course_lib.lessons.common.verdicts import NOT_MEASURED
 from course_lib.lessons.compress import claims, found
 from course_lib.lessons.compress.found import called, shown
 from course_lib.prompts.compressed.store import DENSE
@@ -21,42 +21,58 @@ def provenance(measured: Measured) -> str:
     return origin(measured, learned) + "\n" + wrapped(text + "`course reproduce prompts_rest` measures them.")
 
 
-def gains(measured: Measured) -> str:
-    """By model: perplexity alone and with its own prompt, the paired ratio, and nats beyond the dense model's gain."""
-    lines = [f"{'':<28}{'alone':>10}{'prompted':>10}{'ratio':>16}{'nats':>18}{'beyond dense':>18}"]
+def gains_table(measured: Measured) -> Table:
+    """By model: perplexity alone and with its own prompt, their ratio, and nats beyond the dense model's gain."""
+    frame = []
     for name in found.models(measured):
         pair = found.pair(measured, name)
-        if pair is None:
-            lines.append(f"{called(name):<28}{NOT_MEASURED}")
-            continue
-        alone, own = pair
-        ratio, gain, beyond = found.ratio(own, alone), found.gain(measured, name), found.beyond(measured, name)
-        cells = f"{shown(alone['perplexity']):>10}{shown(own['perplexity']):>10}"
-        cells += f"{f'{ratio.value:.3f} ± {ratio.standard_error:.3f}':>16}{said(gain):>18}"
-        if name != DENSE:
-            cells += f"{said(beyond) if beyond else '':>18}"
-        lines.append(f"{called(name):<28}{cells}")
-    return "\n".join([*lines, report((claims.OWN, claims.BEYOND_DENSE), measured)])
+        more = found.beyond(measured, name) if pair and name != DENSE else None
+        frame.append({"model": called(name)} | (found.gain_columns(pair, more) if pair else {}))
+    return Table(
+        frame,
+        caption="Perplexity alone and with a prompt of its own",
+        formats=found.GAIN_FORMATS if any(len(row) > 1 for row in frame) else {},
+        note=f"± one standard error over the windows. A dash: {NOT_MEASURED}.",
+    )
 
 
-def settings(measured: Measured) -> str:
-    """One setting changed at a time, beside the main run and beside no prompt."""
-    rows = found.some(measured, "settings")
-    names = list(dict.fromkeys(row["model"] for row in rows))
-    lines = [f"{'vectors, steps, beginning, draw':<52}{'perplexity':>12}{'ratio':>16}{'against main run':>20}"]
-    for name in names:
+def gains(measured: Measured) -> str:
+    """Whether a prompt helps compressed models, and more than it helps the dense one."""
+    return report((claims.OWN, claims.BEYOND_DENSE), measured)
+
+
+def settings_table(measured: Measured) -> Table:
+    """One setting changed at a time, compared with the main run and with no prompt."""
+    frame = []
+    for name in dict.fromkeys(row["model"] for row in found.some(measured, "settings")):
         pair = found.pair(measured, name)
         if pair is None:
             continue
         alone, main = pair
-        lines.append(f"{called(name)}, without a prompt {shown(alone['perplexity'])}")
-        for row in (main, *(row for row in rows if row["model"] == name)):
-            ratio = found.ratio(row, alone)
-            beside = "" if row is main else said(found.wins(row, main))
-            cells = f"{shown(row['perplexity']):>12}{f'{ratio.value:.3f} ± {ratio.standard_error:.3f}':>16}"
-            lines.append(f"  {_setting(row):<50}{cells}{beside:>20}")
-    return "\n".join([*lines, report((claims.MORE_VECTORS, claims.MORE_STEPS, claims.TOKENS_AS_START), measured)])
+        frame.append({"model": called(name), "start": "no prompt", "perplexity": alone["perplexity"]})
+        for row in (main, *found.some(measured, "settings", model=name)):
+            ratio, won = found.ratio(row, alone), None if row is main else found.wins(row, main)
+            frame.append(
+                {"model": called(name), "start": row["begin"], "perplexity": row["perplexity"]}
+                | {"vectors": row["n_vectors"], "steps": row["n_steps"], "seed": row["draw"]}
+                | {"ratio": ratio.value, "ratio: error": ratio.standard_error}
+                | {AGAINST: won and won.value, f"{AGAINST}: error": won and won.error}
+            )
+    return Table(
+        frame,
+        caption="One setting of the prompt changed at a time",
+        formats={
+            "perplexity": shown,
+            ("ratio", "ratio: error"): plus_minus(3),
+            (AGAINST, f"{AGAINST}: error"): plus_minus(3, sign=True),
+        },
+        note="± one standard error over the windows.",
+    )
 
 
-def _setting(row: Row) -> str:
-    return f"{row['n_vectors']}, {row['n_steps']}, {row['begin']}, {row['draw']}"
+AGAINST = "nats better than the main run"
+
+
+def settings(measured: Measured) -> str:
+    """The claims on settings."""
+    return report((claims.MORE_VECTORS, claims.MORE_STEPS, claims.TOKENS_AS_START), measured)
