@@ -21,12 +21,13 @@ from course_lib.measure.result_files import continued, heading, now, write
 from course_lib.models import part_only
 
 LIBRARY = Path(__file__).parents[1]
-PLACES = ("lessons/*", "lessons/*/experiments", "grading/synthetic")  # where experiments lie
+# Every file of a lesson's folder experiments/, named after the experiment; elsewhere experiment.py, experiment_NAME.py.
+PATTERNS = ("lessons/*/experiments/[a-z]*.py", "lessons/*/experiment*.py", "grading/synthetic/experiment*.py")
 
 
 def files() -> dict[str, Path]:
-    """The experiments there are: a folder's experiment.py is named after it, an experiment_NAME.py after itself."""
-    paths = [path for place in PLACES for path in LIBRARY.glob(f"{place}/experiment*.py")]
+    """The files of all experiments by name; an experiment.py is named after its folder."""
+    paths = [path for pattern in PATTERNS for path in LIBRARY.glob(pattern)]
     return {path.stem.removeprefix("experiment").removeprefix("_") or path.parent.name: path for path in sorted(paths)}
 
 
@@ -42,7 +43,7 @@ def find(name: str) -> Experiment:
 
 
 def committed(name: str) -> Path:
-    """Where the result of an experiment lies: beside it, as measured.json or, of an experiment_NAME.py, NAME.json."""
+    """The result of an experiment, in the same folder: NAME.json, or measured.json next to an experiment.py."""
     path = _file(name)
     return path.with_name("measured.json" if path.stem == "experiment" else f"{name}.json")
 

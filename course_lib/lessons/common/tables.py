@@ -17,9 +17,13 @@ COLUMNS = 100  # of a printed line: what a page beside a notebook's prompts has 
 _LESSONS = Path(__file__).parents[1]
 
 
-def load_measured(lesson: str, name: str = "measured") -> Measured:
-    """What `course reproduce` measured for a lesson: lessons/LESSON/measured.json, or another file beside it."""
-    return load(_LESSONS / lesson / f"{name}.json")
+def load_measured(lesson: str, name: str | None = None) -> Measured:
+    """What `course reproduce` measured for a lesson: lessons/LESSON/experiments/NAME.json, NAME being LESSON if left out.
+
+    Lessons without such a file keep measured.json and NAME.json in their own folder.
+    """
+    path = _LESSONS / lesson / "experiments" / f"{name or lesson}.json"
+    return load(path if path.exists() else _LESSONS / lesson / f"{name or 'measured'}.json")
 
 
 def load_published(lesson: str) -> Measured:

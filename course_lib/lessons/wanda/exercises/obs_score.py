@@ -40,9 +40,9 @@ def _damped(gram: Tensor, share: float = 0.01) -> Tensor:
 
 
 def _library(weight: Tensor, gram: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.wanda.figures import costs_of_removal
+    from course_lib.lessons.wanda.experiments.masks import removal_costs
 
-    return costs_of_removal(weight, gram)
+    return removal_costs(weight, gram)
 
 
 def _by_least_squares(weight: Tensor, gram: Tensor) -> tuple[Tensor, Tensor]:
