@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from course_lib.workbook.ledger.everything import all_claims
+from course_lib.workbook.ledger.everything import all_statements
 from course_lib.workbook.ledger.page import PATH, counts, page
 
 
@@ -16,7 +16,7 @@ def run(check: bool = False) -> int:
         raise ValueError(f"got no folder {PATH.parent}; give this command in a checkout of the course.")
     console, text = Console(), page()
     now = PATH.read_text(encoding="utf-8") if PATH.exists() else None
-    for line in counts(all_claims())[0].splitlines()[2:]:
+    for line in counts(all_statements())[0].splitlines()[2:]:
         console.print(line.strip("| "), markup=False)
     if now == text:
         console.print(f"{PATH} is up to date.")

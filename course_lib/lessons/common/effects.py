@@ -63,10 +63,23 @@ def share_gap(share: float, other: float, n: int) -> Effect:
 
 
 def mean_of(effects: list[Effect]) -> Effect:
-    """The mean of independent effects, each weighing the same. Its sample is that of all of them."""
+    """The mean of independent effects, each weighing the same. Its sample is that of all of them.
+
+    The degrees of freedom are Welch and Satterthwaite's: (Σ eᵢ²)² / Σ (eᵢ⁴ / νᵢ).
+    """
     if not effects:
         raise ValueError("got no effect; expected at least one to take the mean of.")
     sizes = [effect.n for effect in effects]
     n = None if None in sizes else sum(sizes)
     error = math.hypot(*(effect.error for effect in effects)) / len(effects)
-    return Effect(value=fmean(effect.value for effect in effects), error=error, n=n)
+    value = fmean(effect.value for effect in effects)
+    return Effect(value=value, error=error, n=n, freedom=_pooled_freedom(effects))
+
+
+def _pooled_freedom(effects: list[Effect]) -> float:
+    """Welch and Satterthwaite's degrees of freedom; infinite where no effect has an error."""
+    if any(math.isinf(effect.error) for effect in effects):
+        return math.inf  # no verdict follows from an error that is not known
+    squares = [effect.error**2 for effect in effects]
+    shares = sum(square**2 / effect.degrees_of_freedom for square, effect in zip(squares, effects, strict=True))
+    return sum(squares) ** 2 / shares if shares else math.inf

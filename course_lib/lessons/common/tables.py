@@ -17,13 +17,15 @@ COLUMNS = 100  # of a printed line: what a page beside a notebook's prompts has 
 _LESSONS = Path(__file__).parents[1]
 
 
-def load_measured(lesson: str, name: str | None = None) -> Measured:
-    """What `course reproduce` measured for a lesson: lessons/LESSON/experiments/NAME.json, NAME being LESSON if left out.
+def load_measured(lesson: str, name: str = "measured") -> Measured:
+    """What `course reproduce` measured for a lesson; "measured" is the experiment with the lesson's name."""
+    return load(result_file(lesson, name))
 
-    Lessons without such a file keep measured.json and NAME.json in their own folder.
-    """
-    path = _LESSONS / lesson / "experiments" / f"{name or lesson}.json"
-    return load(path if path.exists() else _LESSONS / lesson / f"{name or 'measured'}.json")
+
+def result_file(lesson: str, name: str) -> Path:
+    """lessons/LESSON/experiments/NAME.json; lessons that do not have that folder yet keep NAME.json in their own."""
+    in_experiments = _LESSONS / lesson / "experiments" / f"{lesson if name == 'measured' else name}.json"
+    return in_experiments if in_experiments.exists() else _LESSONS / lesson / f"{name}.json"
 
 
 def load_published(lesson: str) -> Measured:

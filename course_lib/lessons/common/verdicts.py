@@ -1,55 +1,91 @@
-"""The words that a lesson says of a claim, from an effect and its error: never from an estimate alone."""
+"""The verdict on a claim, decided from effects and their standard errors with Student's t."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from jaxtyping import Float
+from scipy.special import stdtrit
 from torch import Tensor
 
 from course_lib.measure.paired import mean_and_error
 
-WORDS = ("holds", "holds partly", "does not hold", "not at this scale", "cannot tell")
-FAILS = WORDS[2]
-ERRORS = 2.0  # so many standard errors from the threshold decide
+HOLDS, PARTLY, MIXED, FAILS = "holds", "holds partly", "mixed", "does not hold"
+NOT_AT_THIS_SCALE, UNDECIDED = "not at this scale", "undecided"
+WORDS = (HOLDS, PARTLY, MIXED, FAILS, NOT_AT_THIS_SCALE, UNDECIDED)
 NOT_MEASURED = "not measured"
-_OUT_OF_REACH = 100  # times the sample: beyond that, its size says nothing
+ERRORS = 2.0  # error bars in figures reach this many standard errors to either side
+CONFIDENCE = 0.95  # two-sided: an effect of zero is called significant in at most one of 20 samples
+MOST_NAMED = 4  # cases: a verdict names those of a few and counts those of many
+_OUT_OF_REACH = 100  # times the sample: beyond that, the number of samples needed is not informative
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """How far a measurement lies on the claim's side of the claim's own threshold, and how well that is known.
+    """How far a measurement lies on the claim's side of the claim's threshold, with its standard error.
 
-    Of "at least 1.5 times" the value is the log ratio less log 1.5. The error is the standard error of the value, from
-    paired samples where there are pairs; 0 where all cases that exist were counted, such as the layers of a model;
-    infinite where it is not known. n is the number of independent samples behind it: say it beside the verdict where it
-    is below 20, for the error of so few is known roughly at best.
+    For "at least 1.5 times", for example, the value is the log ratio minus log 1.5.
+
+    Attributes:
+        value: positive where the claim is right.
+        error: the standard error of the value, from paired samples where there are pairs; 0 where all existing cases
+            were counted, such as the layers of a model; infinite where it is not known.
+        n: number of independent samples behind the value, None where that is not known.
+        freedom: degrees of freedom of the error; n − 1 where it is left out, infinite where n is not known either.
     """
 
     value: float
     error: float
     n: int | None = None
+    freedom: int | float | None = None
 
     def __post_init__(self) -> None:
+        freedom_is_valid = self.freedom is None or self.freedom > 0
         if not math.isfinite(self.value) or not self.error >= 0 or (self.n is not None and self.n < 1):
             raise ValueError(
                 f"got value={self.value}, error={self.error}, n={self.n}; expected a finite value, an error of 0 or "
                 "more (infinite where it is not known), and a sample of at least one or None."
             )
+        if not freedom_is_valid:
+            raise ValueError(f"got freedom={self.freedom}; expected a positive number of degrees of freedom or None.")
+
+    @property
+    def degrees_of_freedom(self) -> int | float:
+        if self.freedom is not None:
+            return self.freedom
+        return math.inf if self.n is None else max(self.n - 1, 0)
+
+    @property
+    def margin(self) -> float:
+        """Half the width of the 95 % confidence interval: the t quantile times the standard error."""
+        if self.error in (0, math.inf):
+            return self.error
+        return t_quantile(self.degrees_of_freedom) * self.error
 
     @property
     def holds(self) -> bool:
-        return self.value > ERRORS * self.error
+        return self.value > self.margin
 
     @property
     def fails(self) -> bool:
-        return self.value < -ERRORS * self.error or (self.error == 0 and self.value <= 0)
+        return self.value < -self.margin or (self.error == 0 and self.value <= 0)
 
     @property
     def undecided(self) -> bool:
         return not self.holds and not self.fails
+
+    def above(self, threshold: float) -> "Effect":
+        """The same measurement as evidence that it exceeds a threshold."""
+        return Effect(value=self.value - threshold, error=self.error, n=self.n, freedom=self.freedom)
+
+    def below(self, threshold: float) -> "Effect":
+        """The same measurement as evidence that it stays below a threshold."""
+        return Effect(value=threshold - self.value, error=self.error, n=self.n, freedom=self.freedom)
+
+
+Effects = Effect | Mapping[str, Effect]  # one, or one for each named case of a claim
 
 
 @dataclass(frozen=True)
@@ -65,7 +101,7 @@ _HEARD: ContextVar[list[Said] | None] = ContextVar("heard", default=None)
 
 @contextmanager
 def overheard() -> Iterator[list[Said]]:
-    """The verdicts that are given while inside, in their order, for whoever wants a line's numbers with the line."""
+    """The verdicts given inside, for claims that are not records yet."""
     heard: list[Said] = []
     token = _HEARD.set(heard)
     try:
@@ -74,19 +110,26 @@ def overheard() -> Iterator[list[Said]]:
         _HEARD.reset(token)
 
 
+def t_quantile(freedom: int | float) -> float:
+    """The two-sided 95 % quantile of Student's t: 12.7 for one degree of freedom, 1.96 for infinitely many."""
+    if freedom <= 0:
+        return math.inf
+    return float(stdtrit(min(freedom, 1e9), (1 + CONFIDENCE) / 2))
+
+
 def of_samples(samples: Float[Tensor, "n"] | Sequence[int | float], threshold: float = 0.0) -> Effect:
     """The mean of independent samples, of paired differences for example, measured from a threshold."""
     mean, error = mean_and_error(samples)
     return Effect(value=mean - threshold, error=error, n=len(samples))
 
 
-def of_count(n_held: int, of: int, more_than: float) -> Effect:
-    """A share of all cases that exist, such as the layers of a model, that must exceed a threshold: exact."""
+def of_count(n_held: int, of: int, more_than: float = 0.0) -> Effect:
+    """A fraction of all cases that exist, such as the layers of a model, that must exceed a threshold: exact."""
     return Effect(value=n_held / of - more_than, error=0.0, n=of)
 
 
 def of_independent(better: tuple[float, float], worse: tuple[float, float], threshold: float = 0.0) -> Effect:
-    """`worse` above `better`, both with their standard errors, measured from a threshold.
+    """`worse` minus `better`, both with their standard errors, measured from a threshold.
 
     For results without pairs. On the same windows or questions the errors partly cancel, and this one is too wide.
     """
@@ -94,39 +137,65 @@ def of_independent(better: tuple[float, float], worse: tuple[float, float], thre
     return Effect(value=value, error=math.hypot(better[1], worse[1]))
 
 
-def verdict(effects: Effect | Iterable[Effect], larger_models: bool = False) -> str:
-    """What is said of a claim, from its effect or from those of several cases that the claim names.
+def verdict(effects: Effects | Iterable[Effect], larger_models: bool = False) -> str:
+    """The verdict on a claim, from its effect or from the effects of all cases that the claim names.
 
-    - "holds": the value is more than two errors above 0; of several cases in all of them.
-    - "holds partly (3 of 4)": in some of several cases.
-    - "does not hold": the value is more than two errors below 0, or exactly counted and not above 0; of several cases,
-      none holds and some fail like this. Where the others are undecided, with the count: "does not hold (fails in 2 of
-      6)". "not at this scale" instead, where the claim is about larger models.
-    - "cannot tell": otherwise. Where n is known, with the sample that could: an error falls with its root.
+    An effect *holds* where its 95 % interval (Student's t) lies above 0, *fails* where it lies below 0 (an exact count:
+    where it is not above 0), and is undecided otherwise.
+
+    - "holds": every case holds.
+    - "holds partly (3 of 4)": no case fails and at least half of them hold.
+    - "does not hold": no case holds and at least half of them fail; "not at this scale" where the claim is about larger
+      models.
+    - "mixed (holds in a; fails in b; undecided in c)": every other outcome in which a case holds or fails.
+    - "undecided": no case holds and none fails. Where n is known, with the number of samples that would decide.
+
+    Args:
+        effects: one effect, a mapping from the name of each case to its effect, or effects without names.
+        larger_models: whether the claim is about models larger than the one measured.
 
     Raises:
         ValueError: no effect at all.
     """
-    cases = [effects] if isinstance(effects, Effect) else list(effects)
+    cases = _by_name(effects)
     if not cases:
         raise ValueError("got no effect; expected one, or one for each case of the claim.")
-    words = _words(cases, larger_models)
+    words = _words(cases, isinstance(effects, Mapping), larger_models)
     if (heard := _HEARD.get()) is not None:
-        heard.append(Said(words, tuple(cases)))
+        heard.append(Said(words, tuple(cases.values())))
     return words
 
 
-def _words(cases: list[Effect], larger_models: bool) -> str:
-    n_held = sum(case.holds for case in cases)
-    if n_held == len(cases):
-        return "holds"
-    if n_held:
-        return f"holds partly ({n_held} of {len(cases)})"
-    n_failed = sum(case.fails for case in cases)
-    if n_failed:
-        word = "not at this scale" if larger_models else "does not hold"
-        return word if n_failed == len(cases) else f"{word} (fails in {n_failed} of {len(cases)})"
-    return "cannot tell" + _sample_that_could(cases)
+def _words(cases: dict[str, Effect], are_named: bool, larger_models: bool) -> str:
+    held = [name for name, case in cases.items() if case.holds]
+    failed = [name for name, case in cases.items() if case.fails]
+    if len(held) == len(cases):
+        return HOLDS
+    if not held and not failed:
+        return UNDECIDED + _samples_needed(list(cases.values()))
+    if not failed and 2 * len(held) >= len(cases):
+        return f"{PARTLY} ({len(held)} of {len(cases)})"
+    if not held and 2 * len(failed) >= len(cases):
+        word = NOT_AT_THIS_SCALE if larger_models else FAILS
+        return word if len(failed) == len(cases) else f"{word} (fails in {len(failed)} of {len(cases)})"
+    open_cases = [name for name, case in cases.items() if case.undecided]
+    parts = {"holds in": held, "fails in": failed, "undecided in": open_cases}
+    are_listed = are_named and len(cases) <= MOST_NAMED
+    listed = [f"{word} {', '.join(names) if are_listed else len(names)}" for word, names in parts.items() if names]
+    return f"{MIXED} ({'; '.join(listed)})"
+
+
+def _by_name(effects: Effects | Iterable[Effect]) -> dict[str, Effect]:
+    if isinstance(effects, Effect):
+        return {"": effects}
+    if isinstance(effects, Mapping):
+        return dict(effects)
+    return {str(index): effect for index, effect in enumerate(effects)}
+
+
+def word_of(verdict_text: str) -> str:
+    """One of WORDS (or "not measured"): a verdict without the details in brackets."""
+    return verdict_text.partition(" (")[0]
 
 
 def said(effect: Effect, digits: int = 3) -> str:
@@ -134,25 +203,33 @@ def said(effect: Effect, digits: int = 3) -> str:
     return f"{effect.value:+.{digits}f} ± {effect.error:.{digits}f}"
 
 
-def claim(text: str, effects: Effect | Iterable[Effect], larger_models: bool = False) -> str:
+def claim(text: str, effects: Effects | Iterable[Effect], larger_models: bool = False) -> str:
     """The line of a claim and its verdict; without an effect, that nothing was measured."""
-    cases = [effects] if isinstance(effects, Effect) else list(effects)
-    return f"Claim: {text}: {verdict(cases, larger_models) if cases else NOT_MEASURED}"
+    given = effects if isinstance(effects, Effect | Mapping) else list(effects)
+    return f"Claim: {text}: {verdict(given, larger_models) if given else NOT_MEASURED}"
 
 
-def _sample_that_could(undecided: list[Effect]) -> str:
-    """(2 · error / value)² times the sample brings two errors down to the value; the hardest case counts."""
+def _samples_needed(undecided: list[Effect]) -> str:
+    """How many samples would decide the hardest case, if its value stays and its error falls with the root of n."""
     if any(case.n is None or math.isinf(case.error) for case in undecided):
         return ""
-    times, n = max((_times(case), case.n) for case in undecided)
-    if times > _OUT_OF_REACH:
-        return f" (not with {_OUT_OF_REACH} times the sample, n = {n})"
-    return f" (about {_rounded(times)} times the sample would: n = {math.ceil(times * n)})"
+    hardest = max(undecided, key=lambda case: math.inf if case.value == 0 else (case.error / case.value) ** 2)
+    if (needed := samples_needed(hardest)) is None:
+        return f" (n = {hardest.n}; even {_OUT_OF_REACH} times as many samples would not decide)"
+    return f" (n = {hardest.n}; about {needed} samples would decide)"
 
 
-def _times(case: Effect) -> float:
-    return (ERRORS * case.error / case.value) ** 2 if case.value else math.inf
+def samples_needed(effect: Effect) -> int | None:
+    """The smallest sample whose 95 % interval would exclude 0 at the same mean and spread; None beyond 100 times n."""
+    spread = effect.error * math.sqrt(effect.n)
+    low, high = effect.n, _OUT_OF_REACH * effect.n
 
+    def decides(n: int) -> bool:
+        return abs(effect.value) > t_quantile(n - 1) * spread / math.sqrt(n)
 
-def _rounded(times: float) -> str:
-    return f"{times:.0f}" if times >= 3 else f"{times:.1f}"
+    if not decides(high):
+        return None
+    while high - low > 1:  # the interval shrinks as n grows, so bisection finds the first n that decides
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return high

@@ -1,6 +1,7 @@
 """The figures of lesson 04 that only the deck shows: drawings, published numbers, and further stored results."""
 
 import math
+import textwrap
 from collections.abc import Mapping
 from itertools import pairwise
 from statistics import median
@@ -9,14 +10,13 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.dots import error_bars, reach, side_by_side
 from course_lib.lessons.common.effects import Row, log_gap, n_windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import listed, load_measured, load_published, rows
 from course_lib.lessons.common.verdicts import ERRORS
+from course_lib.lessons.wanda.claims import PAPER_CLAIMS, kept_margins
 from course_lib.lessons.wanda.plots import METHODS, NAMES, draw_cells, example_layer
-from course_lib.measure.paired import error_of_paired_shares, error_of_share
 from course_lib.sparsity.patterns import Unstructured
 
 Results = Mapping[str, Any]
@@ -287,29 +287,18 @@ def margins(results: Results | None = None) -> Figure:
     return fig
 
 
-def kept_margins(results: Results) -> dict[str, list[tuple[float, float, float]]]:
-    """By task with a signal, for each pruned model: (perplexity, fraction of the dense margin kept, its error).
-
-    The models are ordered by perplexity. Where the rows store which answers were `right`, the error is that of pairs;
-    otherwise it counts the questions of both models as independent, which is too wide, since they are the same.
-    """
-    by_model = {(r["method"], r["pattern"]): r["perplexity"] for r in rows(results, "perplexity", corpus="wikipedia")}
-    models = sorted((model for model in by_model if model[0] != "dense"), key=by_model.__getitem__)
-    by_task = {}
-    for dense in filter(has_signal, rows(results, "zero_shot", method="dense")):
-        margin = dense["accuracy"] - dense["chance"]
-        by_task[dense["task"]] = []
-        for method, pattern in models:
-            (row,) = rows(results, "zero_shot", method=method, pattern=pattern, task=dense["task"])
-            fraction = (row["accuracy"] - row["chance"]) / margin
-            error = _error_of_difference(row, dense, fraction) / margin
-            by_task[dense["task"]].append((by_model[method, pattern], fraction, error))
-    return by_task
-
-
-def _error_of_difference(row: Row, dense: Row, fraction: float) -> float:
-    """Standard error of an accuracy minus `fraction` times the dense one; over the margin, that of the ratio."""
-    if row.get("right") and dense.get("right"):
-        return error_of_paired_shares(row["right"], dense["right"], fraction)
-    pruned, unpruned = (error_of_share(round(each["accuracy"] * each["n"]), each["n"]) for each in (row, dense))
-    return math.hypot(pruned, fraction * unpruned)
+def take_home() -> Figure:
+    """Write the paper's claims, the published numbers, ours and the verdicts as a table."""
+    judged = [claim.judge() for claim in PAPER_CLAIMS]
+    cells = [(each.claim.text, each.claim.published_value, each.ours, each.words) for each in judged]
+    columns, widths = (0.0, 3.7, 6.5, 9.4), (30, 22, 22, 20)  # left edges, and the characters that fit
+    fig, (axes,) = figure(width=11.8, height=5.6)
+    for row, texts in enumerate([("claim", "published", "measured here", "verdict"), *cells]):
+        for left, width, text in zip(columns, widths, texts, strict=True):
+            weight = "bold" if row == 0 or left == columns[-1] else "normal"
+            axes.text(left, -row, textwrap.fill(text, width), fontsize=12, va="center", weight=weight)
+        axes.axhline(-row - 0.5, color=COLOURS[0] if row == 0 else "#dde2e7", linewidth=1.5 if row == 0 else 1)
+    axes.set_xlim(0, 11.8)
+    axes.set_ylim(-0.5 - len(judged), 0.5)
+    axes.axis("off")
+    return fig

@@ -25,6 +25,7 @@ from course_lib.lessons.common.effects import n_windows
 from course_lib.lessons.common.ideas import beside_the_first
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.wanda.experiments.layer_sparsity import stored
 from course_lib.lessons.wanda.experiments.masks import damped, removal_costs
 from course_lib.measure import paired
 from course_lib.models import blocks, linears, load_model, trunk, weight_of
@@ -363,6 +364,6 @@ def by_signal(results: Mapping[str, Any]) -> list[str]:
 def layer_sparsity(losses: Mapping[str, Tensor] | None = None) -> Figure:
     """Plot by how much each idea for the open task lowers the log-perplexity of equal sparsity."""
     if losses is None:
-        table = rows(load_measured("wanda", "layer_sparsity"), "ideas")
-        losses = {row["idea"]: torch.tensor(row["losses"]) for row in table}
+        ideas = stored(rows(load_measured("wanda", "layer_sparsity"), "ideas"))
+        losses = {name: attempt.losses for name, attempt in ideas.items()}
     return beside_the_first(losses)

@@ -1,10 +1,13 @@
-"""All documents and all rules, found by lying in their folders."""
+"""All documents with their statements, and all claims of the lessons, found by lying in their folders."""
 
 from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
 
 from course_lib.discover import modules
+from course_lib.lessons.common.claim import Claim
 from course_lib.workbook.ledger import rules, sources
-from course_lib.workbook.ledger.record import Claim, Rule, Source
+from course_lib.workbook.ledger.record import LIBRARY, Rule, Source, Statement
 
 
 def all_sources() -> list[Source]:
@@ -12,22 +15,21 @@ def all_sources() -> list[Source]:
     return [module.SOURCE for module in modules(sources)]
 
 
-def all_claims() -> list[Claim]:
+def all_statements() -> list[Statement]:
     """Of all documents, one after the other."""
-    return [claim for source in all_sources() for claim in source.claims]
+    return [statement for source in all_sources() for statement in source.statements]
 
 
 @lru_cache(maxsize=1)
-def all_rules() -> dict[str, Rule]:
-    """Every constant of the files in rules/: kv-power-law is POWER_LAW of kv.py."""
-    return {
+def all_claims() -> dict[str, Claim | Rule]:
+    """Claims by id: the constants of every lessons/LESSON/claims.py, and what rules/ still holds."""
+    lessons = sorted(path.name for path in (LIBRARY / "lessons").iterdir() if (path / "__init__.py").exists())
+    names = [f"course_lib.lessons.{lesson}.claims" for lesson in lessons]
+    records = [value for name in names if find_spec(name) for value in vars(import_module(name)).values()]
+    by_id = {claim.id: claim for claim in records if isinstance(claim, Claim)}
+    return by_id | {
         f"{module.__name__.rpartition('.')[2]}-{name.lower().replace('_', '-')}": value
         for module in modules(rules)
         for name, value in vars(module).items()
         if isinstance(value, Rule)
     }
-
-
-def name_of(rule: Rule) -> str:
-    """What a rule is called on the page."""
-    return next(name for name, each in all_rules().items() if each == rule)

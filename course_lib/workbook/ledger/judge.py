@@ -1,33 +1,32 @@
-"""What a lesson's line says of a claim, with the effects on which it stands, and how they came about."""
+"""The verdict on a lesson's claim with the effects behind it, and the commands and seeds that measured them."""
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from course_lib.lessons.common.verdicts import Effect, Said, overheard
+from course_lib.lessons.common.claim import MOST_LISTED, Claim, with_error
+from course_lib.lessons.common.verdicts import Effect, Said, overheard, word_of
 from course_lib.measure.result_files import load
+from course_lib.workbook.ledger.everything import all_claims
 from course_lib.workbook.ledger.record import Rule
-
-WORD = re.compile(r"[^(]+")  # a verdict without what stands in brackets behind it
-MOST_LISTED = 3  # effects; of more, the least and the largest are shown
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict, the line that said it, and what was run for it."""
+    """A verdict, the claim that it is about, and what was run for it."""
 
-    line: str
-    words: str
+    line: str  # the claim as the lesson words it
+    words: str  # the verdict with its details
     effects: tuple[Effect, ...]
     commands: tuple[str, ...]
     seeds: tuple[int, ...]
+    ours: str = ""  # our value in the claim's unit
 
     @property
     def verdict(self) -> str:
-        """One of five: without the counts."""
-        return WORD.match(self.words)[0].strip()
+        """One of the words of the rule, without details."""
+        return word_of(self.words)
 
     @property
     def n(self) -> str:
@@ -38,14 +37,25 @@ class Judged:
         return str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
 
 
-@lru_cache(maxsize=256)
-def judged(rule: Rule) -> Judged:
-    """Let the lesson print its lines, and find the one of the rule and its effects.
+@lru_cache(maxsize=512)
+def judged(claim_id: str) -> Judged:
+    """Judge a claim by the committed results.
 
     Raises:
-        ValueError: where a result is missing, partial or of another version, or the lesson has no such line.
+        ValueError: no claim has this id, or a result is missing, incomplete or of another version.
     """
-    commands, seeds = _origin(rule)
+    claims = all_claims()
+    if claim_id not in claims:
+        raise ValueError(f"got the claim {claim_id!r}; expected one of {', '.join(sorted(claims))}.")
+    claim = claims[claim_id]
+    commands, seeds = _origin(claim)
+    if isinstance(claim, Claim):
+        found = claim.judge()
+        return Judged(claim.text, found.words, tuple(found.effects.values()), commands, seeds, found.ours)
+    return _from_printed_line(claim, commands, seeds)
+
+
+def _from_printed_line(rule: Rule, commands: tuple[str, ...], seeds: tuple[int, ...]) -> Judged:
     try:
         with overheard() as heard:
             text = rule.lines()
@@ -59,7 +69,7 @@ def judged(rule: Rule) -> Judged:
     return Judged(line, said.words, said.effects, commands, seeds)
 
 
-def _origin(rule: Rule) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def _origin(rule: Claim | Rule) -> tuple[tuple[str, ...], tuple[int, ...]]:
     found = [load(path) for path in rule.paths]
     seeds = dict.fromkeys(each["seed"] for each in found if "seed" in each)  # `make gpu` has one for each bench
     return tuple(each["command"] for each in found), tuple(seeds)
@@ -80,7 +90,7 @@ def _of_line(rule: Rule, claims: Sequence[str], heard: Sequence[Said]) -> tuple[
             f"{rule.lesson}; expected one line, and as many verdicts for each claim. Its claims: {list(claims)}."
         )
     claim, said = claims[at[0]], heard[at[0] * (len(heard) // len(claims))]
-    if WORD.match(said.words)[0].strip() not in claim:
+    if word_of(said.words) not in claim:
         raise ValueError(f"lesson {rule.lesson} prints {claim!r}, but the verdict in its place is {said.words!r}.")
     return claim.partition(f": {said.words}")[0], said
 
@@ -95,9 +105,5 @@ def shown(effects: Sequence[Effect]) -> str:
 
 def _shown(effect: Effect) -> str:
     """Two digits of the error; an effect that was counted has none, and one whose error is not known says so."""
-    if effect.error == 0:
-        return f"{effect.value:+.3g} (counted)"
-    if math.isinf(effect.error):
-        return f"{effect.value:+.3g} (error not known)"
-    digits = min(5, max(0, 1 - math.floor(math.log10(effect.error))))
-    return f"{effect.value:+.{digits}f} ± {effect.error:.{digits}f}"
+    counted = " (counted)" if effect.error == 0 else ""
+    return with_error(effect.value, effect.error, signed=True) + counted

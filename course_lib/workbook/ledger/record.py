@@ -1,22 +1,18 @@
-"""A claim of a document, and the line of a lesson that judges it."""
+"""What a document states, and which claim of a lesson judges it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib import kernels
+from course_lib.lessons.common.claim import result_path
 from course_lib.measure.result_files import load
 
 LIBRARY = Path(__file__).parents[2]
-BENCH = "bench/"  # of results that `course bench` or `make gpu` wrote
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One line among those that a lesson prints: it names a claim, and ends with the verdict on it.
-
-    The effect of the verdict is positive on the claim's side, and measured from what the claim asks for.
-    """
+    """A claim that still stands in a line that a lesson prints. Lessons move to records of the class `Claim`."""
 
     lesson: str  # the folder
     results: tuple[str, ...]  # LESSON/NAME or bench/NAME, JSON without its ending; none where sizes are counted
@@ -27,15 +23,51 @@ class Rule:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Where the results lie that the line is computed from."""
         return tuple(map(result_path, self.results))
 
+    @property
+    def quantity(self) -> str:
+        return self.effect
 
-def result_path(name: str) -> Path:
-    """kv/measured → lessons/kv/measured.json; bench/cpu_kv → kernels/bench/results/cpu_kv.json."""
-    if name.startswith(BENCH):
-        return Path(kernels.__path__[0]) / "bench" / "results" / f"{name.removeprefix(BENCH)}.json"
-    return LIBRARY / "lessons" / f"{name}.json"
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a document says, in our words: judged by a claim of a lesson, or with the reason why it is not measured.
+
+    Attributes:
+        id: DOCUMENT-NUMBER, in the document's order.
+        at: the slide's title or the paper's name.
+        says: the statement, one sentence.
+        claim: id of the claim that judges it, such as "wanda-accuracy".
+        why_not: why it is not measured.
+        awaits: the result that will judge it, LESSON/NAME, or a part that is not in it yet, LESSON/NAME: PART.
+        published: the source's own number.
+    """
+
+    id: str
+    at: str
+    says: str
+    claim: str = ""
+    why_not: str = ""
+    awaits: str = ""
+    published: str = ""
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.claim, self.why_not, self.awaits))) != 1:
+            raise ValueError(
+                f"statement {self.id}: got claim={self.claim!r}, why_not={self.why_not!r}, awaits={self.awaits!r}; "
+                "expected exactly one of them: what judges it, why nothing does, or the result that will."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A document and its statements, in its order."""
+
+    title: str
+    about: str  # who, where, when
+    statements: tuple[Statement, ...]
+    same_as: str = ""  # statements that stand under another document already, and how many of them
 
 
 def is_there(awaited: str) -> bool:
@@ -45,33 +77,3 @@ def is_there(awaited: str) -> bool:
         return False
     result = load(path)
     return not part or part in result["tables"] or part in result["steps"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """What a document says, in words of ours: judged by a rule, or with the reason why nothing here can judge it."""
-
-    id: str
-    at: str  # the slide's title, or the paper's name
-    says: str
-    rule: Rule | None = None
-    why_not: str = ""  # why it is not measured
-    awaits: str = ""  # the result that will judge it, LESSON/NAME, or a part that is not in it yet, LESSON/NAME: PART
-    published: str = ""  # the source's own number, to stand beside ours
-
-    def __post_init__(self) -> None:
-        if sum(map(bool, (self.rule, self.why_not, self.awaits))) != 1:
-            raise ValueError(
-                f"claim {self.id}: got rule={self.rule is not None}, why_not={self.why_not!r}, awaits={self.awaits!r}; "
-                "expected exactly one of them: what judges it, why nothing does, or the result that will."
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """A document and its claims, in its order."""
-
-    title: str
-    about: str  # who, where, when
-    claims: tuple[Claim, ...]
-    same_as: str = ""  # claims that stand under another document already, and how many of them

@@ -6,6 +6,7 @@ Dimension key: N windows.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -107,6 +108,11 @@ def measure(rule: Rule | Allocation | None = None, seed: int = 0) -> Attempt:
     prune_model(model, Wanda(Unstructured(TOTAL)), calibration, allocation=allocation)
     n_zero, n_all = (sum(f(weight_of(layer.module)) for layer in layers) for f in (_n_zero, Tensor.numel))
     return Attempt(n_zero / n_all, window_losses(model, evaluation))
+
+
+def stored(table: list[dict]) -> dict[str, Attempt]:
+    """The measured ideas, from the table of a result."""
+    return {row["idea"]: Attempt(row["sparsity"], torch.tensor(row["losses"])) for row in table}
 
 
 def _n_zero(weight: Tensor) -> int:

@@ -1,450 +1,449 @@
 """B. Chen, Sparsity for Efficient Long Sequence Generation: a talk on four papers."""
 
-from course_lib.workbook.ledger.record import Claim, Source
-from course_lib.workbook.ledger.rules import compress, dejavu, kv, patterns, sinks, start
+from course_lib.workbook.ledger.record import Source, Statement
 
 SYSTEMS = "three serving systems for GPUs, which nothing here runs"
 
 SOURCE = Source(
     title="Sparsity for Efficient Long Sequence Generation",
     about="B. Chen, CMU and FAIR: a talk on H2O, StreamingLLM, Deja Vu, and Compress, Then Prompt",
-    claims=(
-        Claim(
+    statements=(
+        Statement(
             id="chen-1",
             at="Major Challenges",
             says="The weights of a Llama-2 of 70 billion parameters take 140 GB.",
-            rule=start.SEVENTY_BILLION,
+            claim="start-seventy-billion",
             published="140 GB",
         ),
-        Claim(
+        Statement(
             id="chen-2",
             at="Major Challenges",
             says="64 texts of 8192 tokens fill 160 GB of cache, although heads share their keys.",
-            rule=start.SEVENTY_CACHE,
+            claim="start-seventy-cache",
             published="160 GB",
         ),
-        Claim(
+        Statement(
             id="chen-3",
             at="Major Challenges",
             says="For 100 tokens all weights and the cache are read 100 times.",
             why_not="counts a pass for each token; chen-longer-8 asks for fewer",
         ),
-        Claim(
+        Statement(
             id="chen-4",
             at="Major Challenges",
             says="Beyond the trained length perplexity explodes.",
-            rule=sinks.DENSE_BEYOND,
+            claim="sinks-dense-beyond",
             published="5641 dense, 5.40 StreamingLLM (Llama-2-13B)",
         ),
-        Claim(
+        Statement(
             id="chen-5",
             at="H2O",
             says="H2O has 29 times the throughput of two serving systems, and 3 times that of a third.",
             why_not=SYSTEMS,
             published="29, 29 and 3 times",
         ),
-        Claim(
+        Statement(
             id="chen-6",
             at="H2O",
             says="At the same batch H2O's latency is 1.9 times lower.",
-            rule=kv.LATENCY,
+            claim="kv-latency",
             published="1.9 times",
         ),
-        Claim(
+        Statement(
             id="chen-7",
             at="StreamingLLM",
             says="A stream of four million tokens is read with steady perplexity.",
-            rule=sinks.STREAM_STEADY,
+            claim="sinks-stream-steady",
             published="4 million tokens",
         ),
-        Claim(
+        Statement(
             id="chen-8",
             at="StreamingLLM",
             says="Streaming is 22 times as fast as reading a window afresh for each token.",
-            rule=sinks.TWENTY_TWO,
+            claim="sinks-twenty-two",
             published="22 times",
         ),
-        Claim(
+        Statement(
             id="chen-9",
             at="Deja Vu",
             says="Chosen heads and neurons make decoding 2 times as fast as FasterTransformer.",
-            rule=dejavu.TWICE,
+            claim="dejavu-twice",
             published="2 times (OPT-175B, eight A100)",
         ),
-        Claim(
+        Statement(
             id="chen-10",
             at="Deja Vu",
             says="Chosen heads and neurons make decoding 6 times as fast as Hugging Face.",
             why_not="the speed of another implementation on eight GPUs, which nothing here runs",
             published="6 times",
         ),
-        Claim(
+        Statement(
             id="chen-11",
             at="Compress, Then Prompt",
             says="Pruned and rounded a model is 8 times smaller.",
-            rule=compress.EIGHT_TIMES,
+            claim="compress-eight-times",
             published="8 times",
         ),
-        Claim(
+        Statement(
             id="chen-12",
             at="Compress, Then Prompt",
             says="A prompt wins back what compression to an eighth has cost.",
-            rule=compress.WITHOUT_LOSS,
+            claim="compress-without-loss",
         ),
-        Claim(
+        Statement(
             id="chen-13",
             at="KV Cache Bottleneck",
             says="The cache grows in proportion to the length of the text and to the batch.",
-            rule=start.CACHE_LINEAR,
+            claim="start-cache-linear",
         ),
-        Claim(
+        Statement(
             id="chen-14",
             at="Existing Approaches and Challenges",
             says="FlashAttention and Reformer save time in attention, and no memory of the cache.",
             why_not="true by construction: both keep every key and value",
         ),
-        Claim(
+        Statement(
             id="chen-15",
             at="Existing Approaches and Challenges",
             says="A fixed pattern, such as a window, loses what later tokens need.",
-            rule=kv.THAN_WINDOW,
+            claim="kv-than-window",
         ),
-        Claim(
+        Statement(
             id="chen-16",
             at="Existing Approaches and Challenges",
             says="Learned gist tokens are a dear way to evict.",
             why_not="needs a model that was trained to write them",
         ),
-        Claim(
+        Statement(
             id="chen-17",
             at="Sparsity for Smaller Cache Size",
             says="Over 95 % of attention is negligible in almost all layers.",
-            rule=kv.SPARSE,
+            claim="kv-sparse",
             published="over 95 %",
         ),
-        Claim(
+        Statement(
             id="chen-18",
             at="Sparsity for Smaller Cache Size",
             says="The cache may become 20 times smaller at the same accuracy.",
-            rule=kv.FIVE_PER_CENT,
+            claim="kv-five-per-cent",
             published="20 times",
         ),
-        Claim(
+        Statement(
             id="chen-19",
             at="Sparsity for Smaller Cache Size",
             says="Attention is as sparse in OPT, LLaMA, Bloom and GPT.",
             why_not="larger models of four families, which do not come in a package",
         ),
-        Claim(
+        Statement(
             id="chen-20",
             at="Heavy-Hitters for Low Miss Rate",
             says="What tokens have received in all falls like a power of their rank.",
-            rule=kv.POWER_LAW,
+            claim="kv-power-law",
         ),
-        Claim(
+        Statement(
             id="chen-21",
             at="Heavy-Hitters for Low Miss Rate",
             says="A model without its heavy hitters is worse.",
-            rule=kv.MASKED,
+            claim="kv-masked",
         ),
-        Claim(
+        Statement(
             id="chen-22",
             at="Greedy Algorithm for Low-cost Policy",
             says="Sums of what was seen so far, without the whole attention, choose well enough.",
-            rule=kv.THAN_WINDOW,
+            claim="kv-than-window",
         ),
-        Claim(
+        Statement(
             id="chen-23",
             at="Greedy Algorithm for Low-cost Policy",
             says="Heavy hitters beside the newest tokens are better than first tokens beside them.",
-            rule=kv.THAN_SINKS,
+            claim="kv-than-sinks",
         ),
-        Claim(
+        Statement(
             id="chen-24",
             at="H2O: Throughput and Latency",
             says="Eviction goes together with fewer bits for what stays.",
-            rule=kv.FEWER_BITS,
+            claim="kv-fewer-bits",
         ),
-        Claim(
+        Statement(
             id="chen-25",
             at="H2O: Throughput and Latency",
             says="With H2O a model repeats itself less, and is more creative.",
-            rule=kv.REPEATS_LESS,
+            claim="kv-repeats-less",
         ),
-        Claim(
+        Statement(
             id="chen-26",
             at="H2O: Throughput and Latency",
             says="At a fifth of the cache a local window writes nonsense, and H2O goes on well.",
-            rule=kv.WRITES_ON,
+            claim="kv-writes-on",
         ),
-        Claim(
+        Statement(
             id="chen-27",
             at="Phenomenon: Attention Sink",
             says="The first tokens receive a large share of attention whatever they say.",
-            rule=kv.FIRST_TOKEN,
+            claim="kv-first-token",
         ),
-        Claim(
+        Statement(
             id="chen-28",
             at="Understanding Attention Sinks",
             says="Weights that must sum to one make sinks: a softmax that may decline needs none.",
             why_not="the small models that are trained here have no sink with either softmax, so none can go away",
         ),
-        Claim(
+        Statement(
             id="chen-29",
             at="Understanding Attention Sinks",
             says="First tokens become sinks because every later token sees them.",
             why_not="a cause that no experiment here takes away; lesson 08 moves and replaces the first token",
         ),
-        Claim(
+        Statement(
             id="chen-30",
             at="Understanding Attention Sinks",
             says="A window without its first tokens is lost, with four of them it reads on.",
-            rule=sinks.COLLAPSE,
+            claim="sinks-collapse",
             published="5158.07 and 5.40 (Llama-2-13B)",
         ),
-        Claim(
+        Statement(
             id="chen-31",
             at="Understanding Attention Sinks",
             says="The place makes a sink, not the word: line breaks there do almost as well.",
-            rule=sinks.NEWLINES,
+            claim="sinks-newlines",
             published="5.40 with the first four tokens, 5.6 with four line breaks",
         ),
-        Claim(
+        Statement(
             id="chen-32",
             at="Understanding Attention Sinks",
             says="An ordinary model needs several first tokens, one is not enough.",
-            rule=sinks.ONE_IS_NOT_ENOUGH,
+            claim="sinks-one-is-not-enough",
             published="18.49 with one, 18.05 with four",
         ),
-        Claim(
+        Statement(
             id="chen-33",
             at="Understanding Attention Sinks",
             says="Trained with a sink of its own, a model needs that one slot alone.",
-            rule=sinks.OWN_SLOT,
+            claim="sinks-own-slot",
             published="18.01 with one, 18.02 with four",
         ),
-        Claim(
+        Statement(
             id="chen-34",
             at="Understanding Attention Sinks",
             says="Without any first slot each kind of model is lost.",
-            rule=sinks.SLOT_MISSED,
+            claim="sinks-slot-missed",
             published="27.87, 29214 and 1235",
         ),
-        Claim(
+        Statement(
             id="chen-35",
             at="Understanding Attention Sinks",
             says="Vision transformers keep such tokens too, and registers take them over.",
-            rule=sinks.REGISTERS,
+            claim="sinks-registers",
         ),
-        Claim(
+        Statement(
             id="chen-36",
             at="StreamingLLM",
             says="A window alone breaks as soon as the first tokens leave it.",
-            rule=sinks.WINDOW_ALONG,
+            claim="sinks-window-along",
             published="5158 against 5.40",
         ),
-        Claim(
+        Statement(
             id="chen-37",
             at="StreamingLLM",
             says="A stream with sinks reads as well as a window that is computed afresh.",
-            rule=sinks.AS_AFRESH,
+            claim="sinks-as-afresh",
             published="5.40 against 5.43",
         ),
-        Claim(
+        Statement(
             id="chen-38",
             at="StreamingLLM",
             says="Dense attention costs T², a window T L, a window read afresh T L².",
             why_not="a count of operations; lesson 08 counts FLOP for each of them",
         ),
-        Claim(
+        Statement(
             id="chen-39",
             at="StreamingH2O",
             says="Positions counted in the cache work for H2O as well.",
-            rule=kv.STREAMING_H2O,
+            claim="kv-streaming-h2o",
         ),
-        Claim(
+        Statement(
             id="chen-40",
             at="Existing Approaches and Challenges (Deja Vu)",
             says="Unstructured sparsity suits no hardware.",
-            rule=patterns.CSR_NO_FASTER,
+            claim="patterns-csr-no-faster",
         ),
-        Claim(
+        Statement(
             id="chen-41",
             at="Existing Approaches and Challenges (Deja Vu)",
             says="Retraining a large model costs too much.",
             why_not="a price, not a finding",
         ),
-        Claim(
+        Statement(
             id="chen-42",
             at="Existing Approaches and Challenges (Deja Vu)",
             says="It is hard to find a sparsity that keeps what only large models can do.",
             why_not="needs a model that has such abilities",
         ),
-        Claim(
+        Statement(
             id="chen-43",
             at="Hypothesis: Contextual Sparsity",
             says="A token's own heads and neurons depend on its context.",
-            rule=dejavu.CONTEXT_HELPS,
+            claim="dejavu-context-helps",
         ),
-        Claim(
+        Statement(
             id="chen-44",
             at="Contextual Sparsity: Existence",
             says="A fifth of the heads, chosen for each token, is enough.",
-            rule=dejavu.FEW_HEADS,
+            claim="dejavu-few-heads",
             published="80 % sparse",
         ),
-        Claim(
+        Statement(
             id="chen-45",
             at="Contextual Sparsity: Existence",
             says="A twentieth of the neurons, chosen for each token, is enough.",
-            rule=dejavu.FEW_NEURONS,
+            claim="dejavu-few-neurons",
             published="95 % sparse",
         ),
-        Claim(
+        Statement(
             id="chen-46",
             at="Contextual Sparsity: Existence",
             says="Both together leave a seventh of the weights, and accuracy stays.",
-            rule=dejavu.FEW_OF_BOTH,
+            claim="dejavu-few-of-both",
             published="85 %, 7 times",
         ),
-        Claim(
+        Statement(
             id="chen-47",
             at="Contextual Sparsity Exists in MLPs",
             says="Activation functions such as ReLU make neurons sparse by themselves.",
-            rule=dejavu.RELU_ZEROS,
+            claim="dejavu-relu-zeros",
         ),
-        Claim(
+        Statement(
             id="chen-48",
             at="Contextual Sparsity Exists in Attention",
             says="Which heads matter changes from token to token.",
-            rule=dejavu.HEADS_DIFFER,
+            claim="dejavu-heads-differ",
         ),
-        Claim(
+        Statement(
             id="chen-49",
             at="Contextual Sparsity: Prediction",
             says="What a block reads tells which of its neurons it will need.",
-            rule=dejavu.PREDICTOR_RELU,
+            claim="dejavu-predictor-relu",
         ),
-        Claim(
+        Statement(
             id="chen-50",
             at="Contextual Sparsity: Efficiency",
             says="A search for the nearest rows takes too long in every layer.",
-            rule=dejavu.NEAREST,
+            claim="dejavu-nearest",
         ),
-        Claim(
+        Statement(
             id="chen-51",
             at="Contextual Sparsity: Efficiency",
             says="A hash table is slow on a GPU.",
             why_not="needs a GPU; lesson 09 times inverted lists and a tree on a processor",
         ),
-        Claim(
+        Statement(
             id="chen-52",
             at="Slowly Changing Embeddings",
             says="From block to block the stream keeps its direction.",
-            rule=dejavu.SLOW,
+            claim="dejavu-slow",
         ),
-        Claim(
+        Statement(
             id="chen-53",
             at="Slowly Changing Embeddings",
             says="The residual is much longer than what a block adds.",
-            rule=dejavu.RESIDUAL_DOMINATES,
+            claim="dejavu-residual-dominates",
         ),
-        Claim(
+        Statement(
             id="chen-54",
             at="Predict contextual sparsity n layers ahead",
             says="A predictor may look at the stream a block earlier.",
-            rule=dejavu.AHEAD,
+            claim="dejavu-ahead",
         ),
-        Claim(
+        Statement(
             id="chen-55",
             at="Reduce overhead with Asynchronous Execution",
             says="Beside the layer before, a predictor costs no time.",
             why_not="needs two streams of one GPU",
         ),
-        Claim(
+        Statement(
             id="chen-56",
             at="Reduce Overhead with GEMM-based Predictor",
             says="Two small matrices predict neurons at almost no loss.",
-            rule=dejavu.PREDICTOR_CHEAP,
+            claim="dejavu-predictor-cheap",
         ),
-        Claim(
+        Statement(
             id="chen-57",
             at="Reduce Overhead with GEMM-based Predictor",
             says="They predict heads as well.",
-            rule=dejavu.PREDICTED_HEADS,
+            claim="dejavu-predicted-heads",
         ),
-        Claim(
+        Statement(
             id="chen-58",
             at="Hardware-efficient Implementation",
             says="Indexing and multiplication belong into one kernel, and rows that are read together lie together.",
-            rule=dejavu.ONE_KERNEL,
+            claim="dejavu-one-kernel",
         ),
-        Claim(
+        Statement(
             id="chen-59",
             at="Hardware-efficient Implementation",
             says="Keys that were skipped can be filled in later at no cost, since reading weights takes the time.",
             why_not="the cost of a batch's idle arithmetic on a GPU; lesson 09 shows what missing keys do",
         ),
-        Claim(
+        Statement(
             id="chen-60",
             at="Deja Vu: 2x and 6x",
             says="It does best with one text at a time: a batch needs more of the neurons.",
-            rule=dejavu.BATCH_NEEDS_MORE,
+            claim="dejavu-batch-needs-more",
         ),
-        Claim(
+        Statement(
             id="chen-61",
             at="Deja Vu: 2x and 6x",
             says="Accuracy stays together with weights of 4 bits.",
-            rule=dejavu.ROUNDED,
+            claim="dejavu-rounded",
             published="0.86, 0.452, 0.726 and 0.754 on four tasks, W4A16 (OPT-175B: 0.86, 0.446, 0.726, 0.758)",
         ),
-        Claim(
+        Statement(
             id="chen-62",
             at="Deja Vu: 2x and 6x",
             says="Larger batches gain too.",
-            rule=dejavu.BATCH,
+            claim="dejavu-batch",
         ),
-        Claim(
+        Statement(
             id="chen-63",
             at="Deja Vu: 2x and 6x",
             says="Predictors work with other activation functions and smaller models too.",
-            rule=dejavu.PREDICTOR_GATED,
+            claim="dejavu-predictor-gated",
         ),
-        Claim(
+        Statement(
             id="chen-64",
             at="Prompt Helps SparseGPT pruned models",
             says="A sentence that asks for care improves the answers of a pruned model.",
-            rule=compress.SENTENCE,
+            claim="compress-sentence",
         ),
-        Claim(
+        Statement(
             id="chen-65",
             at="Prompt Helps SparseGPT pruned models",
             says="A learned prompt improves a compressed model.",
-            rule=compress.OWN,
+            claim="compress-own",
         ),
-        Claim(
+        Statement(
             id="chen-66",
             at="Prompt Helps SparseGPT pruned models",
             says="It wins more for a compressed model than for a whole one.",
-            rule=compress.BEYOND_DENSE,
+            claim="compress-beyond-dense",
         ),
-        Claim(
+        Statement(
             id="chen-67",
             at="Prompt Learning Strategy",
             says="Learned prompts are better than written ones.",
-            rule=compress.THAN_WRITTEN,
+            claim="compress-than-written",
         ),
-        Claim(
+        Statement(
             id="chen-68",
             at="Prompt Learning Strategy",
             says="Learned prompts go over to models that were compressed in another way.",
-            rule=compress.MOVES,
+            claim="compress-moves",
         ),
-        Claim(
+        Statement(
             id="chen-69",
             at="Prompt Learning Strategy",
             says="Learned prompts go over to other tasks.",
-            rule=compress.TASKS,
+            claim="compress-tasks",
         ),
     ),
 )

@@ -1,358 +1,357 @@
 """Y. Gu, Efficient LLM Inference from the Sparsity Perspective: a student's presentation, STAT 9911."""
 
-from course_lib.workbook.ledger.record import Claim, Source
-from course_lib.workbook.ledger.rules import classic, kv, minitron, patterns, sinks, sparsegpt, start, wanda
+from course_lib.workbook.ledger.record import Source, Statement
 
 COUNTED = "a count of operations, not a measurement"
 
 SOURCE = Source(
     title="Efficient LLM Inference from the Sparsity Perspective",
     about="Y. Gu, student presentation, STAT 9911 Principles of AI: LLMs",
-    claims=(
-        Claim(
+    statements=(
+        Statement(
             id="gu-1",
             at="Sparsity Definition",
             says="Zeros make a model smaller and its arithmetic less.",
-            rule=patterns.BITMAP_SMALLER,
+            claim="patterns-bitmap-smaller",
         ),
-        Claim(
+        Statement(
             id="gu-2",
             at="Sparsity Definition",
             says="What sparsity saves is paid for in quality: the more zeros, the worse the model.",
-            rule=wanda.SWEEP,
+            claim="wanda-sweep",
         ),
-        Claim(
+        Statement(
             id="gu-3",
             at="Sparsity Patterns: unstructured",
             says="Single weights can be left out at high sparsity with little loss.",
-            rule=wanda.HALF_IS_CHEAP,
+            claim="wanda-half-is-cheap",
         ),
-        Claim(
+        Statement(
             id="gu-4",
             at="Sparsity Patterns: unstructured",
             says="Without hardware made for it, unstructured sparsity brings no speed.",
-            rule=patterns.CSR_NO_FASTER,
+            claim="patterns-csr-no-faster",
         ),
-        Claim(
+        Statement(
             id="gu-5",
             at="Sparsity Patterns: structured",
             says="Whole rows and columns are hard to leave out without loss.",
-            rule=patterns.ORDER_QUARTER,
+            claim="patterns-order-quarter",
         ),
-        Claim(
+        Statement(
             id="gu-6",
             at="Sparsity Patterns: structured",
             says="A model with whole rows and columns cut out is faster on ordinary hardware.",
-            rule=minitron.CUT_FASTER,
+            claim="minitron-cut-faster",
         ),
-        Claim(
+        Statement(
             id="gu-7",
             at="Sparsity Patterns: semi-structured",
             says="N:M lies between unstructured and structured sparsity in what it costs.",
-            rule=patterns.ORDER_HALF,
+            claim="patterns-order-half",
         ),
-        Claim(
+        Statement(
             id="gu-8",
             at="Sparsity Patterns: semi-structured",
             says="N:M keeps a usable model even where many weights leave.",
-            rule=wanda.TWO_FOUR_IS_CHEAP,
+            claim="wanda-two-four-is-cheap",
         ),
-        Claim(
+        Statement(
             id="gu-9",
             at="Sparsity Patterns: semi-structured",
             says="N:M needs hardware made for it to be faster.",
-            rule=patterns.PACKED_NO_FASTER,
+            claim="patterns-packed-no-faster",
         ),
-        Claim(
+        Statement(
             id="gu-10",
             at="Sparsity in the era of LLMs",
             says="The weights of a model of 7 billion parameters take about 28 GiB in single precision.",
-            rule=start.SEVEN_BILLION,
+            claim="start-seven-billion",
         ),
-        Claim(
+        Statement(
             id="gu-11",
             at="Sparsity in the era of LLMs",
             says="Its key-value cache takes about 100 MiB for every 100 tokens.",
-            rule=start.HUNDRED_TOKENS,
+            claim="start-hundred-tokens",
         ),
-        Claim(
+        Statement(
             id="gu-12",
             at="Formulation",
             says="Choosing mask and weights together is NP-hard.",
             why_not="a theorem, which no measurement can settle",
         ),
-        Claim(
+        Statement(
             id="gu-13",
             at="Magnitude Pruning",
             says="A network that loses much at 70 % magnitude sparsity gets most of it back by retraining.",
-            rule=classic.RETRAINED,
+            claim="classic-retrained",
             published="76.0 % dense, 36.1 % pruned, 71.4 % after three epochs",
         ),
-        Claim(
+        Statement(
             id="gu-14",
             at="Magnitude Pruning",
             says="Magnitude needs no data and hardly any time.",
             why_not="true by construction: it reads the weights alone; lesson 04 times it once",
         ),
-        Claim(
+        Statement(
             id="gu-15",
             at="Magnitude Pruning",
             says="Magnitude is a strong baseline, whichever network is pruned.",
             why_not="no number says how strong a baseline has to be; lessons 02 to 04 put it beside every other method",
         ),
-        Claim(
+        Statement(
             id="gu-16",
             at="Magnitude Pruning",
             says="A weight may be small and matter all the same.",
-            rule=classic.XOR_RIGHT,
+            claim="classic-xor-right",
         ),
-        Claim(
+        Statement(
             id="gu-17",
             at="Magnitude Pruning",
             says="Pruning by magnitude without anything after it harms the model much.",
-            rule=wanda.MAGNITUDE_HARMS,
+            claim="wanda-magnitude-harms",
         ),
-        Claim(
+        Statement(
             id="gu-18",
             at="Magnitude Pruning",
             says="On language models magnitude fails at a low sparsity already.",
-            rule=wanda.MAGNITUDE_FAILS_EARLY,
+            claim="wanda-magnitude-fails-early",
         ),
-        Claim(
+        Statement(
             id="gu-19",
             at="Optimal Brain Damage",
             says="The diagonal of the Hessian misses what weights do together.",
-            rule=classic.ROWS,
+            claim="classic-rows",
         ),
-        Claim(
+        Statement(
             id="gu-20",
             at="Optimal Brain Damage",
             says="Pruned by OBD alone, without retraining, a network is harmed.",
-            rule=classic.OBD_HARMS,
+            claim="classic-obd-harms",
         ),
-        Claim(
+        Statement(
             id="gu-21",
             at="Optimal Brain Damage",
             says="OBD is fast and easy to compute.",
             why_not=COUNTED + ": one more backward pass; lesson 02 counts it",
         ),
-        Claim(
+        Statement(
             id="gu-22",
             at="Optimal Brain Surgeon",
             says="OBS keeps more than magnitude and OBD where nothing is retrained.",
-            rule=classic.DIGITS,
+            claim="classic-digits",
         ),
-        Claim(
+        Statement(
             id="gu-23",
             at="Optimal Brain Surgeon",
             says="With OBS little or no retraining is needed.",
-            rule=classic.MONKS_FEWER,
+            claim="classic-monks-fewer",
         ),
-        Claim(
+        Statement(
             id="gu-24",
             at="Optimal Brain Surgeon",
             says="Inverting the Hessian costs much.",
             why_not=COUNTED + ": d³ for d weights; lesson 02 counts it for networks and language models",
         ),
-        Claim(
+        Statement(
             id="gu-25",
             at="LLM Weight Pruning",
             says="Whole-model OBD and OBS are out of reach at a billion weights.",
             why_not=COUNTED + ": a Hessian of 10⁹ weights has 10¹⁸ entries",
         ),
-        Claim(
+        Statement(
             id="gu-26",
             at="LLM Weight Pruning",
             says="Squared gradients can stand in for the Hessian's diagonal.",
-            rule=classic.FISHER_ORDER,
+            claim="classic-fisher-order",
         ),
-        Claim(
+        Statement(
             id="gu-27",
             at="LLM Weight Pruning",
             says="Squared gradients are d numbers in place of the d² of a Hessian.",
             why_not=COUNTED,
         ),
-        Claim(
+        Statement(
             id="gu-28",
             at="Layer-wise LLM Pruning",
             says="Layer by layer the objective is quadratic, and its Hessian is the inputs' Gram matrix.",
             why_not="an identity, derived in lesson 03; its tests check it",
         ),
-        Claim(
+        Statement(
             id="gu-29",
             at="Layer-wise LLM Pruning",
             says="Wanda's score is SparseGPT's with the Gram matrix taken as diagonal and undamped.",
             why_not="an identity, derived in lesson 04; its tests check it",
         ),
-        Claim(
+        Statement(
             id="gu-30",
             at="Comparisons",
             says="SparseGPT is a strong method: at half of the weights it loses less than Wanda.",
-            rule=sparsegpt.THAN_WANDA_HALF,
+            claim="sparsegpt-than-wanda-half",
         ),
-        Claim(
+        Statement(
             id="gu-31",
             at="Comparisons",
             says="SparseGPT takes longer than Wanda.",
-            rule=sparsegpt.SLOWER,
+            claim="sparsegpt-slower",
             published="203.1 s and 0.54 s for the metric, LLaMA-7B",
         ),
-        Claim(
+        Statement(
             id="gu-32",
             at="Comparisons",
             says="Wanda's accuracy is comparable to SparseGPT's at 50 %.",
-            rule=sparsegpt.ACCURACY_CLOSE,
+            claim="sparsegpt-accuracy-close",
             published="54.21 and 54.94 % (LLaMA-7B), 56.24 and 56.24 % (LLaMA-2-7B)",
         ),
-        Claim(
+        Statement(
             id="gu-33",
             at="Comparisons",
             says="At 50 % Wanda's accuracy is above magnitude's.",
-            rule=wanda.ACCURACY,
+            claim="wanda-accuracy",
             published="54.21 and 46.94 %, LLaMA-7B",
         ),
-        Claim(
+        Statement(
             id="gu-34",
             at="Comparisons",
             says="4:8 costs more than single weights, and 2:4 more than 4:8.",
-            rule=wanda.PATTERNS,
+            claim="wanda-patterns",
             published="54.21, 52.76, 48.53 % of the answers, Wanda, LLaMA-7B",
         ),
-        Claim(
+        Statement(
             id="gu-35",
             at="Comparisons",
             says="At 2:4 SparseGPT loses less than Wanda.",
-            rule=sparsegpt.THAN_WANDA_2_4,
+            claim="sparsegpt-than-wanda-2-4",
             published="50.60 and 48.53 % of the answers, LLaMA-7B",
         ),
-        Claim(
+        Statement(
             id="gu-36",
             at="Comparisons",
             says="SparseGPT's effort grows with the cube of the width, Wanda's with its square.",
             why_not=COUNTED + ": lesson 03 counts it",
         ),
-        Claim(
+        Statement(
             id="gu-37",
             at="Key-value Cache",
             says="A cache of keys and values makes n tokens cost n steps in place of 1 + 2 + … + n.",
             why_not=COUNTED + ": lesson 00 counts the steps, and its cells time both",
         ),
-        Claim(
+        Statement(
             id="gu-38",
             at="Key-value Cache",
             says="The cache's memory grows in proportion to the text.",
-            rule=start.CACHE_LINEAR,
+            claim="start-cache-linear",
         ),
-        Claim(
+        Statement(
             id="gu-39",
             at="Attention matrices are highly sparse",
             says="Over 95 % of the attention of a densely trained model is negligible.",
-            rule=kv.SPARSE,
+            claim="kv-sparse",
             published="over 95 %",
         ),
-        Claim(
+        Statement(
             id="gu-40",
             at="Attention matrices are highly sparse",
             says="5 % of the cache is enough to decode the same text, so that it could be 20 times smaller.",
-            rule=kv.FIVE_PER_CENT,
+            claim="kv-five-per-cent",
             published="5 %, 20 times",
         ),
-        Claim(
+        Statement(
             id="gu-41",
             at="Attention matrices are highly sparse",
             says="What tokens receive in all follows a power law.",
-            rule=kv.POWER_LAW,
+            claim="kv-power-law",
         ),
-        Claim(
+        Statement(
             id="gu-42",
             at="Attention matrices are highly sparse",
             says="A small set of tokens is critical.",
-            rule=kv.MASKED,
+            claim="kv-masked",
         ),
-        Claim(
+        Statement(
             id="gu-43",
             at="Attention matrices are highly sparse",
             says="Special tokens, those at the beginning, receive much attention.",
-            rule=kv.FIRST_TOKEN,
+            claim="kv-first-token",
         ),
-        Claim(
+        Statement(
             id="gu-44",
             at="Attention matrices are highly sparse",
             says="Punctuation receives more than other tokens.",
-            rule=kv.PUNCTUATION,
+            claim="kv-punctuation",
         ),
-        Claim(
+        Statement(
             id="gu-45",
             at="Attention matrices are highly sparse",
             says="Attention is local: the nearest tokens receive much of it.",
-            rule=kv.NEAR,
+            claim="kv-near",
         ),
-        Claim(
+        Statement(
             id="gu-46",
             at="Attention matrices are highly sparse",
             says="A plain window of the newest tokens collapses.",
-            rule=kv.THAN_WINDOW,
+            claim="kv-than-window",
         ),
-        Claim(
+        Statement(
             id="gu-47",
             at="Attention Sinks",
             says="That the first tokens leave is the main reason why a window collapses.",
-            rule=sinks.ONE_SINK,
+            claim="sinks-one-sink",
         ),
-        Claim(
+        Statement(
             id="gu-48",
             at="Attention Sinks",
             says="In a window without its first tokens a chat falls apart.",
-            rule=sinks.CHAT_COLLAPSES,
+            claim="sinks-chat-collapses",
         ),
-        Claim(
+        Statement(
             id="gu-49",
             at="Attention Sinks",
             says="The first token's weight is a large part of the softmax's denominator.",
-            rule=kv.FIRST_TOKEN,
+            claim="kv-first-token",
         ),
-        Claim(
+        Statement(
             id="gu-50",
             at="Attention Sinks",
             says="Counting positions in the cache lets a text go on beyond the trained length.",
-            rule=sinks.ROLLING,
+            claim="sinks-rolling",
         ),
-        Claim(
+        Statement(
             id="gu-51",
             at="Attention Sinks",
             says="With first and newest tokens kept, the model writes on smoothly.",
-            rule=sinks.CHAT_GOES_ON,
+            claim="sinks-chat-goes-on",
         ),
-        Claim(
+        Statement(
             id="gu-52",
             at="Attention Sinks",
             says="A stream may be endless, four million tokens were read.",
-            rule=sinks.STREAM_STEADY,
+            claim="sinks-stream-steady",
             published="4 million tokens",
         ),
-        Claim(
+        Statement(
             id="gu-53",
             at="Attention Sinks",
             says="Line breaks in the place of the first four tokens work too, so the place matters and not the word.",
-            rule=sinks.NEWLINES,
+            claim="sinks-newlines",
         ),
-        Claim(
+        Statement(
             id="gu-54",
             at="Attention Sinks",
             says="A head that has nothing to do gives its attention to the sink.",
-            rule=sinks.IDLE,
+            claim="sinks-idle",
         ),
-        Claim(
+        Statement(
             id="gu-55",
             at="Attention Sinks",
             says="First tokens become sinks because all later ones see them.",
             why_not="a cause that no experiment here takes away; lesson 08 moves and replaces the first token",
         ),
-        Claim(
+        Statement(
             id="gu-56",
             at="Heavy-Hitter Oracle",
             says="Keeping whoever received most adapts better than keeping the first tokens.",
-            rule=kv.THAN_SINKS,
+            claim="kv-than-sinks",
         ),
     ),
 )

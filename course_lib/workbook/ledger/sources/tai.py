@@ -1,338 +1,337 @@
 """K. S. Tai, Sparsity for efficient LLM inference: a lecture, CIS 7000, Fall 2024."""
 
-from course_lib.workbook.ledger.record import Claim, Source
-from course_lib.workbook.ledger.rules import classic, kv, minitron, moe, patterns, sparsegpt, start, wanda
+from course_lib.workbook.ledger.record import Source, Statement
 
 SOURCE = Source(
     title="Sparsity for efficient LLM inference",
     about="K. S. Tai, lecture, CIS 7000: Large Language Models, Fall 2024",
-    claims=(
-        Claim(
+    statements=(
+        Statement(
             id="tai-1",
             at="How does sparsity help?",
             says="A sparse product needs fewer operations.",
             why_not="a count: as many fewer as there are zeros; lesson 01 counts them by format",
         ),
-        Claim(
+        Statement(
             id="tai-2",
             at="How does sparsity help?",
             says="Non-zero values beside a bitmap take less room.",
-            rule=patterns.BITMAP_SMALLER,
+            claim="patterns-bitmap-smaller",
         ),
-        Claim(
+        Statement(
             id="tai-3",
             at="How does sparsity help?",
             says="Where reading is the bound, fewer bytes are less time.",
-            rule=patterns.CSR_FASTER_WHEN_SMALLER,
+            claim="patterns-csr-faster-when-smaller",
         ),
-        Claim(
+        Statement(
             id="tai-4",
             at="How does sparsity help?",
             says="More sparsity is less quality.",
-            rule=wanda.SWEEP,
+            claim="wanda-sweep",
         ),
-        Claim(
+        Statement(
             id="tai-5",
             at="Practical speedups",
             says="Rows and parts that are all zero can be cut out, and dense kernels be used.",
-            rule=minitron.CUT_FASTER,
+            claim="minitron-cut-faster",
         ),
-        Claim(
+        Statement(
             id="tai-6",
             at="Practical speedups",
             says="Other patterns need kernels of their own: a CPU's library speeds up unstructured sparsity.",
-            rule=patterns.CSR_FASTER_WHEN_SMALLER,
+            claim="patterns-csr-faster-when-smaller",
         ),
-        Claim(
+        Statement(
             id="tai-7",
             at="Practical speedups",
             says="A GPU's library speeds up 2:4 sparsity.",
-            rule=patterns.ON_A_GPU,
+            claim="patterns-on-a-gpu",
         ),
-        Claim(
+        Statement(
             id="tai-8",
             at="A formalization of the weight pruning problem",
             says="The best k weights are NP-hard to find.",
             why_not="a theorem, which no measurement can settle",
         ),
-        Claim(
+        Statement(
             id="tai-9",
             at="A simple heuristic: magnitude pruning",
             says="Retraining brings back most of what 70 % magnitude sparsity has cost.",
-            rule=classic.RETRAINED,
+            claim="classic-retrained",
             published="76.0 % dense, 36.1 % pruned, 71.4 % after three epochs",
         ),
-        Claim(
+        Statement(
             id="tai-10",
             at="A greedy heuristic",
             says="The second-order step is the best update for one weight that leaves.",
             why_not="true by construction where the loss is quadratic; lesson 02's tests check it",
         ),
-        Claim(
+        Statement(
             id="tai-11",
             at="Optimal Brain Surgeon, abstract",
             says="OBS is better than magnitude and OBD, which often choose the wrong weights.",
-            rule=classic.MONKS_FEWER,
+            claim="classic-monks-fewer",
         ),
-        Claim(
+        Statement(
             id="tai-12",
             at="Optimal Brain Surgeon, abstract",
             says="At equal training error OBS removes more weights.",
-            rule=classic.DIGITS,
+            claim="classic-digits",
         ),
-        Claim(
+        Statement(
             id="tai-13",
             at="Optimal Brain Surgeon, abstract",
             says="MONK's problem 1 needs 90 % fewer weights than weight decay left.",
-            rule=classic.MONKS_1,
+            claim="classic-monks-1",
             published="14 weights left",
         ),
-        Claim(
+        Statement(
             id="tai-14",
             at="Optimal Brain Surgeon, abstract",
             says="MONK's problem 2 needs 76 % fewer.",
-            rule=classic.MONKS_2,
+            claim="classic-monks-2",
             published="15 weights left",
         ),
-        Claim(
+        Statement(
             id="tai-15",
             at="Optimal Brain Surgeon, abstract",
             says="MONK's problem 3 needs 62 % fewer.",
-            rule=classic.MONKS_3,
+            claim="classic-monks-3",
             published="4 weights left",
         ),
-        Claim(
+        Statement(
             id="tai-16",
             at="Optimal Brain Surgeon, abstract",
             says="Of the three methods OBS alone deletes the right weight of an XOR network every time.",
-            rule=classic.XOR_CHOICE,
+            claim="classic-xor-choice",
         ),
-        Claim(
+        Statement(
             id="tai-17",
             at="Optimal Brain Surgeon, abstract",
             says="Pruned by OBS, networks are better on new data.",
-            rule=classic.GENERALISE,
+            claim="classic-generalise",
         ),
-        Claim(
+        Statement(
             id="tai-18",
             at="Optimal Brain Surgeon, abstract",
             says="NETtalk's 18,000 weights become 1560, with better generalisation.",
             why_not="its data do not come in a package",
             published="18,000 and 1560 weights",
         ),
-        Claim(
+        Statement(
             id="tai-19",
             at="Optimal Brain Damage, abstract",
             says="Fewer weights generalise better, need fewer examples, and learn faster.",
             why_not="lesson 02 prunes trained networks; it trains none from fewer examples",
         ),
-        Claim(
+        Statement(
             id="tai-20",
             at="Optimal Brain Damage",
             says="OBS without the assumption of a diagonal is better than OBD.",
-            rule=classic.ROWS,
+            claim="classic-rows",
         ),
-        Claim(
+        Statement(
             id="tai-21",
             at="A greedy heuristic",
             says="The inverse Hessian costs d³ and must be renewed after each weight.",
             why_not="a count of operations; lesson 02 counts it",
         ),
-        Claim(
+        Statement(
             id="tai-22",
             at="SparseGPT",
             says="One inversion a matrix, shared by all rows, is hardly worse than the best weights on the mask.",
-            rule=sparsegpt.NEAR_THE_BEST,
+            claim="sparsegpt-near-the-best",
         ),
-        Claim(
+        Statement(
             id="tai-23",
             at="SparseGPT",
             says="A model of 175 billion parameters is pruned in four hours on one GPU.",
             why_not="needs that model and that GPU",
             published="4 hours (OPT-175B, one A100)",
         ),
-        Claim(
+        Statement(
             id="tai-24",
             at="SparseGPT, figure 1",
             says="SparseGPT stays near the dense model at sparsities at which magnitude has failed.",
-            rule=sparsegpt.THAN_MAGNITUDE,
+            claim="sparsegpt-than-magnitude",
         ),
-        Claim(
+        Statement(
             id="tai-25",
             at="SparseGPT, figure 2",
             says="Larger models lose less at the same sparsity.",
             why_not="one model is measured here; lesson 03 draws the published sizes beside it",
         ),
-        Claim(
+        Statement(
             id="tai-26",
             at="SparseGPT, figure 2",
             says="Single weights cost less than 4:8, and that less than 2:4.",
-            rule=sparsegpt.PATTERNS,
+            claim="sparsegpt-patterns",
         ),
-        Claim(
+        Statement(
             id="tai-27",
             at="Recap of post-training sparsification",
             says="Magnitude alone is not enough, it needs retraining again and again.",
-            rule=wanda.MAGNITUDE_HARMS,
+            claim="wanda-magnitude-harms",
         ),
-        Claim(
+        Statement(
             id="tai-28",
             at="Minitron",
             says="Cut from a larger model, a model of 8 billion parameters is better than one trained from nothing.",
             why_not="94 billion tokens of training; at equal compute lesson 05 asks it of this model, see tai-29",
             published="ahead of Nemotron-3 8B in eight of nine rows",
         ),
-        Claim(
+        Statement(
             id="tai-29",
             at="Minitron",
             says="At equal compute a cut model learns further than the same shape from nothing.",
-            rule=minitron.EQUAL_COMPUTE,
+            claim="minitron-equal-compute",
         ),
-        Claim(
+        Statement(
             id="tai-30",
             at="Minitron",
             says="Mean sizes of activations on a few texts tell which neurons, heads and channels to leave out.",
-            rule=minitron.LOTS,
+            claim="minitron-lots",
         ),
-        Claim(
+        Statement(
             id="tai-31",
             at="Minitron",
             says="The mean over tokens, and the norm over texts, is the way to add them up.",
-            rule=minitron.AGGREGATION,
+            claim="minitron-aggregation",
         ),
-        Claim(
+        Statement(
             id="tai-32",
             at="Minitron",
             says="A few hundred steps of training repair the cut.",
-            rule=minitron.REPAIRED,
+            claim="minitron-repaired",
             published="400 iterations",
         ),
-        Claim(
+        Statement(
             id="tai-33",
             at="Minitron",
             says="The shapes of the table have 15.6, 8.5, 8.3 and 4.2 billion parameters.",
-            rule=minitron.SHAPES_COUNTED,
+            claim="minitron-shapes-counted",
             published="15.6, 8.5, 8.27 and 4.19 billion",
         ),
-        Claim(
+        Statement(
             id="tai-34",
             at="Minitron",
             says="Pruning width is better than pruning depth.",
-            rule=minitron.WIDTH,
+            claim="minitron-width",
         ),
-        Claim(
+        Statement(
             id="tai-35",
             at="Mixture-of-Experts models",
             says="Not every part of a network is needed for every input.",
-            rule=moe.ONE_OF_EIGHT,
+            claim="moe-one-of-eight",
         ),
-        Claim(
+        Statement(
             id="tai-36",
             at="Expert routing via softmax weights",
             says="The output is the sum of the chosen experts, weighted by the softmax of a linear gate.",
             why_not="a definition",
         ),
-        Claim(
+        Statement(
             id="tai-37",
             at="Adaptive Mixtures of Local Experts, abstract",
             says="Experts divide a vowel task among themselves, so that each can be asked alone.",
-            rule=moe.VOWELS_ALONE,
+            claim="moe-vowels-alone",
         ),
-        Claim(
+        Statement(
             id="tai-38",
             at="Hierarchical mixtures of experts, abstract",
             says="EM fits a tree of experts, each step at no loss of likelihood.",
-            rule=moe.EM_CLIMBS,
+            claim="moe-em-climbs",
         ),
-        Claim(
+        Statement(
             id="tai-39",
             at="Mixture-of-Experts in RNNs",
             says="Experts between two recurrent layers read better than as many dense neurons.",
-            rule=moe.RECURRENT,
+            claim="moe-recurrent",
         ),
-        Claim(
+        Statement(
             id="tai-40",
             at="MoE decouples parameter count from compute cost",
             says="More experts are more parameters at the same compute.",
-            rule=moe.DECOUPLED,
+            claim="moe-decoupled",
         ),
-        Claim(
+        Statement(
             id="tai-41",
             at="When should you consider using MoE?",
             says="Experts pay where memory is plenty, or where a model is spread over devices.",
             why_not="advice about machines; lesson 06 gives the roofline and a bench on a processor",
         ),
-        Claim(
+        Statement(
             id="tai-42",
             at="MoE optimization",
             says="Experts that were not chosen give the router no gradient.",
             why_not="true by construction; lesson 06 shows it, and its tests check it",
         ),
-        Claim(
+        Statement(
             id="tai-43",
             at="MoE optimization",
             says="Running all experts in training would cost too much.",
             why_not="a count: as many times more as there are experts",
         ),
-        Claim(
+        Statement(
             id="tai-44",
             at="MoE optimization",
             says="Noise on what the router reads helps training.",
-            rule=moe.JITTER,
+            claim="moe-jitter",
         ),
-        Claim(
+        Statement(
             id="tai-45",
             at="MoE optimization",
             says="Without a balance loss few experts are used.",
-            rule=moe.COLLAPSE,
+            claim="moe-collapse",
         ),
-        Claim(
+        Statement(
             id="tai-46",
             at="MoE optimization",
             says="A balance loss makes the model better.",
-            rule=moe.BALANCED_TOP_1,
+            claim="moe-balanced-top-1",
         ),
-        Claim(
+        Statement(
             id="tai-47",
             at="MoE optimization",
             says="The z-loss keeps logits small.",
-            rule=moe.Z_SMALLER,
+            claim="moe-z-smaller",
         ),
-        Claim(
+        Statement(
             id="tai-48",
             at="MoE optimization: A more principled approach?",
             says="SparseMixer estimates the router's gradient with less bias than the product with the gate's weight.",
-            rule=moe.SPARSE_MIXER,
+            claim="moe-sparse-mixer",
         ),
-        Claim(
+        Statement(
             id="tai-49",
             at="Dynamic activation sparsity: KV Cache Pruning",
             says="The cache grows in proportion to what is written.",
-            rule=start.CACHE_LINEAR,
+            claim="start-cache-linear",
         ),
-        Claim(
+        Statement(
             id="tai-50",
             at="Dynamic activation sparsity: KV Cache Pruning",
             says="Eviction saves time as well as memory.",
-            rule=kv.FASTER,
+            claim="kv-faster",
         ),
-        Claim(
+        Statement(
             id="tai-51",
             at="Attention matrices are approximately sparse",
             says="Attention is nearly sparse.",
-            rule=kv.SPARSE,
+            claim="kv-sparse",
         ),
-        Claim(
+        Statement(
             id="tai-52",
             at="Attention matrices are approximately sparse",
             says="What tokens receive in all follows a power law.",
-            rule=kv.POWER_LAW,
+            claim="kv-power-law",
         ),
-        Claim(
+        Statement(
             id="tai-53",
             at="Heavy Hitter Oracle",
             says="H2O keeps more than a window of the newest tokens.",
-            rule=kv.THAN_WINDOW,
+            claim="kv-than-window",
         ),
     ),
 )

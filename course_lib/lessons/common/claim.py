@@ -1,0 +1,205 @@
+"""A claim of a paper as a record: what it says, how a lesson's results measure it, and what the authors published.
+
+Notebook, deck and claims page read the same record. A claim names the result files that it needs; `judge` loads them,
+calls `measure`, compares the estimates with the threshold, and returns a `Judgement`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from course_lib import kernels
+from course_lib.lessons.common.tables import result_file
+from course_lib.lessons.common.verdicts import Effect, Effects, verdict, word_of
+from course_lib.measure.result_files import load
+
+BENCH = "bench/"  # prefix of results that `course bench` or `make gpu` wrote
+MOST_LISTED = 3  # cases: of more, only the smallest and the largest value are shown
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How an estimate is written: `Unit("%", scale=100)` shows 0.52 ± 0.02 as "52 ± 2 %".
+
+    Attributes:
+        name: what stands after the number.
+        scale: factor between the estimate and the number that is shown.
+        is_log: whether the estimate is a logarithm, shown as its exponential: 0.405 as "1.50 times".
+        signed: whether positive numbers show their sign, for differences.
+    """
+
+    name: str
+    scale: float = 1.0
+    is_log: bool = False
+    signed: bool = False
+
+    def __call__(self, estimate: Effect) -> str:
+        """Value ± standard error with the unit; the value alone where all cases were counted."""
+        return f"{self._number(estimate)} {self.name}".rstrip()
+
+    def several(self, estimates: Mapping[str, Effect]) -> str:
+        """The estimates of several cases with their names; of more than three, from the smallest to the largest."""
+        if len(estimates) <= MOST_LISTED:
+            return ", ".join(f"{self(each)} ({name})" for name, each in estimates.items())
+        low, high = (end(estimates.values(), key=lambda each: each.value) for end in (min, max))
+        return f"{self._number(low)} to {self(high)} in {len(estimates)} cases"
+
+    def _number(self, estimate: Effect) -> str:
+        value, error = estimate.value * self.scale, estimate.error * self.scale
+        if self.is_log:
+            value = math.exp(estimate.value)
+            error = value * estimate.error
+        return with_error(value, error, self.signed)
+
+
+def with_error(value: float, error: float, signed: bool = False) -> str:
+    """A number with its standard error, both rounded to two significant digits of the error."""
+    sign = "+" if signed else ""
+    if error == 0 or math.isinf(error):
+        return f"{value:{sign}.3g}" + (" (error not known)" if error else "")
+    digits = min(max(1 - math.floor(math.log10(error)), 0), 5)
+    return f"{value:{sign}.{digits}f} ± {error:.{digits}f}"
+
+
+PERCENT = Unit("%", scale=100)
+POINTS = Unit("percentage points", scale=100, signed=True)
+NATS = Unit("nats per token", signed=True)
+TIMES = Unit("times", is_log=True)  # of estimates that are logarithms of ratios
+NUMBER = Unit("")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One claim: the statement, where it comes from, and how results decide it.
+
+    Attributes:
+        id: LESSON-NAME, such as "wanda-accuracy"; its anchor on the claims page.
+        text: the claim in one sentence, without a full stop.
+        source: the paper or talk that makes the claim.
+        results: the result files that `measure` needs, as LESSON/NAME or bench/NAME without ".json".
+        measure: takes the loaded results in that order; returns one estimate or a mapping from case to estimate.
+        above, below: the threshold. The claim is right where every estimate is above (or below) it. Without either,
+            the claim is right where the estimate is above 0.
+        unit: how estimates are written.
+        quantity: what an estimate is, in words.
+        refuted: the outcome that would refute the claim.
+        published: the number that the source reports, in the claim's unit and with what it was measured on; a function
+            where it is computed from the lesson's published.json.
+        larger_models: whether the claim is about larger models than the one measured.
+        shown: replaces the number that is shown for ours, where the estimate itself says little.
+    """
+
+    id: str
+    text: str
+    measure: Callable[..., Effects]
+    quantity: str
+    refuted: str
+    results: tuple[str, ...] = ()
+    source: str = ""
+    above: float | None = None
+    below: float | None = None
+    unit: Unit = NATS
+    published: str | Callable[[], str] = ""
+    larger_models: bool = False
+    shown: Callable[..., str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.above is not None and self.below is not None:
+            raise ValueError(f"claim {self.id}: got above={self.above} and below={self.below}; expected one threshold.")
+
+    @property
+    def lesson(self) -> str:
+        """The folder of the lesson that judges the claim."""
+        return self.id.partition("-")[0]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return tuple(map(result_path, self.results))
+
+    @property
+    def published_value(self) -> str:
+        return self.published() if callable(self.published) else self.published
+
+    def judge(self, *results: dict[str, Any]) -> "Judgement":
+        """Judge the claim by these results, or by the committed ones where none are given.
+
+        Raises:
+            ValueError: a result is missing, incomplete or of another version.
+        """
+        if not results:
+            return _judge_committed(self)
+        if len(results) != len(self.results):
+            raise ValueError(f"claim {self.id}: got {len(results)} results; expected {', '.join(self.results)}.")
+        return self._judged(results)
+
+    def _judged(self, results: tuple[dict[str, Any], ...]) -> "Judgement":
+        estimates = self.measure(*results)
+        by_case = {"": estimates} if isinstance(estimates, Effect) else dict(estimates)
+        effects = {name: self._effect(estimate) for name, estimate in by_case.items()}
+        given = effects[""] if isinstance(estimates, Effect) else effects
+        ours = self.shown(*results) if self.shown else self._ours(estimates)
+        return Judgement(self, by_case, effects, verdict(given, self.larger_models), ours)
+
+    def _effect(self, estimate: Effect) -> Effect:
+        return estimate.below(self.below) if self.below is not None else estimate.above(self.above or 0.0)
+
+    def _ours(self, estimates: Effects) -> str:
+        return self.unit(estimates) if isinstance(estimates, Effect) else self.unit.several(estimates)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim with our estimates, their distances from the threshold (`effects`), and the verdict."""
+
+    claim: Claim
+    estimates: Mapping[str, Effect]
+    effects: Mapping[str, Effect]
+    words: str  # the verdict with its details
+    ours: str  # our value in the claim's unit
+
+    @property
+    def verdict(self) -> str:
+        """One of the words of `verdicts.WORDS`, without details."""
+        return word_of(self.words)
+
+    @property
+    def n(self) -> str:
+        """Independent samples of each case; an en dash where they are not known."""
+        sizes = sorted({effect.n for effect in self.effects.values() if effect.n is not None})
+        if not sizes or any(effect.n is None for effect in self.effects.values()):
+            return "–"
+        return str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+
+    def __str__(self) -> str:
+        published = f"; published: {value}" if (value := self.claim.published_value) else ""
+        return f"Claim: {self.claim.text}. Here: {self.ours}{published}. Verdict: {self.words}."
+
+    __repr__ = __str__
+
+
+def result_path(name: str) -> Path:
+    """kv/measured → the result of lesson kv; wanda/masks → that of masks; bench/cpu_kv → that of `course bench`."""
+    if name.startswith(BENCH):
+        return Path(kernels.__path__[0]) / "bench" / "results" / f"{name.removeprefix(BENCH)}.json"
+    return result_file(*name.split("/", 1))
+
+
+def report(claims: Iterable[Claim], *results: dict[str, Any]) -> str:
+    """One line per claim, judged by these results or by the committed ones."""
+    return "\n".join(str(claim.judge(*results)) for claim in claims)
+
+
+@lru_cache(maxsize=512)
+def _judge_committed(claim: Claim) -> Judgement:
+    results = tuple(map(load, claim.paths))
+    try:
+        return claim._judged(results)
+    except (KeyError, IndexError, TypeError, AttributeError, StopIteration, ValueError) as error:
+        commands = ", ".join(each.get("command", "course reproduce") for each in results)
+        raise ValueError(
+            f"claim {claim.id} cannot be computed from {', '.join(map(str, claim.paths))} ({type(error).__name__}: "
+            f"{error}). The result is incomplete or of another version: measure it again ({commands} --no-resume)."
+        ) from error

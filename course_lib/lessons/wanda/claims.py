@@ -1,0 +1,257 @@
+"""The claims of lesson 04: what the Wanda paper and the lecture say of one-shot pruning, and how we measure it."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from course_lib.lessons.common.benchmarks import has_signal
+from course_lib.lessons.common.claim import POINTS, TIMES, Claim
+from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
+from course_lib.lessons.common.tables import load_published, rows, spaced
+from course_lib.lessons.common.verdicts import Effect
+from course_lib.measure.paired import error_of_paired_shares, error_of_share
+
+Measured = dict[str, Any]
+HARMED = math.log(1.5)  # log ratio of perplexities: a model with over 1.5 times the dense perplexity has lost much
+PATTERNS = ("50%", "4:8", "2:4")  # from the loosest to the tightest, all with half of the weights
+PAPER = "Sun, Liu, Bair and Kolter (2023), arXiv:2306.11695"
+OUTPUT_GROUPS = "(output, 1)"  # the paper's name for "each output row is a comparison group"
+
+_claim = partial(Claim, results=("wanda/wanda",), source=PAPER, unit=TIMES)
+
+
+def perplexity_row(measured: Measured, method: str, pattern: str) -> Row:
+    """The row of one pruned model on held-out Wikipedia."""
+    (row,) = rows(measured, "perplexity", method=method, pattern=pattern, corpus="wikipedia")
+    return row
+
+
+def sweep_rows(measured: Measured, method: str) -> list[Row]:
+    """Unstructured pruning with one method, from the lowest sparsity to the highest."""
+    return sorted(rows(measured, "sweep", method=method), key=lambda row: row["sparsity"])
+
+
+def _published(table: str, column: str, model: str, **wanted: str) -> float:
+    (row,) = rows(load_published("wanda"), table, model=model, **wanted)
+    return row[column]
+
+
+def _published_ratio(method: str, pattern: str) -> str:
+    """Published perplexity over the dense one, LLaMA-2-7B on WikiText-2."""
+    value = partial(_published, "perplexity", "perplexity", "LLaMA-2-7B")
+    ratio = value(method=method, pattern=pattern) / value(method="dense", pattern="dense")
+    return f"{ratio:.2f} times (LLaMA-2-7B)"
+
+
+def _published_against_magnitude() -> str:
+    value = partial(_published, "perplexity", "perplexity", "LLaMA-2-7B", pattern="50%")
+    return f"{value(method='magnitude') / value(method='wanda'):.2f} times (LLaMA-2-7B)"
+
+
+def _published_accuracy_gain() -> str:
+    value = partial(_published, "zero_shot_mean", "accuracy", "LLaMA-7B", pattern="50%")
+    return f"{100 * (value(method='wanda') - value(method='magnitude')):+.1f} percentage points (LLaMA-7B, seven tasks)"
+
+
+def _published_steps() -> str:
+    value = partial(_published, "perplexity", "perplexity", "LLaMA-2-7B", method="wanda")
+    ratios = ", ".join(f"{value(pattern=b) / value(pattern=a):.2f}" for a, b in pairwise(PATTERNS))
+    return f"{ratios} times (LLaMA-2-7B)"
+
+
+def _against_magnitude(measured: Measured) -> Effect:
+    return log_gap(perplexity_row(measured, "wanda", "50%"), perplexity_row(measured, "magnitude", "50%"))
+
+
+BELOW_MAGNITUDE = _claim(
+    id="wanda-below-magnitude",
+    text="at 50 % sparsity, Wanda has a lower perplexity than magnitude pruning",
+    measure=_against_magnitude,
+    quantity="magnitude's perplexity over Wanda's, as a logarithm",
+    refuted="a perplexity at 50 % that is not below magnitude's",
+    published=_published_against_magnitude,
+)
+
+
+def accuracy_gaps(measured: Measured, tasks: Sequence[str] = ()) -> dict[str, Effect]:
+    """By task: Wanda's accuracy minus magnitude's at 50 %. Default: tasks on which the dense model beats chance."""
+    tasks = tasks or [row["task"] for row in rows(measured, "zero_shot", method="dense") if has_signal(row)]
+    by_task = {(r["task"], r["method"]): r for r in rows(measured, "zero_shot", pattern="50%")}
+    return {task: accuracy_gap(by_task[task, "wanda"], by_task[task, "magnitude"]) for task in tasks}
+
+
+ACCURACY = _claim(
+    id="wanda-accuracy",
+    text="at 50 % sparsity, Wanda has a higher zero-shot accuracy than magnitude pruning",
+    measure=lambda measured: mean_of(list(accuracy_gaps(measured).values())),
+    quantity="fraction of right answers above magnitude's, mean of the tasks on which the dense model beats chance",
+    refuted="an accuracy at 50 % that is not above magnitude's",
+    unit=POINTS,
+    published=_published_accuracy_gain,
+)
+
+
+def _tighter_patterns(measured: Measured) -> dict[str, Effect]:
+    found = {pattern: perplexity_row(measured, "wanda", pattern) for pattern in PATTERNS}
+    return {f"{spaced(a)} to {spaced(b)}": log_gap(found[a], found[b]) for a, b in pairwise(PATTERNS)}
+
+
+TIGHTER_PATTERNS = _claim(
+    id="wanda-patterns",
+    text="the tighter the pattern (50 %, 4:8, 2:4), the higher the perplexity",
+    measure=_tighter_patterns,
+    quantity="log ratio of the perplexities of neighbouring patterns",
+    refuted="a tighter pattern that costs no more",
+    published=_published_steps,
+)
+
+
+def _other_groups(measured: Measured) -> dict[str, Effect]:
+    by_group = {row["group"]: row for row in rows(measured, "groups", method="wanda")}
+    own = by_group.pop(OUTPUT_GROUPS)
+    return {group: log_gap(own, row) for group, row in by_group.items()}
+
+
+OUTPUT_GROUP_IS_BEST = _claim(
+    id="wanda-output-group",
+    text="each output row is the best comparison group for Wanda",
+    measure=_other_groups,
+    quantity="perplexity with another comparison group over that with output rows, as a logarithm",
+    refuted="another comparison group with a perplexity as low",
+    published="the lowest of five (LLaMA-7B)",
+)
+
+
+def _fewest_windows(measured: Measured) -> dict[str, Effect]:
+    runs = sorted(rows(measured, "calibration"), key=lambda run: run["n_windows"])
+    single = [run for run in runs if run["n_windows"] == 1]
+    return {f"window {index}": log_gap(runs[-1], run) for index, run in enumerate(single, 1)}
+
+
+MORE_CALIBRATION = _claim(
+    id="wanda-calibration",
+    text="more than one window of calibration text lowers the perplexity",
+    measure=_fewest_windows,
+    quantity="perplexity after calibration on one window over that on the most windows, as a logarithm",
+    refuted="a perplexity as low with a single window",
+    published="a few samples are enough (LLaMA-7B)",
+)
+
+
+def kept_margins(measured: Measured) -> dict[str, list[tuple[float, float, float]]]:
+    """By task with a signal, for each pruned model: (perplexity, fraction of the dense margin kept, its error).
+
+    The models are ordered by perplexity. Where the rows store which answers were `right`, the error is that of pairs;
+    otherwise it counts the questions of both models as independent, which is too wide, since they are the same.
+    """
+    by_model = {(r["method"], r["pattern"]): r["perplexity"] for r in rows(measured, "perplexity", corpus="wikipedia")}
+    models = sorted((model for model in by_model if model[0] != "dense"), key=by_model.__getitem__)
+    by_task = {}
+    for dense in filter(has_signal, rows(measured, "zero_shot", method="dense")):
+        margin = dense["accuracy"] - dense["chance"]
+        by_task[dense["task"]] = []
+        for method, pattern in models:
+            (row,) = rows(measured, "zero_shot", method=method, pattern=pattern, task=dense["task"])
+            fraction = (row["accuracy"] - row["chance"]) / margin
+            error = _error_of_difference(row, dense, fraction) / margin
+            by_task[dense["task"]].append((by_model[method, pattern], fraction, error))
+    return by_task
+
+
+def _error_of_difference(row: Row, dense: Row, fraction: float) -> float:
+    """Standard error of an accuracy minus `fraction` times the dense one; over the margin, that of the ratio."""
+    if row.get("right") and dense.get("right"):
+        return error_of_paired_shares(row["right"], dense["right"], fraction)
+    pruned, unpruned = (error_of_share(round(each["accuracy"] * each["n"]), each["n"]) for each in (row, dense))
+    return math.hypot(pruned, fraction * unpruned)
+
+
+def one_word_gaps(measured: Measured, task: str) -> dict[str, Effect]:
+    """How much less of its dense margin a task keeps than the other tasks do on average, by perplexity of the model."""
+    margins = kept_margins(measured)
+    of_task, others = margins.pop(task), list(margins.values())
+    gaps = {}
+    for index, (perplexity, fraction, error) in enumerate(of_task):
+        _, fractions, errors = zip(*(points[index] for points in others), strict=True)
+        both = math.hypot(error, math.hypot(*errors) / len(errors))
+        gaps[f"perplexity {perplexity:.0f}"] = Effect(value=sum(fractions) / len(fractions) - fraction, error=both)
+    return gaps
+
+
+ONE_WORD_TASKS = _claim(
+    id="wanda-one-word",
+    text="LAMBADA, which asks for one exact word, loses more than tasks with answers to choose from",
+    source="",
+    measure=lambda measured: one_word_gaps(measured, "lambada"),
+    quantity="remaining fraction of the dense margin above chance: mean of the other tasks minus LAMBADA, by model",
+    refuted="a pruned model that keeps as much of its margin on LAMBADA",
+    unit=POINTS,
+)
+
+
+def _steps_of_sparsity(measured: Measured) -> dict[str, Effect]:
+    (dense,) = sweep_rows(measured, "dense")
+    return {
+        f"{method}, {100 * b['sparsity']:.0f} %": log_gap(a, b)
+        for method in ("magnitude", "wanda")
+        for a, b in pairwise([dense, *sweep_rows(measured, method)])
+    }
+
+
+def _magnitude_at(sparsity: float, measured: Measured) -> Effect:
+    (dense,) = sweep_rows(measured, "dense")
+    (row,) = (row for row in sweep_rows(measured, "magnitude") if row["sparsity"] == sparsity)
+    return log_gap(dense, row)
+
+
+def _wanda_at(pattern: str, measured: Measured) -> Effect:
+    return log_gap(perplexity_row(measured, "dense", "dense"), perplexity_row(measured, "wanda", pattern))
+
+
+SWEEP = _claim(
+    id="wanda-sweep",
+    text="each step of sparsity raises the perplexity, with magnitude and with Wanda",
+    measure=_steps_of_sparsity,
+    quantity="log ratio of the perplexities of neighbouring sparsities, by method",
+    refuted="a step of sparsity that costs nothing",
+)
+MAGNITUDE_HARMS = _claim(
+    id="wanda-magnitude-harms",
+    text="pruning half of the weights by magnitude raises the perplexity more than 1.5 times",
+    measure=partial(_magnitude_at, 0.5),
+    above=HARMED,
+    quantity="perplexity over the dense one, as a logarithm",
+    refuted="a perplexity within 1.5 times the dense one",
+    published=partial(_published_ratio, "magnitude", "50%"),
+)
+MAGNITUDE_FAILS_EARLY = _claim(
+    id="wanda-magnitude-fails-early",
+    text="pruning 30 % of the weights by magnitude raises the perplexity more than 1.5 times",
+    measure=partial(_magnitude_at, 0.3),
+    above=HARMED,
+    quantity="perplexity over the dense one, as a logarithm",
+    refuted="a perplexity at 30 % within 1.5 times the dense one",
+)
+HALF_IS_CHEAP = _claim(
+    id="wanda-half-is-cheap",
+    text="pruning half of the weights with Wanda raises the perplexity less than 1.5 times",
+    measure=partial(_wanda_at, "50%"),
+    below=HARMED,
+    quantity="perplexity over the dense one, as a logarithm",
+    refuted="over 1.5 times the dense perplexity at 50 %",
+    published=partial(_published_ratio, "wanda", "50%"),
+    larger_models=True,
+)
+TWO_FOUR_IS_CHEAP = _claim(
+    id="wanda-two-four-is-cheap",
+    text="2:4 pruning with Wanda raises the perplexity less than 1.5 times",
+    measure=partial(_wanda_at, "2:4"),
+    below=HARMED,
+    quantity="perplexity over the dense one, as a logarithm",
+    refuted="over 1.5 times the dense perplexity at 2:4",
+    published=partial(_published_ratio, "wanda", "2:4"),
+    larger_models=True,
+)
+PAPER_CLAIMS = (BELOW_MAGNITUDE, ACCURACY, TIGHTER_PATTERNS, OUTPUT_GROUP_IS_BEST, MORE_CALIBRATION)
