@@ -14,6 +14,7 @@ from thin_model import write_thin_model
 from course_lib import models
 from course_lib.data.assets.cache import asset_path
 from course_lib.lessons.common import style
+from course_lib.lessons.common.table import Table
 from course_lib.models import DEFAULT_MODEL
 from course_lib.sparsity import speed
 from course_lib.workbook.decks import chromium, markdown
@@ -173,6 +174,12 @@ def test_bars_do_not_stretch():
 def test_mistakes_in_a_deck_are_named(text, says):
     with pytest.raises(ValueError, match=says):
         markdown.render(text, HERE)
+
+
+def test_a_function_that_returns_a_table_gives_its_html(monkeypatch):
+    table = Table([{"method": "Wanda", "perplexity": 21.3}], caption="At 50 % <sparsity>")
+    monkeypatch.setattr(style, "table_for_test", lambda: table, raising=False)
+    assert table.as_html() in markdown.render("![a table](figure:common.style.table_for_test)", HERE)
 
 
 def test_a_file_beside_the_deck_is_put_inside(tmp_path):

@@ -2,7 +2,8 @@
 
 `---` on a line of its own separates slides. `$...$` and `$$...$$` are mathematics, rendered to MathML here.
 `![alt](figure:lesson.file.function)` calls a function without arguments in course_lib/lessons/lesson/file.py and shows
-the figure it returns; other pictures are files beside the deck. What follows a line `Note:` is for the speaker.
+the figure or table it returns; other pictures are files beside the deck. What follows a line `Note:` is for the
+speaker.
 """
 
 import base64
@@ -19,6 +20,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from matplotlib.figure import Figure
 from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+from course_lib.lessons.common.table import Table
 
 FIGURE = "figure:"
 LARGE_SVG = 400_000  # bytes; above it (a picture of a whole matrix, say) pixels are smaller and look the same
@@ -104,6 +107,8 @@ def mathematics(formula: str, display: str) -> str:
 def _picture(source: str, alternative: str, folder: Path) -> str:
     if source.startswith(FIGURE):
         kind, content = draw(source.removeprefix(FIGURE))
+        if kind == "text/html":
+            return content.decode()
     elif re.match(r"[a-z]+:|//", source):
         raise ValueError(f"got the picture {source}; a deck must not need a network: put the file beside it")
     else:
@@ -112,7 +117,7 @@ def _picture(source: str, alternative: str, folder: Path) -> str:
 
 
 def draw(name: str) -> tuple[str, bytes]:
-    """(media type, bytes) of the figure that `lesson.file.function` of course_lib.lessons returns."""
+    """(media type, bytes) of the figure or table that `lesson.file.function` of course_lib.lessons returns."""
     module, _, function = name.rpartition(".")
     try:
         call = getattr(importlib.import_module(f"course_lib.lessons.{module}"), function)
@@ -120,6 +125,8 @@ def draw(name: str) -> tuple[str, bytes]:
         expected = "expected figure:lesson.file.function in course_lib/lessons"
         raise ValueError(f"got figure:{name}, {expected} ({error})") from error
     plot = call()
+    if isinstance(plot, Table):
+        return "text/html", plot.as_html().encode()
     figure = plot if isinstance(plot, Figure) else plot.figure
     with matplotlib.rc_context({"svg.hashsalt": name}):
         vector = _saved(figure, "svg", metadata={"Date": None})
