@@ -76,11 +76,11 @@ class Effect:
     def undecided(self) -> bool:
         return not self.holds and not self.fails
 
-    def above(self, threshold: float) -> "Effect":
+    def above(self, threshold: int | float) -> "Effect":
         """The same measurement as evidence that it exceeds a threshold."""
         return Effect(value=self.value - threshold, error=self.error, n=self.n, freedom=self.freedom)
 
-    def below(self, threshold: float) -> "Effect":
+    def below(self, threshold: int | float) -> "Effect":
         """The same measurement as evidence that it stays below a threshold."""
         return Effect(value=threshold - self.value, error=self.error, n=self.n, freedom=self.freedom)
 

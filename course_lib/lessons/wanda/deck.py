@@ -1,7 +1,6 @@
 """The figures of lesson 04 that only the deck shows: drawings, published numbers, and further stored results."""
 
 import math
-import textwrap
 from collections.abc import Mapping
 from itertools import pairwise
 from statistics import median
@@ -11,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.dots import error_bars, reach, side_by_side
+from course_lib.lessons.common.drawn_tables import drawn_claims
 from course_lib.lessons.common.effects import Row, log_gap, n_windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import listed, load_measured, load_published, rows
@@ -288,17 +288,5 @@ def margins(results: Results | None = None) -> Figure:
 
 
 def take_home() -> Figure:
-    """Write the paper's claims, the published numbers, ours and the verdicts as a table."""
-    judged = [claim.judge() for claim in PAPER_CLAIMS]
-    cells = [(each.claim.text, each.claim.published_value, each.ours, each.words) for each in judged]
-    columns, widths = (0.0, 3.7, 6.5, 9.4), (30, 22, 22, 20)  # left edges, and the characters that fit
-    fig, (axes,) = figure(width=11.8, height=5.6)
-    for row, texts in enumerate([("claim", "published", "measured here", "verdict"), *cells]):
-        for left, width, text in zip(columns, widths, texts, strict=True):
-            weight = "bold" if row == 0 or left == columns[-1] else "normal"
-            axes.text(left, -row, textwrap.fill(text, width), fontsize=12, va="center", weight=weight)
-        axes.axhline(-row - 0.5, color=COLOURS[0] if row == 0 else "#dde2e7", linewidth=1.5 if row == 0 else 1)
-    axes.set_xlim(0, 11.8)
-    axes.set_ylim(-0.5 - len(judged), 0.5)
-    axes.axis("off")
-    return fig
+    """Draw the paper's claims with the published numbers, ours and the verdicts."""
+    return drawn_claims(PAPER_CLAIMS)
