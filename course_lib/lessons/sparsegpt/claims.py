@@ -45,9 +45,8 @@ def _against(other: str, pattern: str, *results: Measured) -> Effect:
 
 
 def _published_against(other: str, pattern: str) -> str:
-    by_method = {
-        r["method"]: r for r in rows(load_published("sparsegpt"), "llama", model="LLaMA-2-7B", pattern=pattern)
-    }
+    published = rows(load_published("sparsegpt"), "llama", model="LLaMA-2-7B", pattern=pattern)
+    by_method = {row["method"]: row for row in published}
     return f"{by_method[other]['perplexity'] / by_method['sparsegpt']['perplexity']:.3f} times (LLaMA-2-7B)"
 
 
@@ -125,7 +124,7 @@ def _block_sizes(measured: Measured) -> dict[str, Effect]:
 
 BLOCK_SIZE = _claim(
     id="sparsegpt-block-size",
-    text=f"masks chosen for {PAPERS_BLOCK} columns at a time are better than masks chosen for 1 column or for all at once",
+    text=f"masks for {PAPERS_BLOCK} columns at a time are better than masks for 1 column or for all columns at once",
     results=("sparsegpt/experiments/sparsegpt_choices",),
     measure=_block_sizes,
     quantity=f"perplexity with another number of columns over that with {PAPERS_BLOCK}",

@@ -7,9 +7,10 @@ import pytest
 from figure_titles import title
 
 from course_lib.lessons.common.tables import rows
-from course_lib.lessons.sparsegpt import beside
+from course_lib.lessons.sparsegpt import beside, claims
 from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
+from course_lib.lessons.sparsegpt.claims import judged
 
 PERPLEXITY = {"magnitude": 90.0, "wanda": 40.0, "sparsegpt": 30.0, "sparsegpt + refit": 28.0}
 ERROR = {"standard_error": 1.0, "n_tokens": 100}
@@ -108,11 +109,11 @@ def test_errors_over_depth_count_the_layers_in_between():
     assert "110 % above the best weights" in found  # median of 1.2, 1.2, 3, 3
 
 
-@pytest.mark.parametrize(("sparse", "verdict"), [(40.0, "holds"), (60.0, "not at this scale"), (50.5, "cannot tell")])
+@pytest.mark.parametrize(("sparse", "verdict"), [(40.0, "holds"), (60.0, "not at this scale"), (50.5, "undecided")])
 def test_the_equal_size_claim_is_computed(sparse, verdict):
     tables = made_up()
     tables["rounded"][1]["perplexity"] = sparse
-    assert printed.rounded_table(tables).endswith(f": {verdict}")
+    assert printed.rounded_table(tables).endswith(f"Verdict: {verdict}")
 
 
 def test_settings_are_compared_window_by_window_and_the_usual_one_not_with_itself():
@@ -135,13 +136,16 @@ def test_seconds_have_bytes_and_the_ratio_and_the_papers():
 
 def test_thirds_get_a_verdict():
     """Logs of 24 and 27 beside 25: -0.04 and 0.08, errors of about 0.06."""
-    numbers, claim = printed.thirds_verdict(made_up()).splitlines()
-    assert numbers.endswith("-0.04 ± 0.06 at 50 %, +0.08 ± 0.05 at 2:4.")
-    assert claim.endswith(": cannot tell")
+    found = judged(claims.LATE_BLOCKS, made_up())
+    logs = {name: (each.value, each.error) for name, each in found.estimates.items()}
+    assert logs["50 %"] == pytest.approx((math.log(24 / 25), math.hypot(1 / 24, 1 / 25)))
+    assert logs["2:4"] == pytest.approx((math.log(27 / 25), math.hypot(1 / 27, 1 / 25)))
+    assert found.words == "undecided"
+    assert printed.thirds_verdict(made_up()) == str(found)
     tables = made_up()
     for row in tables["thirds"]:
         row["perplexity"] = {"early": 50.0, "middle": 40.0, "late": 20.0}[row["third"]]
-    assert printed.thirds_verdict(tables).endswith(": not at this scale")
+    assert printed.thirds_verdict(tables).endswith("Verdict: not at this scale")
 
 
 def test_the_gap_to_the_best_weights_by_layer():
@@ -175,38 +179,32 @@ def test_the_claims_to_take_home_follow_from_the_tables():
         for name in ("3 bits", "50% + 4 bits"):
             row = {"name": name, "group": group, "bits_a_weight": 3.1, "perplexity": value} | ERROR
             tables["rounded"].append(row)
-    found = {claim: (paper, here, word) for claim, paper, here, word in beside.claims(tables)}
-    assert found["50 %: lower perplexity than Wanda"] == (
-        "6.51 against 6.42 (LLaMA-2-7B)",
-        "30.0 against 40.0",
-        "holds",
-    )
-    assert found["At most 20 % above the best weights"][1:] == ("110 %, median of the layers", "not at this scale")
-    assert found["2:4: early blocks lose less than late ones"][2] == "cannot tell"
-    (axes,) = beside.take_home(tables).axes
+    found = {claim.id: judged(claim, tables) for claim in claims.PAPERS_CLAIMS}
+    half = found["sparsegpt-than-wanda-half"]
+    assert half.claim.published_value == "0.986 times (LLaMA-2-7B)"  # 6.42 over 6.51
+    assert half.ours.startswith("1.333 ± ")  # 40 over 30
+    assert half.words == "holds"
+    assert found["sparsegpt-near-the-best"].ours == "110 %"
+    assert found["sparsegpt-near-the-best"].words == "not at this scale"
+    assert found["sparsegpt-depth-2-4"].words == "undecided"
+    (axes,) = beside.take_home().axes
     assert len(axes.texts) == 4 * (len(found) + 1)
-
-
-def test_a_table_as_a_figure_breaks_long_cells():
-    (axes,) = beside.as_table(("a", "b"), [("one two three", "x")], (7, 4)).axes
-    assert [text.get_text() for text in axes.texts] == ["a", "b", "one two\nthree", "x"]
 
 
 def test_only_tasks_with_a_signal_count():
     text = printed.accuracy_verdict(made_up())
     assert "boolq" not in text
-    numbers, claim = text.splitlines()[-2:]
-    assert numbers.endswith("+10.0 ± 6.7 points, the mean of 1 tasks.")
-    assert claim.endswith(": cannot tell (about 1.8 times the sample would: n = 178)")
+    assert "+10.0 ± 6.7 percentage points" in text
+    assert text.endswith("Verdict: undecided (n = 100; about 173 samples would decide)")
 
 
 def test_accuracies_are_compared_question_by_question_where_they_are_kept():
     tables = made_up()
     for row in tables["zero_shot"]:  # the same sixty are right, and ten more with SparseGPT: 10 ± 3 points
         row["right"] = "".join(str(int(i < round(100 * row["accuracy"]))) for i in range(100))
-    numbers, claim = printed.accuracy_verdict(tables).splitlines()[-2:]
-    assert numbers.endswith("+10.0 ± 3.1 points, the mean of 1 tasks.")  # with half a question more of each kind
-    assert claim.endswith(": holds")
+    text = printed.accuracy_verdict(tables)
+    assert "+10.0 ± 3.1 percentage points" in text  # with half a question more of each kind
+    assert text.endswith("Verdict: holds")
 
 
 def of_windows(tables, method, shifts):
@@ -221,11 +219,11 @@ def test_perplexities_are_compared_window_by_window_as_soon_as_both_are_kept_so(
     tables = made_up()
     for row in tables["perplexity"]:
         row["standard_error"] = 0.2 * row["perplexity"]
-    assert beside._than_wanda(tables, "50%")[-1] == "cannot tell"
+    assert judged(claims.THAN_WANDA_HALF, tables).words == "undecided"
     of_windows(tables, "wanda", (0.5, -0.5, 0.0))  # one side alone changes nothing
-    assert beside._than_wanda(tables, "50%")[-1] == "cannot tell"
+    assert judged(claims.THAN_WANDA_HALF, tables).words == "undecided"
     of_windows(tables, "sparsegpt", (0.51, -0.5, -0.01))
-    assert beside._than_wanda(tables, "50%")[-1] == "holds"
+    assert judged(claims.THAN_WANDA_HALF, tables).words == "holds"
 
 
 def test_bars_beside_the_dense_model_are_of_pairs_where_there_are_pairs():
@@ -246,19 +244,19 @@ def _ends(drawn):
 
 
 def test_the_order_of_patterns_is_judged_by_method():
-    assert printed.pattern_verdict(made_up()).endswith("4:8 less than 2:4: holds")
+    assert printed.pattern_verdict(made_up()).endswith("Verdict: holds")
     tables = made_up()
     for row in tables["perplexity"]:
         if row["method"] == "wanda" and row["pattern"] == "2:4":
             row["perplexity"] = 1.0
-    assert printed.pattern_verdict(tables).endswith("holds partly (7 of 8)")
+    assert printed.pattern_verdict(tables).endswith("Verdict: mixed (holds in 7; fails in 1)")
     for row in tables["perplexity"]:
         row["standard_error"] = row["perplexity"]
-    assert printed.pattern_verdict(tables).endswith("4:8 less than 2:4: does not hold (fails in 1 of 8)")
+    assert printed.pattern_verdict(tables).endswith("Verdict: mixed (fails in 1; undecided in 7)")
     noisy = made_up()
     for row in noisy["perplexity"]:
         row["standard_error"] = row["perplexity"]
-    assert printed.pattern_verdict(noisy).endswith("4:8 less than 2:4: cannot tell")
+    assert printed.pattern_verdict(noisy).endswith("Verdict: undecided")
 
 
 def test_successors_stand_beside_the_sweep_at_half():
