@@ -517,10 +517,10 @@ print(f"weights that differ between your loop and the library, in four blocks: {
 # only the score differs. We evaluate all three models on the evaluation set:
 
 # %%
-by_magnitude = copy.deepcopy(model)
-prune_model(by_magnitude, Magnitude(Unstructured(0.5)), calibration)
-models = {"dense": model, "Wanda 50 %": pruned_model, "magnitude 50 %": by_magnitude}
-results = {name: perplexity(each, evaluation) for name, each in models.items()}
+results = {"dense": perplexity(model, evaluation), "Wanda 50 %": perplexity(pruned_model, evaluation)}
+pruned_model = copy.deepcopy(model)
+prune_model(pruned_model, Magnitude(Unstructured(0.5)), calibration)
+results["magnitude 50 %"] = perplexity(pruned_model, evaluation)
 for name, result in results.items():
     print(f"{name:<15} perplexity {result.value:7.1f} ± {result.standard_error:.1f}")
 

@@ -25,7 +25,7 @@ from course_lib.lessons.common.effects import n_windows
 from course_lib.lessons.common.ideas import beside_the_first
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured, rows
-from course_lib.lessons.wanda.experiments.layer_sparsity import stored
+from course_lib.lessons.wanda.experiments.layer_sparsity import Attempt, stored
 from course_lib.lessons.wanda.experiments.masks import damped, removal_costs
 from course_lib.measure import paired
 from course_lib.models import blocks, linears, load_model, trunk, weight_of
@@ -361,9 +361,7 @@ def by_signal(results: Mapping[str, Any]) -> list[str]:
     return sorted(signal, key=signal.__getitem__, reverse=True)
 
 
-def layer_sparsity(losses: Mapping[str, Tensor] | None = None) -> Figure:
+def layer_sparsity(ideas: Mapping[str, Attempt] | None = None) -> Figure:
     """Plot by how much each idea for the open task lowers the log-perplexity of equal sparsity."""
-    if losses is None:
-        ideas = stored(rows(load_measured("wanda", "layer_sparsity"), "ideas"))
-        losses = {name: attempt.losses for name, attempt in ideas.items()}
-    return beside_the_first(losses)
+    ideas = ideas or stored(rows(load_measured("wanda", "layer_sparsity"), "ideas"))
+    return beside_the_first({name: attempt.losses for name, attempt in ideas.items()})
