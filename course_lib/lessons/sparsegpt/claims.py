@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim, Judgement
+from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.tables import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, of_samples
@@ -262,8 +262,3 @@ PAPERS_CLAIMS = (
     LATE_BLOCKS_2_4,
     ROUNDED,
 )
-
-
-def judged(claim: Claim, tables: Tables | None = None) -> Judgement:
-    """Judge a claim by tables that are joined already, or by the committed results."""
-    return claim.judge(tables, *({} for _ in claim.results[1:])) if tables else claim.judge()

@@ -52,7 +52,7 @@ def pattern_verdict(tables: Tables | None = None) -> str:
         values = [claims.perplexity_row(found, method, pattern)["perplexity"] for pattern in _PATTERNS]
         cells = ", ".join(f"{spaced(p)} {value:.1f}" for p, value in zip(_PATTERNS, values, strict=True))
         lines.append(f"{name:<20}{cells}")
-    return "\n".join([*lines, str(claims.judged(claims.PATTERNS_COST, tables))])
+    return "\n".join([*lines, str(claims.PATTERNS_COST.judge(tables))])
 
 
 def successors_table(tables: Tables | None = None) -> str:
@@ -126,7 +126,7 @@ def rounded_table(tables: Tables | None = None) -> str:
                 f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}",
             )
             lines.append(f"{spaced(row['name']):<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
-    return "\n".join([*lines, str(claims.judged(claims.ROUNDED, given))])
+    return "\n".join([*lines, str(claims.ROUNDED.judge(given))])
 
 
 def seconds_table(tables: Tables | None = None) -> str:
@@ -187,7 +187,7 @@ def gap_by_layer(tables: Tables | None = None, pattern: str = "50%") -> str:
 
 def thirds_verdict(tables: Tables | None = None) -> str:
     """The paper's claim on depth: pruning the last third alone costs more than pruning the first alone."""
-    return str(claims.judged(claims.LATE_BLOCKS, tables))
+    return str(claims.LATE_BLOCKS.judge(tables))
 
 
 def accuracy_by_pattern(tables: Tables | None = None) -> str:
@@ -222,4 +222,4 @@ def accuracy_verdict(tables: Tables | None = None) -> str:
         cells = "".join(f"{100 * r['accuracy']:>8.0f} ± {100 * r['standard_error']:<3.0f}" for r in both)
         difference = f"{100 * gains[task].value:+.0f} ± {100 * gains[task].error:.0f}"
         lines.append(f"{task:<18}{dense['n']:>5}{100 * dense['accuracy']:>7.0f}{cells}{difference:>18}")
-    return "\n".join([*lines, str(claims.judged(claims.MORE_ACCURATE, given))])
+    return "\n".join([*lines, str(claims.MORE_ACCURATE.judge(given))])

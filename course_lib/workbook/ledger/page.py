@@ -22,9 +22,9 @@ our value and the claim's threshold: positive is on the claim's side, and ratios
 **{HOLDS}** where the 95 % interval of this distance (Student's t) lies above zero, and **{FAILS}** where it lies below.
 Where a claim names several cases, all of them must hold; it **{PARTLY}** where no case fails and at least half of them
 hold, and is **{MIXED}** where some cases hold and others fail. It is **{UNDECIDED}** where the interval contains zero.
-**{NOT_AT_THIS_SCALE.capitalize()}** replaces "{FAILS}" for claims about larger models: the default model has 135 million
-parameters, and its weights were rounded to 4 bits once. "Counted" distances have no error, because all existing cases
-were counted. n is the number of independent samples per case; a dash means that it is not known.
+**{NOT_AT_THIS_SCALE.capitalize()}** replaces "{FAILS}" for claims about larger models: the default model has 135
+million parameters, and its weights were rounded to 4 bits once. "Counted" distances have no error, because all existing
+cases were counted. n is the number of independent samples per case; a dash means that it is not known.
 """.strip()
 
 

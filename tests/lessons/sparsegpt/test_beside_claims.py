@@ -3,7 +3,6 @@
 import pytest
 
 from course_lib.lessons.sparsegpt import claims
-from course_lib.lessons.sparsegpt.claims import judged
 
 PATTERNS = ("50%", "4:8", "2:4")
 
@@ -28,18 +27,18 @@ def made_up(magnitude=100.0, seconds=(20.0, 30.0), wanda=0.70, n=400):
 
 @pytest.mark.parametrize(("perplexity", "word"), [(100.0, "holds"), (20.0, "does not hold"), (40.5, "undecided")])
 def test_below_magnitude(perplexity, word):
-    assert judged(claims.THAN_MAGNITUDE, made_up(magnitude=perplexity)).words == word
+    assert claims.THAN_MAGNITUDE.judge(made_up(magnitude=perplexity)).words == word
 
 
 @pytest.mark.parametrize(
     ("seconds", "word"), [((24.0, 25.0), "holds"), ((2.0, 2.1), "does not hold"), ((4.0, 20.0), "undecided")]
 )
 def test_each_pattern_is_one_timing(seconds, word):
-    assert judged(claims.SLOWER, made_up(seconds=seconds)).verdict == word
+    assert claims.SLOWER.judge(made_up(seconds=seconds)).verdict == word
 
 
 @pytest.mark.parametrize(
     ("wanda", "n", "word"), [(0.78, 4000, "holds"), (0.50, 4000, "does not hold"), (0.70, 400, "undecided")]
 )
 def test_three_points_are_close(wanda, n, word):
-    assert judged(claims.ACCURACY_CLOSE, made_up(wanda=wanda, n=n)).verdict == word
+    assert claims.ACCURACY_CLOSE.judge(made_up(wanda=wanda, n=n)).verdict == word

@@ -10,7 +10,6 @@ from course_lib.lessons.common.tables import rows
 from course_lib.lessons.sparsegpt import beside, claims
 from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
-from course_lib.lessons.sparsegpt.claims import judged
 
 PERPLEXITY = {"magnitude": 90.0, "wanda": 40.0, "sparsegpt": 30.0, "sparsegpt + refit": 28.0}
 ERROR = {"standard_error": 1.0, "n_tokens": 100}
@@ -136,7 +135,7 @@ def test_seconds_have_bytes_and_the_ratio_and_the_papers():
 
 def test_thirds_get_a_verdict():
     """Logs of 24 and 27 beside 25: -0.04 and 0.08, errors of about 0.06."""
-    found = judged(claims.LATE_BLOCKS, made_up())
+    found = claims.LATE_BLOCKS.judge(made_up())
     logs = {name: (each.value, each.error) for name, each in found.estimates.items()}
     assert logs["50 %"] == pytest.approx((math.log(24 / 25), math.hypot(1 / 24, 1 / 25)))
     assert logs["2:4"] == pytest.approx((math.log(27 / 25), math.hypot(1 / 27, 1 / 25)))
@@ -179,7 +178,7 @@ def test_the_claims_to_take_home_follow_from_the_tables():
         for name in ("3 bits", "50% + 4 bits"):
             row = {"name": name, "group": group, "bits_a_weight": 3.1, "perplexity": value} | ERROR
             tables["rounded"].append(row)
-    found = {claim.id: judged(claim, tables) for claim in claims.PAPERS_CLAIMS}
+    found = {claim.id: claim.judge(tables) for claim in claims.PAPERS_CLAIMS}
     half = found["sparsegpt-than-wanda-half"]
     assert half.claim.published_value == "0.986 times (LLaMA-2-7B)"  # 6.42 over 6.51
     assert half.ours.startswith("1.333 ± ")  # 40 over 30
@@ -219,11 +218,11 @@ def test_perplexities_are_compared_window_by_window_as_soon_as_both_are_kept_so(
     tables = made_up()
     for row in tables["perplexity"]:
         row["standard_error"] = 0.2 * row["perplexity"]
-    assert judged(claims.THAN_WANDA_HALF, tables).words == "undecided"
+    assert claims.THAN_WANDA_HALF.judge(tables).words == "undecided"
     of_windows(tables, "wanda", (0.5, -0.5, 0.0))  # one side alone changes nothing
-    assert judged(claims.THAN_WANDA_HALF, tables).words == "undecided"
+    assert claims.THAN_WANDA_HALF.judge(tables).words == "undecided"
     of_windows(tables, "sparsegpt", (0.51, -0.5, -0.01))
-    assert judged(claims.THAN_WANDA_HALF, tables).words == "holds"
+    assert claims.THAN_WANDA_HALF.judge(tables).words == "holds"
 
 
 def test_bars_beside_the_dense_model_are_of_pairs_where_there_are_pairs():
