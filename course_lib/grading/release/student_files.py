@@ -83,7 +83,9 @@ def _exercises_of(module: ModuleType, root: Path) -> dict[str, bytes]:
     exercises.check_index(listed, index)
     sources = [read(file_of(exercise)) for exercise in module.EXERCISES]
     common = Path(module.__file__).with_name("common.py")
-    _refuse_shared([source for _, source in sources], read(common)[1] if common.exists() else "", index)
+    mistakes = [read(file_of(exercise).with_suffix(".md"))[1] for exercise in module.EXERCISES]
+    answers = list(zip((source for _, source in sources), mistakes, strict=True))
+    _refuse_shared(answers, read(common)[1] if common.exists() else "", index)
     files, needed = {index: listed.encode()}, set()
     for exercise, (name, source) in zip(module.EXERCISES, sources, strict=True):
         if exercises.exercise_id(source, name) != exercise.id:
@@ -98,7 +100,7 @@ def _exercises_of(module: ModuleType, root: Path) -> dict[str, bytes]:
     return files
 
 
-def _refuse_shared(sources: list[str], common: str, where: str) -> None:
+def _refuse_shared(sources: list[tuple[str, str]], common: str, where: str) -> None:
     """An answer's own helper may not go out with the comparison that uses it too."""
     if given_away := exercises.shared_with_answers(sources, common):
         names = ", ".join(sorted(given_away))

@@ -61,21 +61,13 @@ def known(module: ModuleType, functions: dict[str, str]) -> dict[str, list[Known
 
 
 def _listed(node: ast.Call, exercise: Exercise) -> Iterator[tuple[str, str, ast.expr, Callable]]:
-    """Each way to answer: its label, the mistake it is, how it is written, what it does.
-
-    Mistakes and forms that a helper or a comprehension makes are not written out, and so are left out.
-    """
+    """Each way to answer: its label, the mistake it is, how it is written, what it does."""
     yield "reference", "", _argument(node, "reference"), exercise.reference
     for call, variant in zip(_argument(node, "also_right").elts, exercise.also_right, strict=True):
         yield variant.name, "", _argument(call, "function", 1), variant.function
-    for call, mistake in zip(_argument(node, "mistakes").elts, exercise.mistakes, strict=True):
-        if getattr(call.func, "id", "") != "Mistake":
-            continue
-        also = getattr(_argument(call, "also", 3), "elts", [])
-        n_written = next((at for at, form in enumerate(also) if isinstance(form, ast.Starred)), len(also))
-        written = [_argument(call, "function", 2), *also[:n_written]]
-        for form, function in zip(written, mistake.functions, strict=False):
-            yield mistake.name, mistake.name, form, function
+    for mistake in exercise.mistakes:
+        for variant in mistake.functions:
+            yield mistake.name, mistake.name, variant.written, variant
 
 
 def _argument(call: ast.Call, name: str, position: int = 99) -> ast.expr | None:
@@ -84,10 +76,15 @@ def _argument(call: ast.Call, name: str, position: int = 99) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
-def _written(node: ast.expr, usual: str, tops: dict[str, ast.stmt]) -> tuple[ast.FunctionDef, tuple[str, ...]]:
-    """A lambda, or the name of a helper, as a `def` of the usual name; and the statements that it needs."""
+def _written(
+    node: ast.expr | ast.FunctionDef, usual: str, tops: dict[str, ast.stmt]
+) -> tuple[ast.FunctionDef, tuple[str, ...]]:
+    """A lambda, a definition, or the name of one, as a `def` of the usual name; and the statements that it needs."""
     if isinstance(node, ast.Lambda):
         definition = ast.FunctionDef(usual, node.args, [ast.Return(node.body)], [], None, None)
+    elif isinstance(node, ast.FunctionDef):
+        definition = node
+        definition.name = usual
     elif isinstance(node, ast.Name) and isinstance(tops.get(node.id), ast.FunctionDef):
         definition = copy.deepcopy(tops[node.id])
         definition.name = usual

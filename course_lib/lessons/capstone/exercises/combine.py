@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Answer = Callable[[Tensor, Tensor, int, int, int], Any]
 Ends = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]  # (weight, keep, group) -> both ends of each grid
@@ -222,147 +223,7 @@ COMBINE = Exercise(
     picture=_picture,
     library=_library,
     trivial=(Trivial("pruning without rounding", lambda w, norm, n, bits, group: w * _mask(w, norm, n)),),
-    mistakes=(
-        Mistake(
-            "rounded zeros come back",
-            "Pruned weights got a value of the grid, which need not hold 0. Whatever is rounded, what is pruned is "
-            "exactly 0 in the end.",
-            _never_masked(_of_pruned),
-            also=(
-                _never_masked(_of_kept),
-                _never_masked(_of_dense),
-                _never_masked(_to_zero),
-                lambda *given: _zeros_at_the_end_of_the_grid(*given),
-            ),
-        ),
-        Mistake(
-            "grid fixed after pruning, zeros in it",
-            "The zeros of the pruned matrix took part when the grid was fixed, or it has a value of its own for them. "
-            "The mask says where they are. The grid goes from the smallest to the largest weight that stays.",
-            _with(_of_pruned),
-            also=(_with(_to_zero), _zero_point(_of_pruned), _zero_point(_of_kept)),
-        ),
-        Mistake(
-            "grid fixed before pruning",
-            "The grid spans weights that are no longer there. Values that nobody can take make the steps between the "
-            "others larger: fix it by the weights that stay.",
-            _with(_of_dense),
-            also=(_zero_point(_of_dense),),
-        ),
-        Mistake(
-            "rounded first, then pruned",
-            "The scores are those of rounded weights. Which weights stay is decided by the weights as they were: "
-            "rounding moves some past others.",
-            _rounded_first(),
-            also=(_rounded_first(_of_row), _rounded_twice),
-        ),
-        Mistake(
-            "norms forgotten",
-            "The largest weights stay here. A score is |w| times the norm of its input.",
-            _with(mask=lambda w, norm, n: _largest(w.abs(), n)),
-        ),
-        Mistake(
-            "divided by the norm",
-            "|w| was divided by the norm. A weight whose input is large counts for more: multiply.",
-            _with(mask=lambda w, norm, n: _largest(w.abs() / norm, n)),
-        ),
-        Mistake(
-            "the norm alone",
-            "The norms alone decide, so that every row keeps the same columns. A score is |w| times the norm of its "
-            "input.",
-            _with(mask=lambda w, norm, n: _largest(norm.expand_as(w), n)),
-        ),
-        Mistake(
-            "another power of the norm",
-            "The norm stands in the score as it is given: |w| · norm, without a square or a root.",
-            _with(mask=lambda w, norm, n: _mask(w, norm.square(), n)),
-            also=(_with(mask=lambda w, norm, n: _mask(w, norm.sqrt(), n)),),
-        ),
-        Mistake(
-            "signs in the score",
-            "Large negative weights were pruned. A score is |w| times the norm.",
-            _with(mask=lambda w, norm, n: _largest(w * norm, n)),
-        ),
-        Mistake(
-            "one ranking for the layer",
-            "Rows keep different numbers of weights. Each row keeps its own n_kept.",
-            _with(mask=lambda w, norm, n: _of_all(w.abs() * norm, n)),
-            also=(_with(mask=lambda w, norm, n: _largest((w.abs() * norm[None]).T, n * len(w) // w.shape[1]).T),),
-        ),
-        Mistake(
-            "the others stay",
-            "What should stay has been pruned, and the rest was kept.",
-            _with(mask=lambda w, norm, n: ~_mask(w, norm, n)),
-            also=(_with(mask=lambda w, norm, n: _largest(-w.abs() * norm, n)),),
-        ),
-        Mistake(
-            "n_kept pruned",
-            "n_kept weights of each row were pruned. It is the number of those that stay.",
-            _with(mask=lambda w, norm, n: _mask(w, norm, w.shape[1] - n)),
-        ),
-        Mistake(
-            "one step too many",
-            "2^bits values lie 2^bits − 1 steps apart: with 2 bits the grid is cut into three.",
-            _with(n_steps=lambda bits: 2**bits),
-            also=(_with(n_steps=lambda bits: 2**bits, most=1),),
-        ),
-        Mistake(
-            "too few steps",
-            "The grid has fewer values than bits allow: 2^bits values lie 2^bits − 1 steps apart.",
-            _with(n_steps=lambda bits: 2**bits - 2),
-            also=(
-                _with(n_steps=lambda bits: 2 ** (bits - 1)),
-                _with(n_steps=lambda bits: 2 ** (bits - 1) - 1),
-            ),
-        ),
-        Mistake(
-            "not to the nearest",
-            "Every weight was rounded down, or every one up. It goes to the nearest value, above or below.",
-            _with(by=torch.floor),
-            also=(_with(by=torch.ceil), _with(by=lambda codes: (codes + 1).floor())),
-        ),
-        Mistake(
-            "one grid for all groups",
-            "Each group of columns in each row has ends of its own, so one large weight spoils one group alone.",
-            _with(_of_row),
-            also=(_with(_of_layer),),
-        ),
-        Mistake(
-            "symmetric grid",
-            "This grid reaches as far below zero as above it. From the smallest to the largest weight that stays is "
-            "narrower, and never wider.",
-            _symmetric,
-            also=(_with(_both_ways),),
-        ),
-        Mistake(
-            "divided by a step of 0",
-            "Where one weight of a group stays, both ends are the same and the step is 0: the quotient is NaN. That "
-            "weight is the grid's one value and stays as it is.",
-            _step_of_nothing,
-        ),
-        Mistake(
-            "one alone becomes 0",
-            "Where just one weight of a group stays, it became 0. Both ends of its grid are that weight: it stays as "
-            "it is.",
-            lambda *given: _step_of_nothing(*given).nan_to_num(0.0),
-        ),
-        Mistake(
-            "codes, not weights",
-            "These are the numbers of the steps. Asked for are the weights they stand for: the lower end plus code "
-            "times step.",
-            _as_codes,
-        ),
-        Mistake(
-            "lower end forgotten",
-            "Code times step is how far a weight lies above the lower end of its grid. Add that end.",
-            lambda w, norm, n, bits, group: _from_zero(w, norm, n, bits, group),
-        ),
-        Mistake(
-            "not rounded",
-            "The weights are pruned, and have kept all their digits.",
-            lambda w, norm, n, bits, group: w * _mask(w, norm, n),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("row by row, group by group", lambda *given: _in_loops(*given)),
         Variant("the nearest of all values", lambda *given: _by_distance(*given)),

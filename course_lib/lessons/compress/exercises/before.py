@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, short, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Part = Callable[[Tensor, Tensor, Tensor], Tensor]
 Answer = Callable[[Tensor, Tensor, Tensor], Any]
@@ -169,148 +170,7 @@ BEFORE = Exercise(
     agree=_agree_on_all_three,
     picture=_positions,
     library=_library,
-    mistakes=(
-        Mistake(
-            "after the text",
-            "The prompt stands behind the text. Attention looks back only, so no token of the text can see it there.",
-            _with(
-                lambda p, x, r: torch.cat([x, p.expand(len(x), -1, -1)], dim=1),
-                lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1),
-                lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1).cumsum(dim=1) - 1,
-            ),
-            also=(
-                _with(lambda p, x, r: torch.cat([x, p.expand(len(x), -1, -1)], dim=1)),
-                _with(
-                    lambda p, x, r: torch.cat([x, p.expand(len(x), -1, -1)], dim=1),
-                    lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1),
-                    _places,
-                ),
-                _put(_behind_last),
-            ),
-        ),
-        Mistake(
-            "positions not moved",
-            "The text begins at position 0, or the prompt lies before it at positions below 0. The model reads the "
-            "prompt as it reads tokens: it has positions 0 to P − 1, and the text goes on at P.",
-            _with(positions=_two(torch.arange, lambda n, r: _in_text(r))),
-            also=(
-                _with(positions=_two(_zeros, lambda n, r: _in_text(r))),
-                _with(positions=_two(lambda n: torch.arange(-n, 0), lambda n, r: _in_text(r))),
-                _with(positions=_two(torch.arange, lambda n, r: torch.arange(r.shape[1]).expand(r.shape))),
-                _with(positions=_two(_zeros, lambda n, r: torch.arange(r.shape[1]).expand(r.shape))),
-                _with(positions=lambda p, x, r: _in_text(r)),
-                _with(positions=lambda p, x, r: torch.arange(r.shape[1]).expand(r.shape)),
-            ),
-        ),
-        Mistake(
-            "attention mask forgotten",
-            "Nobody can look at the prompt: the mask is that of the text alone, or is False where the prompt stands. "
-            "Every vector of the prompt is to be seen.",
-            _with(seen=_masked_out),
-            also=(
-                _with(seen=lambda p, x, r: r),
-                _with(seen=lambda p, x, r: r, positions=lambda p, x, r: _in_text(r)),
-                _with(seen=_masked_out, positions=lambda *given: (_masked_out(*given).cumsum(dim=1) - 1).clamp(min=0)),
-                _with(seen=_masked_out, positions=_places),
-            ),
-        ),
-        Mistake(
-            "mask filled up behind",
-            "The text's mask was made P longer with False at its end, so that its entries no longer line up with their "
-            "tokens. The prompt comes first, and all of it is to be seen: put P times True before `real`.",
-            _with(seen=lambda p, x, r: torch.cat([r, r.new_zeros(len(r), len(p))], dim=1)),
-        ),
-        Mistake(
-            "padding set to 0",
-            "The vectors at padding were set to 0. They stay as they are: the mask is what keeps the model from "
-            "reading them.",
-            _with(lambda p, x, r: _vectors(p, x * r[..., None], r)),
-        ),
-        Mistake(
-            "padding seen",
-            "Everything is seen, padding too. `real` says which tokens there are.",
-            _with(seen=_ones),
-            also=(_with(seen=_ones, positions=_places),),
-        ),
-        Mistake(
-            "mask on the other side",
-            "The prompt was put before the vectors, and its part of the mask behind the rest: they have moved against "
-            "each other.",
-            _with(seen=lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1)),
-            also=(
-                _with(
-                    seen=lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1),
-                    positions=lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1).cumsum(dim=1) - 1,
-                ),
-                _with(seen=lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1), positions=_places),
-            ),
-        ),
-        Mistake(
-            "padding has positions",
-            "Places were numbered, padding among them, so that what stands on the left moves a text to later "
-            "positions. A position says how many vectors are seen before.",
-            _with(positions=_places),
-        ),
-        Mistake(
-            "counted from one",
-            "The positions begin at 1. The first vector of the prompt has position 0.",
-            _with(positions=lambda *given: _seen(*given).cumsum(dim=1)),
-            also=(_with(positions=lambda *given: _places(*given) + 1),),
-        ),
-        Mistake(
-            "one position for the prompt",
-            "All vectors of the prompt have the same position. They are P vectors in a row, at 0 to P − 1.",
-            _with(positions=_two(_zeros, lambda n, r: _in_text(r) + 1)),
-            also=(_with(positions=_two(_zeros, lambda n, r: _in_text(r) + n)),),
-        ),
-        Mistake(
-            "between padding and text",
-            "The prompt was put behind the padding. It stands first in every row; the padding between them is not "
-            "seen and has no position, so it does no harm.",
-            _put(_first_real),
-        ),
-        Mistake(
-            "in the place of the text",
-            "The first tokens of the text were overwritten, or had the prompt added to them. The text stays whole and "
-            "the sequence becomes P longer.",
-            _over_the_first(lambda x, p: p.expand(len(x), -1, -1)),
-            also=(_over_the_first(lambda x, p: x + p),),
-        ),
-        Mistake(
-            "prompt mixed up over the texts",
-            "The rows of the prompt were spread over the texts. Each text has all P vectors before it, in their order: "
-            "expand, or repeat the whole.",
-            _with(_mixed_up),
-        ),
-        Mistake(
-            "backwards",
-            "The vectors of the prompt stand in reverse order.",
-            _with(lambda p, x, r: _vectors(p.flip(0), x, r)),
-        ),
-        Mistake(
-            "along the wrong axis",
-            "The prompt was put beside the texts as one more of them, or beside the channels. It goes along the axis "
-            "of tokens, dim=1.",
-            _with(lambda p, x, r: torch.cat([p.expand(x.shape[1], *p.shape).transpose(0, 1)[: len(x)], x], dim=0)),
-            also=(_with(lambda p, x, r: torch.cat([p[None], x], dim=0)),),
-        ),
-        Mistake(
-            "not three values",
-            "Three values are asked for: the vectors, which of them are seen, and the positions.",
-            _vectors,
-            also=(
-                lambda *given: _with()(*given)[:2],
-                lambda *given: (_vectors(*given), _counted(*given)),
-            ),
-        ),
-        Mistake(
-            "in another order",
-            "The three values are in another order: first the vectors, then which of them are seen, then the "
-            "positions.",
-            lambda *given: (_vectors(*given), _counted(*given), _seen(*given)),
-            also=(lambda *given: (_seen(*given), _vectors(*given), _counted(*given)),),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("text by text", _put(lambda real: 0)),
         Variant("-1 at padding", _with(positions=lambda *given: _counted(*given).masked_fill(~_seen(*given), -1))),

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
 
 Answer = Callable[[Tensor, Tensor, Tensor, Tensor, float], Any]
@@ -161,116 +162,7 @@ FROZEN = Exercise(
     cases=_frozen_cases,
     agree=_agree_on_all_three,
     picture=_moves,
-    mistakes=(
-        Mistake(
-            "everything learns",
-            "The weights moved with the prompt. The compressed model stays as it is, for every task that uses it: only "
-            "the prompt gets a step.",
-            _stepped(PARTS),
-            also=(
-                _stepped(("prompt", "mix")),
-                _stepped(("prompt", "mix", "lookup")),
-                _stepped(("prompt", "mix", "head")),
-            ),
-        ),
-        Mistake(
-            "the tied table moves too",
-            "The table of the embeddings learned with the prompt. It is the head as well: whoever frees one of the two "
-            "moves both, and every token that the model reads or says becomes another one.",
-            _stepped(("prompt", "lookup", "head")),
-            also=(_stepped(("prompt", "lookup")), _stepped(("prompt", "head"))),
-        ),
-        Mistake(
-            "prompt in the head",
-            "The vectors of the prompt became rows of the table, and the table is the head: the model can now say them "
-            "as if they were tokens, and its probabilities are others. The prompt is read and never said.",
-            _stepped(loss=_with_rows_of_the_prompt),
-            also=(_stepped(loss=_with_rows_that_stay), _stepped(PARTS, loss=_with_rows_of_the_prompt)),
-        ),
-        Mistake(
-            "prompt frozen",
-            "The prompt stayed where it was, and it is what should learn.",
-            _unmoved,
-            also=(
-                _stepped(("lookup", "head", "mix")),
-                _stepped(("lookup", "head")),
-                _stepped(("mix",)),
-                _stepped(("lookup",)),
-                _stepped(("head",)),
-            ),
-        ),
-        Mistake(
-            "prompt behind the text",
-            "The prompt stands where no token of the text can see it, or no token can: its slope is zero.",
-            _stepped(loss=_prompt_behind, learns=PARTS),
-        ),
-        Mistake(
-            "uphill",
-            "The step goes along the slope, and the loss grows. It goes against it: minus.",
-            _stepped(change=lambda g: -g),
-            also=(_stepped(PARTS, change=lambda g: -g),),
-        ),
-        Mistake(
-            "sum over the tokens",
-            "The losses of the tokens were added. Their mean is asked for, so that a step does not depend on how long "
-            "the text is.",
-            _stepped(loss=lambda *given: _losses(*given).sum()),
-        ),
-        Mistake(
-            "mean over other places",
-            "The sum was divided by the number of all places, the prompt's among them. There are T losses.",
-            _stepped(loss=_over_all_places),
-            also=(_stepped(loss=_over_all_but_one),),
-        ),
-        Mistake(
-            "first token not scored",
-            "The first token of the text has no loss here. The last vector of the prompt stands before it and says it.",
-            _stepped(loss=_without_the_first),
-            also=(_stepped(loss=lambda *given: _losses(*given)[1:].sum() / len(given[-1])),),
-        ),
-        Mistake(
-            "another memory",
-            "The states are other ones: h_i = x_i + h_{i−1} / 2. Here ½ was left out, or each place forgot all before "
-            "it.",
-            _stepped(loss=lambda *given: _losses(*given, memory=1.0).mean()),
-            also=(_stepped(loss=lambda *given: _losses(*given, memory=0.0).mean()),),
-        ),
-        Mistake(
-            "each place says itself",
-            "The logits of a place were held against its own token. They say the next one.",
-            _stepped(loss=_own_token),
-        ),
-        Mistake(
-            "without the rate",
-            "The step is rate times the slope.",
-            lambda p, w, m, i, r: _stepped()(p, w, m, i, 1.0),
-            also=(lambda p, w, m, i, r: _stepped()(p, w, m, i, 1 / r),),
-        ),
-        Mistake(
-            "slope of another length",
-            "The slope was brought to another length: to 1, to at most 1, or to its signs. A plain step is asked for.",
-            _stepped(change=lambda g: g / g.norm()),
-            also=(_stepped(change=lambda g: g / g.norm().clamp(min=1)), _stepped(change=torch.sign)),
-        ),
-        Mistake(
-            "one vector of the prompt",
-            "Only one vector of the prompt moved. All of them learn.",
-            _stepped(change=_one_vector(-1)),
-            also=(_stepped(change=_one_vector(0)),),
-        ),
-        Mistake(
-            "the slope itself",
-            "This is the slope, or the step. The prompt after the step is asked for.",
-            lambda p, w, m, i, r: (p - _stepped()(p, w, m, i, 1.0)[0], w, m),
-            also=(lambda p, w, m, i, r: (p - _stepped()(p, w, m, i, r)[0], w, m),),
-        ),
-        Mistake(
-            "not three values",
-            "Prompt, table and mix are asked for, as they are after the step.",
-            lambda *given: _stepped()(*given)[0],
-            also=(lambda *given: _stepped()(*given)[:2],),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("by finite differences", lambda *given: _by_differences(*given)),
         Variant("state after state, with an optimiser", lambda *given: _by_optimiser(*given)),

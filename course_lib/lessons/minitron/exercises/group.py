@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 _NAMES = ("q", "k", "v", "o", "gate", "up", "down")  # in the order of the forward pass
 Weights = dict[str, Tensor]
@@ -189,153 +190,7 @@ GROUP = Exercise(
     reference=_right,
     cases=_group_cases,
     library=_library,
-    mistakes=(
-        Mistake(
-            "heads by the remainder",
-            "Query heads h with h % G in the groups were taken. Neighbouring heads share a key-value head: head h "
-            "reads head h // (H / G).",
-            _changed(query=_by_remainder),
-        ),
-        Mistake(
-            "a head's rows taken apart",
-            "The rows of one head lie side by side: head h has the rows h · S to h · S + S − 1. Here rows a whole "
-            "stride apart were taken.",
-            _changed(query=_apart("q"), key=_apart("k")),
-        ),
-        Mistake(
-            "rows of o or down",
-            "The output projection reads what the heads give, and the down projection what the neurons give: a head or "
-            "a neuron is a block of their columns, not of their rows.",
-            _cut(o=lambda w, i: w[i.query]),
-            also=(
-                _cut(down=lambda w, i: w[i.neurons]),
-                _cut(o=lambda w, i: w[i.query], down=lambda w, i: w[i.neurons]),
-            ),
-        ),
-        Mistake(
-            "inputs instead of outputs",
-            "All matrices were cut on the wrong side. W has the shape (outputs, inputs): q, k, v, gate and up make "
-            "heads and neurons and lose rows, o and down read them and lose columns.",
-            _cut(
-                q=lambda w, i: w[:, i.query],
-                k=lambda w, i: w[:, i.key],
-                v=lambda w, i: w[:, i.key],
-                o=lambda w, i: w[i.query],
-                gate=lambda w, i: w[:, i.neurons],
-                up=lambda w, i: w[:, i.neurons],
-                down=lambda w, i: w[i.neurons],
-            ),
-        ),
-        Mistake(
-            "gate or up left whole",
-            "A neuron is the product of gate and up, so its row leaves in both.",
-            _whole("gate"),
-            also=(_whole("up"), _whole("gate", "up")),
-        ),
-        Mistake(
-            "down left whole",
-            "The down projection still reads neurons that are gone: their columns leave too.",
-            _whole("down"),
-        ),
-        Mistake(
-            "down and output projection left whole",
-            "Both matrices that read heads or neurons still have all their columns: o loses the columns of the pruned "
-            "heads, down those of the pruned neurons.",
-            _whole("down", "o"),
-        ),
-        Mistake(
-            "query heads left whole",
-            "Query heads without the key-value head that they read cannot stay: their rows of q and columns of o leave."
-            "",
-            _whole("q", "o"),
-        ),
-        Mistake(
-            "query projection left whole",
-            "q still makes query heads whose key-value head is pruned: their rows leave, as their columns of o do.",
-            _whole("q"),
-        ),
-        Mistake(
-            "output projection left whole",
-            "The output projection still reads heads that are gone: their columns leave too.",
-            _whole("o"),
-        ),
-        Mistake(
-            "keys or values left whole",
-            "A key-value head has rows in k and in v, and both leave.",
-            _whole("v"),
-            also=(_whole("k"), _whole("k", "v")),
-        ),
-        Mistake(
-            "query heads counted like key-value heads",
-            "Of q and o as many rows and columns stay as of k and v. To each key-value head belong H / G query heads.",
-            _changed(query=lambda *a: _indices(*a).key),
-            also=(_changed(query=lambda w, g, n, h: _first_of_each(w, g, h)),),
-        ),
-        Mistake(
-            "heads taken for rows",
-            "The numbers of heads were used as numbers of rows. A head has S rows, h · S to h · S + S − 1.",
-            _changed(
-                query=lambda w, g, n, h: _entries(g, len(w["q"]) // len(w["k"])),
-                key=lambda w, g, n, h: g,
-            ),
-            also=(
-                _changed(query=lambda w, g, n, h: g, key=lambda w, g, n, h: g),
-                _changed(query=lambda w, g, n, h: _entries(g, len(w["q"]) // len(w["k"]))),
-            ),
-        ),
-        Mistake(
-            "size of a head from the width",
-            "The size of a head is not the width divided by the heads; models are free to choose it. The key "
-            "projection has n_key_value heads: divide its rows.",
-            _changed(query=_by_width("q"), key=_by_width("k")),
-        ),
-        Mistake(
-            "under other names",
-            "The matrices are right, but some stand under the name of another one.",
-            _separately(lambda *a: _renamed(_by_axes(*a), {"k": "v", "v": "k"})),
-            also=(_separately(lambda *a: _renamed(_by_axes(*a), {"gate": "up", "up": "gate"})),),
-        ),
-        Mistake(
-            "turned round",
-            "The right entries, but o or down, or both, are transposed: they keep their rows, and lose columns.",
-            _cut(o=lambda w, i: w.T[i.query]),
-            also=(
-                _cut(down=lambda w, i: w.T[i.neurons]),
-                _cut(o=lambda w, i: w.T[i.query], down=lambda w, i: w.T[i.neurons]),
-            ),
-        ),
-        Mistake(
-            "neurons left whole",
-            "Neurons leave as well: rows of gate and up, columns of down.",
-            _whole("gate", "up", "down"),
-        ),
-        Mistake(
-            "heads left whole",
-            "Key-value groups leave as well: rows of q, k and v, columns of o.",
-            _whole("q", "k", "v", "o"),
-        ),
-        Mistake(
-            "what leaves was kept",
-            "groups and neurons say what stays; the rest leaves.",
-            _separately(_complement),
-        ),
-        Mistake(
-            "the first ones",
-            "As many were kept as should stay, but the first ones: of the groups, of the neurons or of both. `groups` "
-            "and `neurons` say which ones stay.",
-            _separately(lambda w, g, n, h: _right(*w.values(), torch.arange(len(g)), torch.arange(len(n)), h)),
-            also=(
-                _separately(lambda w, g, n, h: _right(*w.values(), torch.arange(len(g)), n, h)),
-                _separately(lambda w, g, n, h: _right(*w.values(), g, torch.arange(len(n)), h)),
-            ),
-        ),
-        Mistake(
-            "zeros instead of a cut",
-            "The matrices have zeros where something leaves. A smaller model has smaller matrices: take the entries "
-            "out.",
-            _separately(_zeros),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("masks of rows", _separately(lambda *a: _by_masks(*a))),
         Variant("with an axis of heads", _separately(lambda *a: _by_axes(*a))),

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
 
 Answer = Callable[[Tensor], Any]
@@ -104,110 +105,7 @@ LINES = Exercise(
     agree=_agree,
     picture=_picture,
     library=_library,
-    mistakes=(
-        Mistake(
-            "queries counted from the beginning",
-            "The R rows are the last queries: row r belongs to token T − R + r. Here row r was taken for token r, so "
-            "that every distance is too small by T − R, and some fall off the end.",
-            _at(lambda row, key, r, t: row - key),
-            also=(
-                _with(slash=lambda w: _sums_of_allowed(w, lambda row, key, r, t: row - key) / len(w)),
-                _at(lambda row, key, r, t: (row - key).abs()),
-            ),
-        ),
-        Mistake(
-            "key minus query",
-            "The distance has the wrong sign: query less key, so that 0 is the query's own token and T − 1 the "
-            "farthest.",
-            _at(lambda row, key, r, t: key - (t - r + row)),
-            also=(
-                _with(slash=lambda w: _slash(w).flip(0)),
-                _with(slash=lambda w: _sums_of_allowed(w, lambda row, key, r, t: key - (t - r + row)) / len(w)),
-            ),
-        ),
-        Mistake(
-            "one off",
-            "Each distance is off by one. A query's own token is at distance 0.",
-            _at(lambda row, key, r, t: t - r + row - key + 1),
-            also=(
-                _at(lambda row, key, r, t: t - r + row - key - 1),
-                _with(slash=lambda w: _sums_of_allowed(w, lambda row, key, r, t: t - r + row - key + 1) / len(w)),
-                _with(slash=lambda w: _sums_of_allowed(w, lambda row, key, r, t: t - r + row - key - 1) / len(w)),
-            ),
-        ),
-        Mistake(
-            "the other diagonals",
-            "Entries were added up along the diagonals on which query plus key is the same. On a slash it is query "
-            "less key.",
-            _at(lambda row, key, r, t: t - r + row + key),
-            also=(_at(lambda row, key, r, t: row + key),),
-        ),
-        Mistake(
-            "divided by the entries on the diagonal",
-            "Long distances occur for few queries, and each diagonal was divided by how many there are. Divide by R: "
-            "then the slashes sum to one, as attention does, and a share of them is a share of the attention.",
-            _with(slash=_diagonal_means),
-            also=(
-                _with(slash=lambda w: _sums(w) / _counts(w)),
-                _with(lambda w: w.sum(dim=0) / (w > 0).sum(dim=0).clamp(min=1), _diagonal_means),
-            ),
-        ),
-        Mistake(
-            "divided by T",
-            "A sum over the queries was divided by the number of tokens, T. There are R queries: divide by R.",
-            _with(slash=lambda w: _sums(w) / w.shape[1]),
-            also=(
-                _with(lambda w: w.sum(dim=0) / w.shape[1], lambda w: _sums(w) / w.shape[1]),
-                _with(lambda w: w.sum(dim=0) / w.shape[1]),
-            ),
-        ),
-        Mistake(
-            "sums, not means",
-            "The vertical sums or the slashes sum to R, one for each query. Divide both by the number of queries.",
-            _with(lambda w: w.sum(dim=0), _sums),
-            also=(_with(lambda w: w.sum(dim=0)), _with(slash=_sums)),
-        ),
-        Mistake(
-            "along the wrong axis",
-            "The vertical sums went along the row. A column is one key, and all queries in it.",
-            _with(lambda w: w.mean(dim=1)),
-            also=(_with(lambda w: w.sum(dim=1)),),
-        ),
-        Mistake(
-            "the largest, not the mean",
-            "The largest entry of a line instead of their mean. One query that looks there is not a line.",
-            _with(lambda w: w.amax(dim=0), lambda w: _largest(w)),
-            also=(_with(lambda w: w.amax(dim=0)), _with(slash=lambda w: _largest(w))),
-        ),
-        Mistake(
-            "the last query alone",
-            "Only the last row was looked at.",
-            _with(lambda w: w[-1], lambda w: w[-1].flip(0)),
-            also=(_with(lambda w: w[-1]), _with(slash=lambda w: w[-1].flip(0))),
-        ),
-        Mistake(
-            "the two the wrong way round",
-            "First the vertical sums, then the slashes.",
-            lambda w: (_slash(w), _vertical(w)),
-        ),
-        Mistake(
-            "divided by what there is twice",
-            "The lines were made to sum to one once more, or a softmax was taken of them. The weights are a softmax "
-            "already.",
-            _with(lambda w: _vertical(w).softmax(0), lambda w: _slash(w).softmax(0)),
-        ),
-        Mistake(
-            "not two values",
-            "Two values are asked for: what each key gets, and what each distance gets, both of length T.",
-            _vertical,
-            also=(
-                _slash,
-                lambda w: (_vertical(w), _slash(w)[: len(w)]),
-                lambda w: (_vertical(w), _sums(w)[: w.shape[1] - 1] / len(w)),
-                lambda w: torch.cat([_vertical(w), _slash(w)]),
-            ),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("in loops", lambda w: _in_loops(w)),
         Variant("torch.diagonal", lambda w: _by_diagonals(w)),

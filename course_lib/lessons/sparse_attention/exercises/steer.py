@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Answer = Callable[[Tensor, Tensor, Tensor, float], Any]
 LATER = -1e4  # the logit of a key that comes later than the query: its weight is 0
@@ -183,129 +184,7 @@ STEER = Exercise(
     picture=_picture,
     library=_library,
     trivial=(Trivial("not steering at all", lambda logits, *others: logits.softmax(dim=2)),),
-    mistakes=(
-        Mistake(
-            "wrong sign of log α",
-            "What is not highlighted gets more attention, not less: log α is negative for α < 1, and it is added.",
-            _with(add=lambda alpha: -log(alpha)),
-        ),
-        Mistake(
-            "the highlighted ones lowered",
-            "The columns that are highlighted were lowered. It is the others that are.",
-            _with(_raised),
-            also=(
-                _scaled(_sum_to_one, _raised),
-                _with(lambda h, n: _raised(h, n).index_fill(0, torch.tensor([0]), False)),
-            ),
-        ),
-        Mistake(
-            "raised, not lowered",
-            "What is highlighted was divided by α, or all that is not highlighted was lowered, which a softmax cannot "
-            "tell apart. Some columns are neither: the first token and the generated ones are not lowered either.",
-            _raise,
-            also=(_with(_all_unmarked), _scaled(_sum_to_one, _all_unmarked)),
-        ),
-        Mistake(
-            "lowered and raised",
-            "Tokens that are not highlighted were lowered, and highlighted ones were divided by α as well. Only the "
-            "first is asked for: highlighted columns keep their logits.",
-            _both(spare=True),
-            also=(_both(spare=False),),
-        ),
-        Mistake(
-            "renormalised twice",
-            "A softmax of weights that are a softmax already, or one of them scaled. A row is made to sum to one once: "
-            "add log α before the softmax, or multiply by α after it and divide by the new sum.",
-            _with(after=lambda w: w.softmax(dim=2)),
-            also=(
-                _scaled(lambda w: w.softmax(dim=2)),
-                _scaled(lambda w: _sum_to_one(w).softmax(dim=2)),
-                _softmax_of_chosen,
-            ),
-        ),
-        Mistake(
-            "rows do not sum to one",
-            "The weights were multiplied by α and left so. Divide each row by its new sum, or add log α before the "
-            "softmax.",
-            _scaled(lambda w: w),
-        ),
-        Mistake(
-            "all heads",
-            "Every head was steered. Heads that are not chosen attend as before.",
-            _with(heads=torch.ones_like),
-        ),
-        Mistake(
-            "the other heads",
-            "The heads that were not chosen were steered.",
-            _with(heads=torch.logical_not),
-        ),
-        Mistake(
-            "generated tokens lowered",
-            "Tokens behind the prompt were lowered too. Steering is about the prompt; what the model writes keeps its "
-            "weight.",
-            _with(_everywhere),
-            also=(_scaled(_sum_to_one, _everywhere),),
-        ),
-        Mistake(
-            "first token lowered",
-            "The first token was lowered with the others. It is spared, highlighted or not: heads rest on it when they "
-            "have nothing to say.",
-            _with(_first_too),
-            also=(_scaled(_sum_to_one, _first_too),),
-        ),
-        Mistake(
-            "α, not log α",
-            "α, −α or 1 − α was added to the logits or subtracted. Multiplying a weight by α is adding log α before "
-            "the softmax.",
-            _with(add=lambda alpha: alpha),
-            also=(
-                _with(add=lambda alpha: -alpha),
-                _with(add=lambda alpha: 1 - alpha),
-                _with(add=lambda alpha: alpha - 1),
-            ),
-        ),
-        Mistake(
-            "logits multiplied",
-            "The logits were multiplied by α. That makes a negative logit larger, and says nothing of the weights.",
-            _logits_times,
-        ),
-        Mistake(
-            "another logarithm",
-            "The softmax has e as its base, so α times the weight is the natural logarithm of α.",
-            _with(add=lambda alpha: log(alpha) / log(10)),
-            also=(_with(add=lambda alpha: log(alpha) / log(2)),),
-        ),
-        Mistake(
-            "only the last query",
-            "Only the last row was steered. Every query of the chosen heads is.",
-            _last_row,
-        ),
-        Mistake(
-            "removed altogether",
-            "What is not highlighted cannot be read any more. Its weight becomes α times what it was, not 0.",
-            _removed,
-        ),
-        Mistake(
-            "no softmax",
-            "These are logits, or their exponentials, which do not sum to one. Asked for are the weights, after a "
-            "softmax.",
-            _moved,
-            also=(_with(after=torch.log), lambda *given: _moved(*given).exp()),
-        ),
-        Mistake(
-            "softmax over the wrong axis",
-            "A softmax goes over keys, dim=2: every query's weights sum to one.",
-            lambda *given: _moved(*given).softmax(dim=1),
-            also=(lambda *given: _moved(*given).softmax(dim=0),),
-        ),
-        Mistake(
-            "nothing steered",
-            "This is the attention as it was. Rows that were lowered have the same number added to every key, which a "
-            "softmax does not see: it is columns that are lowered.",
-            lambda logits, highlighted, chosen, alpha: logits.softmax(dim=2),
-            also=(_by_rows,),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("weights times α, divided by the new sum", _scaled(_sum_to_one)),
         Variant("row by row", lambda *given: _in_loops(*given)),
