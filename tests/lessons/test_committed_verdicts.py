@@ -34,9 +34,6 @@ from course_lib.lessons.sinks.claims import measured as sinks
 from course_lib.lessons.sparse_attention.claims import clock, delta, drafts, steering
 from course_lib.lessons.sparse_attention.claims import prefill as sparse_prefill
 from course_lib.lessons.sparsegpt import tables as sparsegpt
-from course_lib.lessons.wanda import accuracies
-from course_lib.lessons.wanda import measured as wanda_results
-from course_lib.lessons.wanda import tables as wanda
 
 PRINTED = {
     "01 on a GPU": speed.gpu_verdict,
@@ -49,9 +46,6 @@ PRINTED = {
     "03 rounded": sparsegpt.rounded_table,
     "03 depth": sparsegpt.thirds_verdict,
     "03 accuracy": sparsegpt.accuracy_verdict,
-    "04 accuracy": lambda: wanda.zero_shot_verdict(wanda_results.results()),
-    "04 one word": lambda: accuracies.one_word_verdict(wanda_results.results()),
-    "04 claims": lambda: wanda.claims_table(wanda_results.results()),
     "05 aggregations": lambda: minitron.aggregations(found.results()),
     "05 accuracies": lambda: minitron.accuracies(found.results()),
     "05 claims": lambda: minitron.claims_table(found.results()),
