@@ -1,21 +1,16 @@
 # %% [markdown]
 # # 04 · Wanda: pruning by weights and activations
 #
-# In this lesson you will remove half of the weights of a pretrained language model in less than a minute, without
+# In this lesson you remove half of the weights of a pretrained language model in less than a minute, without
 # gradients and without retraining. The method is **Wanda**, short for *pruning by weights and activations* (Sun, Liu,
 # Bair and Kolter, 2023). It needs one number for each input of a layer: how large that input usually is.
 #
-# We first look for the reason why the simplest method fails on language models. Then you write Wanda in six small
-# steps and join them into one function of about 25 lines that prunes the real model. At the end we compare with the
-# paper.
+# We first ask why the simplest method fails on language models. Then you write Wanda in six small steps and join them
+# into one function of about 25 lines that prunes the real model. At the end we compare with the paper.
 #
-# **After this lesson you can**
-#
-# - explain why magnitude pruning fails on language models, and what outlier features are,
-# - write a pruning loop with forward hooks that works block by block,
-# - choose a comparison group and say why it matters,
-# - read a table of pruned models together with its errors,
-# - (optional part) derive what Wanda leaves out of SparseGPT.
+# **After this lesson you can** explain what outlier features do to magnitude pruning, write a block-by-block pruning
+# loop with forward hooks, choose a comparison group and say why it matters, and compare pruned models with their
+# errors.
 #
 # **You need** lesson 00, and norms and `topk` in PyTorch. Lesson 03 is not required.
 #
@@ -126,15 +121,22 @@ plots.norm_ratios(norms, norms_without_first)
 #
 # - **Input of q, k, v** (dark blue, circles): the ratio is between 18 and 70 in both panels. These are outlier
 #   features; the first token plays no role.
-# - **Input of down** (yellow, diamonds): with all tokens the ratio jumps to 1,235 in block 11 and to 223 in block 28.
-#   Without the first token of each window, the jump in block 11 disappears (5), and 59 are left in block 28. In other
-#   words, a single token made the feature look large.
-#
-# Such values are not outlier features. They are called **massive activations** (Sun, Chen, Kolter and Liu, 2024):
-# huge values of single features at single tokens, very often the first one. Lesson 08 is about that token. The 59
-# that are left in block 28 belong to another feature, which is large on all tokens: an ordinary outlier feature. Not
-# everything fits into the two classes, however. In block 2 the ratio only falls from 88 to 71; this feature is large
-# on some tokens in the middle of the text.
+# - **Input of down** (yellow, diamonds): with all tokens the ratio jumps in two blocks. Without the first token of
+#   each window, one jump disappears and the other one shrinks. The exact numbers:
+
+# %%
+for block in (11, 28, 2):
+    down = f"layers.{block}.mlp.down_proj"
+    all_tokens, others = ((n[down].max() / n[down].median()).item() for n in (norms, norms_without_first))
+    print(f"input of down in block {block}: {all_tokens:,.0f} with all tokens, {others:.0f} without the first")
+
+# %% [markdown]
+# In block 11 a single token per window made one feature look 1,235 times as large as the median. Such values are not
+# outlier features. They are called **massive activations** (Sun, Chen, Kolter and Liu, 2024): huge values of single
+# features at single tokens, very often the first one. Lesson 08 is about that token. The 59 that are left in block 28
+# belong to another feature, which is large on all tokens, that is, to an ordinary outlier feature. Not everything
+# fits into the two classes, however. In block 2 the ratio hardly falls, and that feature is large on a small fraction
+# of the tokens anywhere in the text.
 #
 # To sum up: the inputs of this model do differ in size, by factors of 18 to 70 at q, k and v alone. The Wanda paper
 # names outlier features as the reason why magnitude pruning fails on language models.
@@ -149,9 +151,10 @@ weight = model.model.layers[15].self_attn.q_proj.weight.detach()
 plots.removed_weights(weight, inputs)
 
 # %% [markdown]
-# The solid line shows what happens when we remove a large weight on an input of usual size: output 137 hardly moves.
-# The dashed line shows a weight that is 18 times smaller but belongs to the outlier feature 247. Removing it moves
-# the output on every token, 3.5 times as far on average. Magnitude pruning would remove exactly this one.
+# The solid line shows the change when we remove a large weight (0.84) on an input of usual size. The dashed line
+# belongs to a weight that is 18 times smaller but sits on the outlier feature 247: the output moves 3.5 times as far
+# on average, and in the same direction on nearly every token. Magnitude pruning keeps the first weight and removes
+# the second one.
 #
 # We need one number per weight that measures how far the output moves over all tokens.
 
@@ -200,10 +203,6 @@ check("wanda.score", wanda_score)
 
 # %%
 score = mine("wanda.score", wanda_score)(weight, norms[name][None])
-for label, matrix in {"sum of all |W|": weight.abs(), "sum of all scores": score}.items():
-    print(f"feature {largest} holds {100 * matrix[:, largest].sum() / matrix.sum():.2f} % of the {label}")
-
-# %%
 plots.columns_kept(weight, norms[name])
 
 # %% [markdown]
@@ -335,9 +334,9 @@ for group, keep in keep_by_group.items():
 #
 # </details>
 #
-# Within rows the two masks also agree on more than 90 % of the weights. Does this mean that the two methods are
-# nearly the same? We should judge a mask by what it does to the output of the layer. With $\hat W$ for the pruned
-# weight, the relative squared error is $\lVert X \hat W^\top - X W^\top \rVert^2 / \lVert X W^\top \rVert^2$.
+# Within rows the two masks also agree on 93 % of the weights. Does this mean that the two methods are nearly the
+# same? We should judge a mask by what it does to the output of the layer. With $\hat W$ for the pruned weight, the
+# relative squared error is $\lVert X \hat W^\top - X W^\top \rVert^2 / \lVert X W^\top \rVert^2$.
 
 # %%
 for method, ranking in {"magnitude": weight.abs(), "Wanda": score}.items():
@@ -346,12 +345,12 @@ for method, ranking in {"magnitude": weight.abs(), "Wanda": score}.items():
     print(f"{method:<9}: removing half of each row changes the output by {100 * error:.2f} % (relative squared error)")
 
 # %% [markdown]
-# The few weights on which the masks disagree are the ones that matter. They belong to inputs that are unusually large
-# or small, and one wrong decision on an outlier feature costs more than many right ones elsewhere. So the number of
-# equal entries is not a good measure of a mask. And this is only one layer: the model has 210 of them, and each one
-# receives the errors of the layers before.
+# Magnitude's error is five times as large, so the few weights on which the masks disagree are the ones that matter.
+# They belong to inputs that are unusually large or small, and one wrong decision on an outlier feature costs more
+# than many right ones elsewhere. So the number of equal entries is not a good measure of a mask. And this is only one
+# layer: the model has 210 of them, and each one receives the errors of the layers before.
 #
-# **Cost**: one partial sort per row, a few seconds for the whole model.
+# **Cost**: one partial sort per row, about one second for the whole model.
 #
 # ## 5. A pattern for GPUs: N:M
 #
@@ -517,10 +516,10 @@ print(f"weights that differ between your loop and the library, in four blocks: {
 # only the score differs. We evaluate all three models on the evaluation set:
 
 # %%
-results = {"dense": perplexity(model, evaluation), "Wanda 50 %": perplexity(pruned_model, evaluation)}
-pruned_model = copy.deepcopy(model)
-prune_model(pruned_model, Magnitude(Unstructured(0.5)), calibration)
-results["magnitude 50 %"] = perplexity(pruned_model, evaluation)
+baseline = copy.deepcopy(model)
+prune_model(baseline, Magnitude(Unstructured(0.5)), calibration)
+models = {"dense": model, "Wanda 50 %": pruned_model, "magnitude 50 %": baseline}
+results = {name: perplexity(each, evaluation) for name, each in models.items()}
 for name, result in results.items():
     print(f"{name:<15} perplexity {result.value:7.1f} ± {result.standard_error:.1f}")
 
@@ -552,7 +551,7 @@ tables.perplexity_ratios()
 
 # %% [markdown]
 # In the row *Wanda 50 %*, our model has 2.3 times its dense perplexity, and the published LLaMA-2 models 1.2 to 1.3
-# times. In every column and for every pattern, magnitude pruning has the highest ratio of the two methods. But our
+# times. In every column and for every pattern, magnitude pruning has the higher ratio of the two methods. But our
 # small model loses more than the larger ones with either method: it has less to spare, and its weights had been
 # rounded to 4 bits before we pruned them. A tighter pattern costs more: compare 50 %, 4:8 and 2:4 of the same method.
 #
@@ -665,8 +664,8 @@ print(f"the other weights could save {100 * saved.median():.0f} % of the cost of
 plots.score_ranks(cost_helped, score)
 
 # %% [markdown]
-# The other weights could save most of the cost, and yet both scores choose nearly the same mask. How can both be
-# true? The ratio of the two costs is $1 / (H_{jj} [H^{-1}]_{jj})$. It depends on the input $j$ alone. Where it is
+# The other weights could save nearly two thirds of the cost, and yet both scores choose nearly the same mask. How can
+# both be true? The ratio of the two costs depends on the input alone, and not on the weight. Where this ratio is
 # about the same for all inputs, help makes all removals cheaper, but it does not change their order.
 #
 # So if SparseGPT is better than Wanda, the reason must be the update of the other weights, and not the score. Lesson
@@ -707,8 +706,8 @@ check("wanda.interval", interval)
 # What does "95 %" promise? If we computed many such intervals, 95 % of them should contain the true accuracy. For $n$
 # questions we can compute this exactly: for a given true accuracy, add up the probabilities of all counts whose
 # interval contains it. The figure does this for 100 questions, for your interval and for **Wilson's interval**
-# (1927), which asks for which true accuracies $p$ the observed $\hat p$ would not be surprising:
-# $|\hat p - p| \le 1.96 \sqrt{p (1 - p) / n}$.
+# (1927). Yours takes the standard error from the observed accuracy. Wilson's contains every true accuracy that would
+# make the observation unsurprising, that is, at most 1.96 of *its own* standard errors away.
 
 # %%
 plots.coverage(mine("wanda.interval", interval))
@@ -761,13 +760,8 @@ tables.layer_sparsity(layer_sparsity.measure(relative_sparsity))
 # %% [markdown]
 # The rows above yours are simple ideas that we measured on the same text (`course reproduce layer_sparsity`). The
 # last column compares each of them with equal sparsity, window by window. A row means something where its number is
-# larger than about twice its standard error. The figure draws the stored ideas with bars of this length. Is any idea
-# clearly better than equal sparsity? Is yours?
-
-# %%
-plots.layer_sparsity()
-
-# %% [markdown]
+# larger than about twice its standard error. Is any idea clearly better than equal sparsity? Is yours?
+#
 # ## Summary
 #
 # 1. The effect of a weight depends on the input that it multiplies. Wanda therefore scores a weight by the product of

@@ -62,6 +62,7 @@ def feature_norms(norms: Float[Tensor, "I"] | None = None, layer: str = f"Block 
     n_half = int((fractions.cumsum(0) < 0.5).sum()) + 1
     axes.scatter(range(len(norms)), norms, s=9, color=COLOURS[0])
     axes.axhline(norms.median(), color=COLOURS[1], linestyle="--", linewidth=1)
+    axes.set_xlim(-0.02 * len(norms), len(norms))
     axes.annotate("median", (len(norms) * 1.01, norms.median()), fontsize=9, va="center", annotation_clip=False)
     log_scale(axes, "y")
     title = f"{layer}: half of the squared norm is in {n_half} of {len(norms)} input features"
@@ -125,7 +126,7 @@ def removed_weights(weight: Tensor | None = None, inputs: Tensor | None = None, 
         moved[size] = change.abs().mean().item()
         name = f"|W| = {size}, {kind} input (feature {feature})"
         axes.plot(change[:n_tokens], label=name, **line_style(index) | {"markersize": 3, "linewidth": 1.2})
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.18))
     (large, by_large), (small, by_small) = moved.items()
     title = f"Removing the weight of {small} moves the output {by_small / by_large:.1f} times as far as that of {large}"
     label(axes, title, "token", f"change of output {row}")

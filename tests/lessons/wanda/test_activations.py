@@ -28,7 +28,7 @@ def test_a_quick_run_has_a_row_for_every_distinct_input():
 
 
 def test_what_the_text_says_of_the_two_kinds_of_large_inputs():
-    """q, k, v: 18 to 70 in both panels. Down: 1,235 then 5 in block 11, 223 then 59 in block 28, 88 then 71 in block 2."""
+    """q, k, v: 18 to 70 in both panels. Down: 1,235, then 5 (block 11); 223, then 59 (28); 88, then 71 (2)."""
     all_tokens = plots.stored_ratios("largest", "median")
     without_first = plots.stored_ratios("largest_without_first", "median_without_first")
     for ratios in (all_tokens, without_first):
