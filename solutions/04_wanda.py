@@ -8,7 +8,7 @@
 # We first ask why the simplest method fails on language models. Then you write Wanda in six small steps and join them
 # into one function of about 25 lines that prunes the real model. At the end we compare with the paper.
 #
-# **After this lesson you can** explain what outlier features do to magnitude pruning, write a block-by-block pruning
+# **Afterwards you can** explain what outlier features do to magnitude pruning, write a block-by-block pruning
 # loop with forward hooks, choose a comparison group and say why it matters, and compare pruned models with their
 # errors.
 #
@@ -173,7 +173,8 @@ plots.removed_weights(weight, inputs)
 def wanda_score(weight, inputs):
     """Compute how much each weight matters.
 
-    weight: (O, I). inputs: (N, I), one row per token. Returns (O, I); the weights with a high score are kept.
+    weight: (O, I). inputs: (N, I), one row per token.
+    Returns (O, I); the weights with a high score are kept.
     """
     ### BEGIN SOLUTION
     return weight.abs() * inputs.norm(dim=0)
@@ -278,7 +279,8 @@ plots.comparison_groups()
 def keep_rows(score, sparsity):
     """Choose the weights to keep, with each output row as a comparison group.
 
-    score: (O, I). sparsity: the fraction of each row that is removed. Returns (O, I), bool, True = kept.
+    score: (O, I). sparsity: the fraction of each row that is removed.
+    Returns (O, I), bool, True = kept.
     """
     ### BEGIN SOLUTION
     n_pruned = int(score.shape[1] * sparsity)
@@ -306,7 +308,8 @@ check("wanda.keep_rows", keep_rows)
 def keep_columns(score, sparsity):
     """Choose the weights to keep, with each input column as a comparison group.
 
-    score: (O, I). sparsity: the fraction of each column that is removed. Returns (O, I), bool, True = kept.
+    score: (O, I). sparsity: the fraction of each column that is removed.
+    Returns (O, I), bool, True = kept.
     """
     ### BEGIN SOLUTION
     n_pruned = int(score.shape[0] * sparsity)
@@ -598,7 +601,7 @@ print(tables.two_four_on_gpu())
 # With a single token, as in decoding with batch size 1, the 2:4 product takes nearly three times as long as the dense
 # one. With 4,096 tokens it is 1.2 times as fast, although a 2:4 matrix needs only half of the multiplications.
 #
-# This is the end of the core path. Go on with the optional sections, or jump to the *Summary*.
+# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
 #
 # ## 8. Optional: where the score comes from
 #
@@ -625,7 +628,8 @@ print(tables.two_four_on_gpu())
 def obs_score(weight, hessian):
     """Compute the cost of removing each weight.
 
-    weight: (O, I). hessian: (I, I), the matrix H, already damped. Returns (alone, helped), both (O, I).
+    weight: (O, I). hessian: (I, I), the matrix H, already damped.
+    Returns (alone, helped), both (O, I).
     """
     ### BEGIN SOLUTION
     alone = weight.square() * hessian.diagonal()
@@ -748,7 +752,8 @@ print(claims.ACCURACY.judge())
 def relative_sparsity(part, depth):
     """Choose how much sparsity a layer gets relative to the others.
 
-    part: the matrix, such as "mlp.up_proj" or "self_attn.q_proj". depth: 0 for the first block, 1 for the last.
+    part: the matrix, such as "mlp.up_proj" or "self_attn.q_proj".
+    depth: 0 for the first block, 1 for the last.
     Returns a number from 0 on.
     """
     return 1.0
@@ -762,7 +767,7 @@ tables.layer_sparsity(layer_sparsity.measure(relative_sparsity))
 # last column compares each of them with equal sparsity, window by window. A row means something where its number is
 # larger than about twice its standard error. Is any idea clearly better than equal sparsity? Is yours?
 #
-# ## Summary
+# ## To take home
 #
 # 1. The effect of a weight depends on the input that it multiplies. Wanda therefore scores a weight by the product of
 #    its magnitude and the norm of its input.
