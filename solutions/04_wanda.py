@@ -8,9 +8,8 @@
 # We first ask why the simplest method fails on language models. Then you write Wanda in six small steps and join them
 # into one function of about 25 lines that prunes the real model. At the end we compare with the paper.
 #
-# **Afterwards you can** explain what outlier features do to magnitude pruning, write a block-by-block pruning
-# loop with forward hooks, choose a comparison group and say why it matters, and compare pruned models with their
-# errors.
+# **Afterwards you can** explain what outlier features do to magnitude pruning, write a block-by-block pruning loop
+# with forward hooks, choose a comparison group and say why it matters, and compare pruned models with their errors.
 #
 # **You need** lesson 00, and norms and `topk` in PyTorch. Lesson 03 is not required.
 #
@@ -66,7 +65,8 @@ evaluation = corpora.windows("wikipedia", 4, 512, tokenizer, split="evaluation",
 # token of every window. You will see why in a moment.
 
 # %%
-norms, norms_without_first, example_inputs = {}, {}, {}
+example = "layers.15.self_attn.q_proj"  # the query projection of block 15; blocks are numbered from 0
+norms, norms_without_first, inputs_by_layer = {}, {}, {}
 
 
 def record_norms(name):
@@ -74,8 +74,8 @@ def record_norms(name):
         x = arguments[0]  # (windows, tokens, features)
         norms[name] = x.norm(dim=(0, 1))
         norms_without_first[name] = x[:, 1:].norm(dim=(0, 1))
-        if name == "layers.15.self_attn.q_proj":
-            example_inputs[name] = x.flatten(0, 1)  # (tokens, features)
+        if name == example:
+            inputs_by_layer[name] = x.flatten(0, 1)  # (tokens, features)
 
     return hook
 
@@ -86,12 +86,11 @@ handles = [
     if isinstance(module, torch.nn.Linear)
 ]
 with torch.no_grad():
-    model.model(calibration, use_cache=False)
+    model.model(calibration, use_cache=False)  # the transformer without its LM head
 for handle in handles:
     handle.remove()
 
-name = "layers.15.self_attn.q_proj"
-plots.feature_norms(norms[name], name)
+plots.feature_norms(norms[example], example)
 
 # %% [markdown]
 # Each dot is one of the 576 input features of the query projection in block 15. Most norms are close to the median
@@ -99,10 +98,10 @@ plots.feature_norms(norms[name], name)
 # of the squared norm on its own. Does it owe this to a few tokens, or is it large everywhere?
 
 # %%
-inputs = example_inputs[name]
-largest = norms[name].argmax()
+inputs = inputs_by_layer[example]
+largest = norms[example].argmax()
 is_large = inputs[:, largest].abs() > 6 * inputs.abs().median()
-print(f"feature {largest}: {norms[name][largest] / norms[name].median():.0f} times the median norm")
+print(f"feature {largest}: {norms[example][largest] / norms[example].median():.0f} times the median norm")
 print(f"above six times the median input on {100 * is_large.float().mean():.0f} % of the tokens")
 
 # %% [markdown]
@@ -203,8 +202,8 @@ check("wanda.score", wanda_score)
 # norms has exactly these norms, so we can pass it in place of $X$.
 
 # %%
-score = mine("wanda.score", wanda_score)(weight, norms[name][None])
-plots.columns_kept(weight, norms[name])
+score = mine("wanda.score", wanda_score)(weight, norms[example][None])
+plots.columns_kept(weight, norms[example])
 
 # %% [markdown]
 # In the figure each dot is one input column of the matrix, and both methods remove half of every row. On the largest
@@ -452,9 +451,10 @@ check("wanda.sequential", prune_two_layers)
 # the whole method. It needs two kinds of hooks:
 #
 # - `collect` runs before every linear layer and adds its inputs to a running total (your `accumulate`).
-# - `prune_and_rerun` runs after every block. At this point the totals of the block are complete. It scores and masks
-#   the block's layers (your `wanda_score` and `keep_rows`) and runs the block again. PyTorch replaces the output of a
-#   module by what its forward hook returns, so the next block receives the output of the *pruned* block.
+# - `prune_and_rerun` runs after every block, when the totals of its layers are complete. It scores and masks the
+#   layers (your `wanda_score` and `keep_rows`) and runs the block again, with the same arguments as before. PyTorch
+#   replaces the output of a module by the return value of its forward hook, so the next block receives the output of
+#   the *pruned* block.
 #
 # In this way one call of `model.model(token_ids)` prunes the model from the first block to the last.
 
