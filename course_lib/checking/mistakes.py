@@ -10,7 +10,8 @@ student, and variants, which are different ways to write the same mistake. A var
 
 - an expression in the parameters;
 - steps that replace the reference's own steps, with a semicolon between two of them: `share = y.mean(); return share`.
-  A step is known by what it assigns to, or as `return`. Parameters can be changed too, before the first step;
+  A step is known by what it assigns to, or as `return`. One that uses its own result, such as `share = 1 - share`,
+  comes after the reference's. Parameters can be changed too, before the first step;
 - the name of a function in the exercise's file, which takes the same parameters.
 
 Variants may use every name of the exercise's file. With "for `tiny` in `1e-6, 1e-9`" behind it, one line stands for
@@ -204,8 +205,8 @@ class WrongAnswer:
             others.setdefault(_name_of(step), []).append(step)
         bodies = list(_bodies(definition))
         own = Counter(_name_of(step) for body in bodies for step in body)
-        changed = [step for name, each in others.items() if name in parameters and not own[name] for step in each]
-        if wrong := [name for name in others if own[name] != 1 and (own[name] or name not in parameters)]:
+        new = [name for name in others if not own[name] and all(part in parameters for part in name.split(", "))]
+        if wrong := [name for name in others if own[name] != 1 and name not in new]:
             known = ", ".join(name for name in own if name)
             got, n = wrong[0] or ast.unparse(others[wrong[0]][0]), own[wrong[0]]
             raise ValueError(
@@ -213,8 +214,8 @@ class WrongAnswer:
                 "parameter."
             )
         for body in bodies:
-            body[:] = [new for old in body for new in others.get(_name_of(old), [old])]
-        definition.body[:0] = changed
+            body[:] = [other for step in body for other in _replaced(step, others.get(_name_of(step)), parameters)]
+        definition.body[:0] = [step for name in new for step in others[name]]
         return definition
 
     def _reference(self) -> ast.FunctionDef:
@@ -256,6 +257,15 @@ def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
             for inner in body:
                 if not isinstance(inner, ast.FunctionDef | ast.ClassDef):
                     yield from _bodies(inner)
+
+
+def _replaced(step: ast.stmt, others: list[ast.stmt] | None, parameters: list[str]) -> list[ast.stmt]:
+    """Other steps in place of one. Those that use its own result, such as `loss = 2 * loss`, come after it."""
+    if others is None:
+        return [step]
+    name = _name_of(step)
+    used = {node.id for node in ast.walk(others[0]) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return [step, *others] if name in used and name not in parameters else others
 
 
 def _name_of(step: ast.stmt) -> str:

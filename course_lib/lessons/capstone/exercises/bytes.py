@@ -3,8 +3,6 @@
 Dimension key: O outputs (rows), I inputs (columns), K weights that are not zero.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,83 +13,26 @@ from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 
 Number = int | float
-Answer = Callable[[Tensor, int, int], Any]
 WAYS = ("all codes", "bitmap", "index")
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Bytes of what is stored of a layer: codes of all weights or of those that are not zero, where these stand, and
-    the grids.
-    """
-
-    all_codes: Number
-    codes: Number
-    bitmap: Number
-    index: Number
-    starts: Number
-    scales: Number
-    zeros: Number
-
-    @property
-    def answer(self) -> dict[str, Number]:
-        grids = self.scales + self.zeros
-        sizes = (self.all_codes, self.codes + self.bitmap + self.starts, self.codes + self.index + self.starts)
-        return {way: size + grids for way, size in zip(WAYS, sizes, strict=True)}
 
 
 def _up(numerator: Number, denominator: Number) -> int:
     return int(-(-numerator // denominator))
 
 
-def _sizes(weight: Tensor, bits: int, group: int) -> Sizes:
-    (rows, columns), kept = weight.shape, int(weight.count_nonzero())
-    n_groups = _up(columns, group)
-    return Sizes(
-        all_codes=rows * _up(columns * bits, 8),
-        codes=_up(kept * bits, 8),
-        bitmap=rows * _up(columns, 8),
-        index=2 * kept,
-        starts=4 * (rows + 1),
-        scales=2 * rows * n_groups,
-        zeros=rows * _up(n_groups * bits, 8),
-    )
-
-
 def _bytes(weight: Tensor, bits: int, group: int) -> dict[str, Number]:
-    return _sizes(weight, bits, group).answer
-
-
-def _but(change: Callable[[Sizes, Tensor, int, int], dict[str, Number]]) -> Answer:
-    """The answer with other sizes of some parts: (sizes, weight, bits, group) -> what is other."""
-
-    def answer(weight: Tensor, bits: int, group: int) -> dict[str, Number]:
-        sizes = _sizes(weight, bits, group)
-        return replace(sizes, **change(sizes, weight, bits, group)).answer
-
-    return answer
-
-
-def _without(*names: str) -> Answer:
-    return _but(lambda sizes, *given: dict.fromkeys(names, 0))
-
-
-def _times(factor: Number) -> Answer:
-    return lambda *given: {way: factor * size for way, size in _bytes(*given).items()}
-
-
-def _grids(n_groups: Callable[[int, int, int], Number], by_layer: bool = False) -> Answer:
-    """With another number of groups: (rows, columns, group) -> groups of a row, or of the layer."""
-
-    def change(sizes: Sizes, weight: Tensor, bits: int, group: int) -> dict[str, Number]:
-        rows, n = 1 if by_layer else len(weight), n_groups(*weight.shape, group)
-        return {"scales": 2 * rows * n, "zeros": rows * _up(n * bits, 8)}
-
-    return _but(change)
-
-
-def _kept(weight: Tensor) -> int:
-    return int(weight.count_nonzero())
+    rows, columns = weight.shape
+    kept = int(weight.count_nonzero())
+    n_groups = _up(columns, group)
+    all_codes = rows * _up(columns * bits, 8)
+    codes = _up(kept * bits, 8)
+    bitmap = rows * _up(columns, 8)
+    index = 2 * kept
+    starts = 4 * (rows + 1)
+    scales = 2 * rows * n_groups
+    zeros = rows * _up(n_groups * bits, 8)
+    sizes = all_codes, codes + bitmap + starts, codes + index + starts
+    return {way: size + (scales + zeros) for way, size in zip(WAYS, sizes, strict=True)}
 
 
 def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
@@ -137,7 +78,7 @@ BYTES = Exercise(
     cases=_bytes_cases,
     picture=_picture,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_bytes),
     also_right=(
         Variant("row by row", lambda *given: _by_rows(*given)),
         Variant("in bits, at last divided by 8", lambda *given: _in_bits(*given)),
@@ -151,12 +92,6 @@ BYTES = Exercise(
         "the starts.",
     ),
 )
-
-
-def _of_kept(weight: Tensor, bits: int, group: int) -> dict[str, Number]:
-    """As if groups were made of what is left of a layer."""
-    n = _up(_kept(weight), group)
-    return {"scales": 2 * n, "zeros": _up(n * bits, 8)}
 
 
 def _by_rows(weight: Tensor, bits: int, group: int) -> dict[str, int]:

@@ -1,6 +1,5 @@
 """The exercise capstone.gain, "What a draft is worth": its cases and its named mistakes."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,41 +9,13 @@ from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
 from course_lib.checking.mistakes import read_mistakes
 
 Number = int | float
-Answer = Callable[[Number, int, Number, Number, Number], Any]
-Tokens = Callable[[Number, int], Number]
-Cost = Callable[[int, Number, Number, Number], Number]  # (k, model, further, draft) -> of a pass
 
 
-def _tokens(acceptance: Number, k: int) -> Number:
-    return sum(acceptance**i for i in range(k + 1))
-
-
-def _cost(k: int, model: Number, further: Number, draft: Number) -> Number:
-    return model + k * (further + draft)
-
-
-def _less(before: Number, after: Number, tokens: Number) -> Number:
-    return before - after / tokens
-
-
-def _with(
-    tokens: Tokens = _tokens, cost: Cost = _cost, gain: Callable[[Number, Number, Number], Number] = _less
-) -> Answer:
-    def answer(acceptance: Number, k: int, model: Number, further: Number, draft: Number) -> tuple[Number, Number]:
-        n = tokens(acceptance, k)
-        return n, gain(model, cost(k, model, further, draft), n)
-
-    return answer
-
-
-def _quotient(power: int) -> Tokens:
-    """By the formula, with another power; a division by zero where all stay."""
-    return lambda acceptance, k: (1 - acceptance ** (k + power)) / (1 - acceptance)
-
-
-def _power(power: int) -> Tokens:
-    """The same where all stay too."""
-    return lambda acceptance, k: sum(acceptance**i for i in range(k + power))
+def _gain(acceptance: Number, k: int, model: Number, further: Number, draft: Number) -> tuple[Number, Number]:
+    n = sum(acceptance**i for i in range(k + 1))
+    cost = model + k * (further + draft)
+    gain = model - cost / n
+    return n, gain
 
 
 def _gain_cases(generator: torch.Generator) -> list[Case]:
@@ -80,20 +51,20 @@ GAIN = Exercise(
     difficulty=2,
     minutes=7,
     points=2,
-    reference=_with(),
+    reference=_gain,
     cases=_gain_cases,
     library=_library,
     trivial=(
         Trivial(
-            "all stay", lambda a, k, model, further, draft: (k + 1.0, model - _cost(k, model, further, draft) / (k + 1))
+            "all stay", lambda a, k, model, further, draft: (k + 1.0, model - (model + k * (further + draft)) / (k + 1))
         ),
         Trivial("none stays", lambda a, k, model, further, draft: (1.0, -k * (further + draft))),
     ),
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_gain),
     also_right=(
-        Variant("the quotient, but for α = 1", _with(lambda a, k: k + 1 if a == 1 else (1 - a ** (k + 1)) / (1 - a))),
+        Variant("the quotient, but for α = 1", lambda *given: _by_quotient(*given)),
         Variant("where the first falls", lambda *given: _by_first_fall(*given)),
-        Variant("Horner's way", _with(lambda a, k: _horner(a, k))),
+        Variant("Horner's way", lambda *given: _horner(*given)),
     ),
     hints=(
         "The i-th drafted token is in the text if it and all before it stay. How probable is that, and what is the sum "
@@ -112,8 +83,13 @@ def _by_first_fall(acceptance: Number, k: int, model: Number, further: Number, d
     return tokens, (model * tokens - model - k * (further + draft)) / tokens
 
 
-def _horner(acceptance: Number, k: int) -> Number:
-    total = 1.0
+def _by_quotient(acceptance: Number, k: int, model: Number, further: Number, draft: Number) -> tuple[Number, Number]:
+    n = k + 1 if acceptance == 1 else (1 - acceptance ** (k + 1)) / (1 - acceptance)
+    return n, model - (model + k * (further + draft)) / n
+
+
+def _horner(acceptance: Number, k: int, model: Number, further: Number, draft: Number) -> tuple[Number, Number]:
+    n = 1.0
     for _ in range(k):
-        total = 1 + acceptance * total
-    return total
+        n = 1 + acceptance * n
+    return n, model - (model + k * (further + draft)) / n

@@ -3,7 +3,6 @@
 Dimension key: D domains, N windows.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,13 +12,17 @@ from course_lib.checking.draws import randn
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 
-Answer = Callable[[Tensor, Tensor], Any]
-Effect = Callable[[Tensor, Tensor], Tensor]  # (mine, dense) -> a number for each domain
 WITHIN = 2.0  # standard errors on either side
 
 
-def _mean(mine: Tensor, dense: Tensor) -> Tensor:
-    return (mine.double() - dense.double()).mean(dim=1)
+def _ratio(losses: Tensor, dense: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """An interval of log-perplexities made into one of ratios."""
+    differences = losses.double() - dense.double()
+    mean = differences.mean(dim=1)
+    error = _deviation(differences) / losses.shape[1] ** 0.5
+    away = WITHIN * error
+    ratio, low, high = mean.exp(), (mean - away).exp(), (mean + away).exp()
+    return ratio, low, high
 
 
 def _deviation(values: Tensor) -> Tensor:
@@ -27,42 +30,9 @@ def _deviation(values: Tensor) -> Tensor:
     return (values - values.mean(dim=1, keepdim=True)).square().sum(dim=1).div(torch.tensor(values.shape[1] - 1)).sqrt()
 
 
-def _error(mine: Tensor, dense: Tensor) -> Tensor:
-    return _deviation(mine.double() - dense.double()) / mine.shape[1] ** 0.5
-
-
 def _own(losses: Tensor) -> Tensor:
     """The standard error of one model's own mean."""
     return losses.double().std(dim=1) / losses.shape[1] ** 0.5
-
-
-def _with(mean: Effect = _mean, error: Effect = _error, n_errors: float = WITHIN) -> Answer:
-    """(ratio, low, high), an interval of log-perplexities made into one of ratios."""
-
-    def answer(losses: Tensor, dense: Tensor) -> tuple[Tensor, ...]:
-        middle, away = mean(losses, dense), n_errors * error(losses, dense)
-        return middle.exp(), (middle - away).exp(), (middle + away).exp()
-
-    return answer
-
-
-def _then(change: Callable[[Tensor, Tensor, Tensor], Any], **how: Any) -> Answer:
-    return lambda mine, dense: change(*_with(**how)(mine, dense))
-
-
-def _around(mean: Effect, error: Effect, n_errors: float = WITHIN) -> Answer:
-    """As far above as below, with nothing made into a ratio any more."""
-
-    def answer(mine: Tensor, dense: Tensor) -> tuple[Tensor, ...]:
-        middle, away = mean(mine, dense), n_errors * error(mine, dense)
-        return middle, middle - away, middle + away
-
-    return answer
-
-
-def _ratios(mine: Tensor, dense: Tensor) -> Tensor:
-    """Of each window."""
-    return (mine.double() - dense.double()).exp()
 
 
 def _perplexities(losses: Tensor) -> Tensor:
@@ -80,12 +50,6 @@ def _spread(values: Tensor) -> Tensor:
 
 def _perplexity_error(mine: Tensor, dense: Tensor) -> Tensor:
     return _spread(_perplexities(mine) - _perplexities(dense))
-
-
-def _all_windows(mine: Tensor, dense: Tensor) -> tuple[Tensor, ...]:
-    """One number for all domains, put in each place."""
-    found = _with()(mine.reshape(1, -1), dense.reshape(1, -1))
-    return tuple(each.expand(len(mine)) for each in found)
 
 
 def _unpaired(mine: Tensor, dense: Tensor) -> Tensor:
@@ -136,11 +100,11 @@ RATIO = Exercise(
     difficulty=2,
     minutes=8,
     points=3,
-    reference=_with(),
+    reference=_ratio,
     cases=_ratio_cases,
     picture=_picture,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_ratio),
     also_right=(
         Variant("window by window", lambda *given: _in_loops(*given)),
         Variant("perplexities, divided", lambda *given: _divided(*given)),
@@ -167,5 +131,5 @@ def _in_loops(mine: Tensor, dense: Tensor) -> tuple[list[float], ...]:
 
 def _divided(mine: Tensor, dense: Tensor) -> tuple[Tensor, ...]:
     ratio = mine.double().mean(dim=1).exp() / dense.double().mean(dim=1).exp()
-    factor = (2 * _error(mine, dense)).exp()
+    factor = (2 * _deviation(mine.double() - dense.double()) / mine.shape[1] ** 0.5).exp()
     return ratio, ratio / factor, ratio * factor

@@ -3,8 +3,6 @@
 Dimension key, of each layer: O outputs (rows), I inputs (columns), K weights that are not zero.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,67 +15,22 @@ from course_lib.checking.mistakes import read_mistakes
 Number = int | float
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Bytes of what is stored, and of the model that it is compared with."""
-
-    codes: Number
-    bitmap: Number
-    starts: Number
-    scales: Number
-    zeros: Number
-    others: Number
-    prompt: Number
-    dense: Number
-
-    @property
-    def total(self) -> Number:
-        return self.codes + self.bitmap + self.starts + self.scales + self.zeros + self.others + self.prompt
-
-    @property
-    def answer(self) -> tuple[Number, Number]:
-        return self.total, self.dense / self.total
-
-
 def _up(numerator: Number, denominator: Number) -> int:
     return int(-(-numerator // denominator))
 
 
-def _sizes(layers: tuple, others: int, prompt: int, bits: int, group: int) -> Sizes:
-    n_groups = [_up(columns, group) for _, columns, _ in layers]
-    return Sizes(
-        codes=sum(_up(kept * bits, 8) for _, _, kept in layers),
-        bitmap=sum(rows * _up(columns, 8) for rows, columns, _ in layers),
-        starts=sum(4 * (rows + 1) for rows, _, _ in layers),
-        scales=sum(2 * rows * n for (rows, _, _), n in zip(layers, n_groups, strict=True)),
-        zeros=sum(rows * _up(n * bits, 8) for (rows, _, _), n in zip(layers, n_groups, strict=True)),
-        others=2 * others,
-        prompt=2 * prompt,
-        dense=2 * (sum(rows * columns for rows, columns, _ in layers) + others),
-    )
-
-
-def _bytes(*given: Any) -> tuple[Number, Number]:
-    return _sizes(*given).answer
-
-
-def _but(change: Callable[..., dict[str, Number]]) -> Callable[..., tuple[Number, Number]]:
-    """The answer with other sizes of some parts: (sizes, layers, others, prompt, bits, group) -> what is other."""
-
-    def answer(*given: Any) -> tuple[Number, Number]:
-        sizes = _sizes(*given)
-        return replace(sizes, **change(sizes, *given)).answer
-
-    return answer
-
-
-def _times(change: Callable[[Sizes], Number]) -> Callable[..., tuple[Number, Number]]:
-    """The right bytes, and another number of times."""
-    return lambda *given: (_sizes(*given).total, change(_sizes(*given)))
-
-
-def _all_codes(layers: tuple, bits: int) -> int:
-    return sum(_up(rows * columns * bits, 8) for rows, columns, _ in layers)
+def _bytes(layers: tuple, others: int, prompt: int, bits: int, group: int) -> tuple[Number, Number]:
+    codes = sum(_up(k * bits, 8) for *_, k in layers)
+    bitmap = sum(r * _up(c, 8) for r, c, _ in layers)
+    starts = sum(4 * (r + 1) for r, _, _ in layers)
+    scales = sum(2 * r * _up(c, group) for r, c, _ in layers)
+    zeros = sum(r * _up(_up(c, group) * bits, 8) for r, c, _ in layers)
+    rest = 2 * others
+    vectors = 2 * prompt
+    dense = 2 * (sum(r * c for r, c, _ in layers) + others)
+    total = codes + bitmap + starts + scales + zeros + rest + vectors
+    times = dense / total
+    return total, times
 
 
 def _bytes_cases(generator: torch.Generator) -> list[Case]:
@@ -120,7 +73,7 @@ BYTES = Exercise(
     reference=_bytes,
     cases=_bytes_cases,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_bytes),
     also_right=(
         Variant("layer by layer", lambda *given: _by_layers(*given)),
         Variant("in bits, at last divided by 8", lambda *given: _in_bits(*given)),
@@ -134,18 +87,6 @@ BYTES = Exercise(
         "The dense model is 2 · (Σ rows · columns + others). Divide it by all that is stored, prompt included.",
     ),
 )
-
-
-def _grids(
-    groups: list[Number], layers: tuple, bits: int, whole: bool = False, exact: bool = False
-) -> dict[str, Number]:
-    """Scales and zero points for so many groups a row, or, where `whole`, a layer."""
-    n_rows = [1 if whole else rows for rows, _, _ in layers]
-    zeros = [n * bits / 8 if exact else _up(n * bits, 8) for n in groups]
-    return {
-        "scales": sum(2 * rows * n for rows, n in zip(n_rows, groups, strict=True)),
-        "zeros": sum(rows * n for rows, n in zip(n_rows, zeros, strict=True)),
-    }
 
 
 def _by_layers(layers: tuple, others: int, prompt: int, bits: int, group: int) -> tuple[int, float]:

@@ -3,7 +3,6 @@
 Dimension key: V tokens of the vocabulary, T tokens of a text, P vectors of the prompt, D width, N = P + T places.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,8 +13,6 @@ from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
 
-Answer = Callable[[Tensor, Tensor, Tensor, Tensor, float], Any]
-PARTS = ("prompt", "lookup", "head", "mix")
 NAMES = ("prompt", "table", "mix")
 
 
@@ -54,34 +51,16 @@ def _losses(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tens
     return cross_entropy(logits[len(prompt) - 1 : -1], ids, reduction="none")
 
 
-Loss = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
 def _mean_loss(*given: Tensor) -> Tensor:
     return _losses(*given).mean()
 
 
-def _stepped(
-    learns: tuple[str, ...] = ("prompt",),
-    loss: Loss = _mean_loss,
-    change: Callable[[Tensor], Tensor] = lambda gradient: gradient,
-) -> Answer:
-    """One step in which these learn, by another loss, or along a changed gradient."""
-
-    def answer(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
-        parts = [tensor.clone().requires_grad_() for tensor in (prompt, table, table, mix)]
-        slopes = torch.autograd.grad(loss(*parts, ids), parts, allow_unused=True)
-        steps = {
-            name: rate * change(slope) if name in learns and slope is not None else 0.0
-            for name, slope in zip(PARTS, slopes, strict=True)
-        }
-        return prompt - steps["prompt"], table - steps["lookup"] - steps["head"], mix - steps["mix"]
-
-    return answer
-
-
-def _without_the_first(*given: Tensor) -> Tensor:
-    return _losses(*given)[1:].sum() / max(len(given[-1]) - 1, 1)
+def _frozen(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
+    parts = [tensor.clone().requires_grad_() for tensor in (prompt, table, table, mix)]
+    loss = _mean_loss(*parts, ids)
+    slopes = [0.0 if slope is None else slope for slope in torch.autograd.grad(loss, parts, allow_unused=True)]
+    moves = dict(zip(("prompt", "lookup", "head", "mix"), (rate * slope for slope in slopes), strict=True))
+    return prompt - moves["prompt"], table, mix
 
 
 def _own_token(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
@@ -90,39 +69,17 @@ def _own_token(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: T
     return cross_entropy(logits[len(prompt) :], ids)
 
 
-def _over_all_places(*given: Tensor) -> Tensor:
-    return _losses(*given).sum() / (len(given[0]) + len(given[-1]))
-
-
-def _over_all_but_one(*given: Tensor) -> Tensor:
-    return _losses(*given).sum() / (len(given[0]) + len(given[-1]) - 1)
-
-
 def _prompt_behind(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
     logits = (_states(torch.cat([lookup[ids], prompt])) @ mix.T).tanh() @ head.T
     return cross_entropy(logits[: len(ids) - 1], ids[1:]) + 0 * prompt.sum()
 
 
-def _with_rows_of_the_prompt(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
+def _with_rows_of_the_prompt(
+    prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor, rows: Tensor
+) -> Tensor:
     """The head has a logit for each vector of the prompt too."""
-    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, prompt]).T
+    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, rows]).T
     return cross_entropy(logits[len(prompt) - 1 : -1], ids)
-
-
-def _with_rows_that_stay(prompt: Tensor, *others: Tensor) -> Tensor:
-    """The same, where the head learns nothing of the prompt."""
-    lookup, head, mix, ids = others
-    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, prompt.detach()]).T
-    return cross_entropy(logits[len(prompt) - 1 : -1], ids)
-
-
-def _unmoved(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
-    return prompt, table, mix
-
-
-def _one_vector(which: int) -> Callable[[Tensor], Tensor]:
-    """The step of a single vector of the prompt; the others stay."""
-    return lambda g: g * (torch.arange(len(g)) == which % len(g))[:, None]
 
 
 def _frozen_cases(generator: torch.Generator) -> list[Case]:
@@ -158,15 +115,15 @@ FROZEN = Exercise(
     difficulty=3,
     minutes=12,
     points=4,
-    reference=_stepped(),
+    reference=_frozen,
     cases=_frozen_cases,
     agree=_agree_on_all_three,
     picture=_moves,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_frozen),
     also_right=(
         Variant("by finite differences", lambda *given: _by_differences(*given)),
         Variant("state after state, with an optimiser", lambda *given: _by_optimiser(*given)),
-        Variant("in float64", lambda p, w, m, i, r: _stepped()(p.double(), w.double(), m.double(), i, r)),
+        Variant("in float64", lambda p, w, m, i, r: _frozen(p.double(), w.double(), m.double(), i, r)),
     ),
     hints=(
         "What is the model's last place that says something about the text, and what the first? There are T logits, "

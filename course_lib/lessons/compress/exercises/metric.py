@@ -3,7 +3,6 @@
 Dimension key: N windows, T tokens of a window, P vectors of the prompt.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,13 +12,21 @@ from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
 
-Losses = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-Answer = Callable[[Tensor, Tensor, Tensor], Any]
-
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     """Ratio and error up to the rounding of a mean of losses of a few nats in float32."""
     return all_near(got, expected, {"ratio": 1e-5, "error": 1e-5})
+
+
+def _metric(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    start = prompted.shape[1] - plain.shape[1]
+    counts = real[:, 1:]
+    a = _mean(prompted[:, start:], counts)
+    b = _mean(plain, counts)
+    differences = a - b
+    ratio = differences.mean().exp()
+    error = ratio * differences.std() / len(differences) ** 0.5
+    return ratio, error
 
 
 def _mean(losses: Tensor, counts: Tensor) -> Tensor:
@@ -27,123 +34,10 @@ def _mean(losses: Tensor, counts: Tensor) -> Tensor:
     return (losses.double() * counts).sum(dim=1) / counts.sum(dim=1)
 
 
-def _vectors(prompted: Tensor, plain: Tensor) -> int:
-    return prompted.shape[1] - plain.shape[1]
-
-
-def _windows(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss of each window with and without the prompt, over the tokens that both of them score."""
-    counts = real[:, 1:]
-    return _mean(prompted[:, _vectors(prompted, plain) :], counts), _mean(plain, counts)
-
-
-def _ratio(differences: Tensor) -> Tensor:
-    return differences.mean().exp()
-
-
-def _error(differences: Tensor) -> Tensor:
-    return _ratio(differences) * differences.std() / len(differences) ** 0.5
-
-
-def _of(losses: Losses) -> Answer:
-    """The answer from other losses of the windows."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        with_prompt, without = losses(*given)
-        return _ratio(with_prompt - without), _error(with_prompt - without)
-
-    return answer
-
-
-def _finished(ratio: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """Another ratio of the right losses, (with, without) -> a number, and the right error."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        with_prompt, without = _windows(*given)
-        return ratio(with_prompt, without), _error(with_prompt - without)
-
-    return answer
-
-
-def _scaled(ratio: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """Another ratio of the right losses, and the error that belongs to it."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        with_prompt, without = _windows(*given)
-        other, differences = ratio(with_prompt, without), with_prompt - without
-        return other, _error(differences) / _ratio(differences) * other
-
-    return answer
-
-
-def _with_error(error: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """The right ratio with another error: (with, without) -> a number."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        with_prompt, without = _windows(*given)
-        return _ratio(with_prompt - without), error(with_prompt, without)
-
-    return answer
-
-
-def _behind(prompted: Tensor, plain: Tensor, real: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """The columns of the prompted model from another one on, as many as the plain one has."""
-    at = max(start, 0)
-    return _mean(prompted[:, at : at + plain.shape[1]], real[:, 1:]), _mean(plain, real[:, 1:])
-
-
-def _with_first(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """T targets with the prompt, and T − 1 without."""
-    return _mean(prompted[:, _vectors(prompted, plain) - 1 :], real), _mean(plain, real[:, 1:])
-
-
-def _zeros_counted(first: bool, padding: bool) -> Losses:
-    """The mean over all columns, the zeros of the prompt among them."""
-
-    def losses(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        n = _vectors(prompted, plain)
-        counts = torch.ones_like(real) if padding else real
-        scored = prompted.double()[:, n - 1 :] * counts
-        total = (scored if first else scored[:, 1:]).sum(dim=1)
-        return total / (n - 1 + counts.sum(dim=1)), _mean(plain, counts[:, 1:])
-
-    return losses
-
-
-def _divided_by_all(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """What is not real is zero, and counted all the same."""
-    n, counts = _vectors(prompted, plain), real[:, 1:]
-    return (prompted[:, n:].double() * counts).mean(dim=1), (plain.double() * counts).mean(dim=1)
-
-
-def _padding(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    return _behind(prompted, plain, torch.ones_like(real), _vectors(prompted, plain))
-
-
-def _one_too_few(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """The mask of the tokens read, in place of those that are said."""
-    n, counts = _vectors(prompted, plain), real[:, :-1]
-    return _mean(prompted[:, n:], counts), _mean(plain, counts)
-
-
-def _tokens(prompted: Tensor, plain: Tensor, real: Tensor) -> Tensor:
-    """The difference at each token that both score, in one row."""
-    return (prompted[:, _vectors(prompted, plain) :] - plain).double()[real[:, 1:]]
-
-
-def _all_tokens(*given: Tensor) -> tuple[Tensor, Tensor]:
-    with_prompt, without = _windows(*given)
-    return _ratio(_tokens(*given)), _error(with_prompt - without)
-
-
-def _error_of_tokens(*given: Tensor) -> tuple[Tensor, Tensor]:
-    with_prompt, without = _windows(*given)
-    differences = _tokens(*given)
-    return _ratio(with_prompt - without), _ratio(with_prompt - without) * differences.std() / len(differences) ** 0.5
-
-
-def _by_tokens(*given: Tensor) -> tuple[Tensor, Tensor]:
-    return _ratio(_tokens(*given)), _error(_tokens(*given))
+def _zeros_counted(prompted: Tensor, start: int, counts: Tensor, first: int) -> Tensor:
+    """The mean over all columns, the zeros of the prompt among them, with or without the first token."""
+    scored = prompted.double()[:, start - 1 :] * counts
+    return scored[:, first:].sum(dim=1) / (start - 1 + counts.sum(dim=1))
 
 
 def _metric_cases(generator: torch.Generator) -> list[Case]:
@@ -190,15 +84,15 @@ METRIC = Exercise(
     difficulty=3,
     minutes=12,
     points=3,
-    reference=_of(_windows),
+    reference=_metric,
     cases=_metric_cases,
     agree=_agree_on_both,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_metric),
     also_right=(
         Variant("window by window", lambda *given: _in_loops(*given)),
         Variant("with NaN in place of padding", lambda *given: _by_nanmean(*given)),
-        Variant("in float64, as Python numbers", lambda *given: tuple(x.item() for x in _of(_windows)(*given))),
+        Variant("in float64, as Python numbers", lambda *given: tuple(x.item() for x in _metric(*given))),
     ),
     hints=(
         "Which token does column 0 of `plain` belong to, and which column of `prompted` belongs to the same token?",
@@ -207,17 +101,6 @@ METRIC = Exercise(
         "d = difference of the two means, (N,). The ratio is d.mean().exp(), its error the ratio times d.std() / √N.",
     ),
 )
-
-
-def _nats(with_prompt: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:
-    differences = with_prompt - without
-    return differences.mean(), differences.std() / len(differences) ** 0.5
-
-
-def _of_ratios(with_prompt: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean of the windows' ratios with its own error."""
-    ratios = (with_prompt - without).exp()
-    return ratios.mean(), ratios.std() / len(ratios) ** 0.5
 
 
 def _in_loops(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[float, float]:

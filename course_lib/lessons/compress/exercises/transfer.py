@@ -3,7 +3,6 @@
 Dimension key: N windows.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,9 +11,6 @@ from torch import Tensor
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
-
-Five = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-Answer = Callable[..., Any]
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
@@ -25,59 +21,18 @@ def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     return all_near(got, expected, {"share": rounding / gain, "error": rounding / gain})
 
 
-def _gains(plain: Tensor, own: Tensor, moved: Tensor, dense: Tensor, dense_own: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each window, what the moved and the own prompt win beyond what one wins on the dense model."""
+def _transfer(plain: Tensor, own: Tensor, moved: Tensor, dense: Tensor, dense_own: Tensor) -> tuple[Tensor, Tensor]:
+    plain, own, moved, dense, dense_own = (losses.double() for losses in (plain, own, moved, dense, dense_own))
     control = dense - dense_own
-    return plain - moved - control, plain - own - control
+    a, b = plain - moved - control, plain - own - control
+    share = a.mean() / b.mean()
+    error = _error(a, b)
+    return share, error
 
 
 def _error(a: Tensor, b: Tensor) -> Tensor:
     """Of mean(a) / mean(b), from the same windows."""
     return (a - a.mean() / b.mean() * b).std() / (len(a) ** 0.5 * b.mean().abs())
-
-
-def _doubled(given: tuple[Tensor, ...]) -> list[Tensor]:
-    return [losses.double() for losses in given]
-
-
-def _of(gains: Five) -> Answer:
-    """The answer from other gains."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = gains(*_doubled(given))
-        return a.mean() / b.mean(), _error(a, b)
-
-    return answer
-
-
-def _shared(share: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """Another share of the right gains, with the right error."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = _gains(*_doubled(given))
-        return share(a, b), _error(a, b)
-
-    return answer
-
-
-def _with_error(error: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """The right share with another error: (gains of the moved, gains of the own) -> a number."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = _gains(*_doubled(given))
-        return a.mean() / b.mean(), error(a, b)
-
-    return answer
-
-
-def _around(share: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """Another share of the right gains, with the error around it."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        a, b = _gains(*_doubled(given))
-        return share(a, b), (a - share(a, b) * b).std() / (len(a) ** 0.5 * b.mean().abs())
-
-    return answer
 
 
 def _slope(a: Tensor, b: Tensor) -> Tensor:
@@ -89,32 +44,16 @@ def _slope_with_constant(a: Tensor, b: Tensor) -> Tensor:
     return torch.cov(torch.stack([a, b]))[0, 1] / b.var()
 
 
-def _in_perplexity(control: bool, mean_first: bool = True) -> Answer:
-    """Gains as differences of perplexities, of the means or of each window."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        losses = _doubled(given)
-        a, b = _gains(*losses) if control else _without_control(*losses)
-        of_means = [x.mean().exp() if mean_first else x.exp().mean() for x in losses]
-        c, d = _gains(*of_means) if control else _without_control(*of_means)
-        return c / d, _error(a, b)
-
-    return answer
+def _in_perplexity(control: bool, mean_first: bool, *losses: Tensor) -> Tensor:
+    """The share of differences of perplexities, of the means or of each window."""
+    plain, own, moved, dense, dense_own = (x.mean().exp() if mean_first else x.exp().mean() for x in losses)
+    off = dense - dense_own if control else 0
+    return (plain - moved - off) / (plain - own - off)
 
 
-def _without_control(
-    plain: Tensor, own: Tensor, moved: Tensor, dense: Tensor, dense_own: Tensor
-) -> tuple[Tensor, Tensor]:
-    return plain - moved, plain - own
-
-
-def _single_errors(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Relative errors of both means."""
-    return tuple(x.std() / len(x) ** 0.5 / x.mean() for x in (a, b))
-
-
-def _independent(a: Tensor, b: Tensor) -> Tensor:
-    return (a.mean() / b.mean()).abs() * torch.hypot(*_single_errors(a, b))
+def _relative(x: Tensor) -> Tensor:
+    """The relative error of a mean."""
+    return x.std() / len(x) ** 0.5 / x.mean()
 
 
 def _transfer_cases(generator: torch.Generator) -> list[Case]:
@@ -160,11 +99,11 @@ TRANSFER = Exercise(
     difficulty=2,
     minutes=8,
     points=3,
-    reference=_of(_gains),
+    reference=_transfer,
     cases=_transfer_cases,
     agree=_agree_on_both,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_transfer),
     also_right=(
         Variant("in numbers of Python", lambda *given: _in_python(*given)),
         Variant("by variances and a covariance", lambda *given: _by_covariance(*given)),
@@ -179,18 +118,6 @@ TRANSFER = Exercise(
 )
 
 
-def _error_without_control(plain: Tensor, own: Tensor, moved: Tensor, dense: Tensor, dense_own: Tensor) -> Tensor:
-    """That of the right share, from what the prompts win on the compressed model alone."""
-    a, b = _gains(plain, own, moved, dense, dense_own)
-    moved_gain, own_gain = _without_control(plain, own, moved, dense, dense_own)
-    return (moved_gain - a.mean() / b.mean() * own_gain).std() / (len(a) ** 0.5 * b.mean().abs())
-
-
-def _of_shares(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean of the windows' shares with its own error."""
-    return (a / b).mean(), (a / b).std() / len(a) ** 0.5
-
-
 def _in_python(*given: Tensor) -> tuple[float, float]:
     rows = list(zip(*(losses.tolist() for losses in given), strict=True))
     a = [plain - moved - dense + control for plain, _, moved, dense, control in rows]
@@ -202,7 +129,8 @@ def _in_python(*given: Tensor) -> tuple[float, float]:
 
 
 def _by_covariance(*given: Tensor) -> tuple[Tensor, Tensor]:
-    a, b = _gains(*_doubled(given))
+    plain, own, moved, dense, dense_own = (losses.double() for losses in given)
+    a, b = plain - moved - (dense - dense_own), plain - own - (dense - dense_own)
     of_a, of_both, _, of_b = torch.cov(torch.stack([a, b])).flatten()
     share = a.mean() / b.mean()
     return share, ((of_a - 2 * share * of_both + share**2 * of_b) / len(a)).sqrt() / b.mean().abs()

@@ -4,10 +4,7 @@ Dimension key, the arguments in their order: d width, f neurons, b blocks, r ran
 neurons that is kept, g factor of gathering, p prompt, n tokens of the answer.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -18,104 +15,32 @@ from course_lib.checking.mistakes import read_mistakes
 Number = int | float
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Numbers read, all times the length of reading one of them in order."""
-
-    mlp: Number  # dense
-    others: Number
-    predictor: Number
-    kept: Number  # of the sparse MLP
-    gather: Number
-    prompt: Number
-    n_tokens: Number
-
-    @property
-    def dense(self) -> Number:
-        return self.mlp + self.others
-
-    @property
-    def sparse(self) -> Number:
-        return self.kept + self.predictor + self.others
-
-    @property
-    def token(self) -> Number:
-        return self.dense / self.sparse
-
-    @property
-    def whole(self) -> Number:
-        return (self.prompt + self.n_tokens) * self.dense / (self.prompt * self.dense + self.n_tokens * self.sparse)
-
-    @property
-    def even(self) -> Number:
-        return max(0.0, (self.mlp - self.predictor) / (self.gather * self.mlp))
-
-    @property
-    def answer(self) -> tuple[Number, Number, Number]:
-        return self.token, self.whole, self.even
+def _when(
+    width: int,
+    neurons: int,
+    blocks: int,
+    rank: int,
+    others: Number,
+    density: Number,
+    gather: Number,
+    prompt: Number,
+    n_tokens: int,
+) -> tuple[Number, Number, Number]:
+    """All counts are numbers read, times the length of reading one of them in order."""
+    mlp = 3 * width * neurons * blocks
+    predictor = rank * (width + neurons) * blocks
+    kept = gather * density * mlp
+    dense = mlp + others
+    sparse = kept + predictor + others
+    token = dense / sparse
+    whole = (prompt + n_tokens) * dense / (prompt * dense + n_tokens * sparse)
+    even = max(0.0, (mlp - predictor) / (gather * mlp))
+    return token, whole, even
 
 
-def _costs(d: int, f: int, b: int, r: int, o: int, s: Number, g: Number, p: Number, n: int) -> Costs:
-    mlp = 3 * d * f * b
-    return Costs(mlp, o, r * (d + f) * b, g * s * mlp, g, p, n)
-
-
-def _when(*sizes: Number) -> tuple[Number, Number, Number]:
-    return _costs(*sizes).answer
-
-
-def _counted(change: Callable[[Costs], dict[str, Any]]) -> Callable[..., tuple[Number, ...]]:
-    """The answer with other counts from the beginning."""
-
-    def answer(*sizes: Number) -> tuple[Number, ...]:
-        costs = _costs(*sizes)
-        return replace(costs, **change(costs)).answer
-
-    return answer
-
-
-def _with(
-    token: Callable[[Costs], Number] | None = None,
-    whole: Callable[[Costs], Number] | None = None,
-    even: Callable[[Costs], Number] | None = None,
-) -> Callable[..., tuple[Number, ...]]:
-    """The answer with another number in some of its three places."""
-
-    def answer(*sizes: Number) -> tuple[Number, ...]:
-        costs = _costs(*sizes)
-        changed = (token, whole, even)
-        return tuple(
-            right if other is None else other(costs) for right, other in zip(costs.answer, changed, strict=True)
-        )
-
-    return answer
-
-
-def _whole_by(speed: Number, c: Costs) -> Number:
+def _whole(token: Number, prompt: Number, n_tokens: int) -> Number:
     """The answer as a whole, from how much faster a token is."""
-    return (c.prompt + c.n_tokens) / (c.prompt + c.n_tokens / speed)
-
-
-def _speeds(token: Callable[[Costs], Number]) -> tuple[Callable[..., tuple[Number, ...]], ...]:
-    """Another speed of a token: followed through to the whole answer, or said of the token alone."""
-    return _with(token, lambda c: _whole_by(token(c), c)), _with(token)
-
-
-def _all_gathered(c: Costs) -> tuple[Number, Number, Number]:
-    """Predictor and others gathered too, followed through to the break-even."""
-    token = c.dense / (c.kept + c.gather * (c.predictor + c.others))
-    return token, _whole_by(token, c), max(0.0, (c.dense / c.gather - c.predictor - c.others) / c.mlp)
-
-
-def _predictor_in_proportion(c: Costs) -> tuple[Number, Number, Number]:
-    """The predictor shrunk by the density, followed through to the break-even."""
-    token = c.dense / (c.kept * (1 + c.predictor / c.mlp / c.gather) + c.others)
-    return token, _whole_by(token, c), c.mlp / (c.gather * c.mlp + c.predictor)
-
-
-def _sizes(change: Callable[..., tuple[Number, ...]]) -> Callable[..., tuple[Number, ...]]:
-    """The answer for other arguments."""
-    return lambda *sizes: _when(*change(*sizes))
+    return (prompt + n_tokens) / (prompt + n_tokens / token)
 
 
 def _break_even_cases(generator: torch.Generator) -> list[Case]:
@@ -157,7 +82,7 @@ BREAK_EVEN = Exercise(
     reference=_when,
     cases=_break_even_cases,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_when),
     also_right=(
         Variant("in bytes", lambda *sizes: _in_bytes(*sizes)),
         Variant("a tensor", lambda *sizes: torch.tensor(_when(*sizes))),

@@ -3,8 +3,7 @@
 Dimension key: N tokens, M of them without a key, D width, d size of the head, P positions of a text.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,25 +11,6 @@ from torch import Tensor
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
-
-
-class Given(NamedTuple):
-    """The arguments by their names."""
-
-    keys: Tensor
-    values: Tensor
-    position: Tensor
-    missing: Tensor
-    stored: Tensor
-    key_weight: Tensor
-    value_weight: Tensor
-    cos: Tensor
-    sin: Tensor
-
-
-Part = Callable[[Given], Tensor]
-Turn = Callable[[Tensor, Tensor, Tensor], Tensor]
-Answer = Callable[..., tuple[Tensor, Tensor]]
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
@@ -48,64 +28,20 @@ def _rows(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
     return compare_matrices(torch.as_tensor(got[0]), expected[0], "token", "entry of its key")
 
 
-def _half_turned(rows: Tensor) -> Tensor:
-    first, second = rows.chunk(2, dim=-1)
-    return torch.cat([-second, first], dim=-1)
-
-
-def _turn(rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    return rows * cos + _half_turned(rows) * sin
-
-
-def _then(given: Given) -> Tensor:
-    """The position of each token that is missing."""
-    return given.position[given.missing]
-
-
-def _complete(
-    read: Part = lambda given: given.stored,
-    at: Part = _then,
-    turn: Turn = _turn,
-    turn_values: Turn = lambda rows, cos, sin: rows,
-    rows: Part = lambda given: given.missing,
-    key_weight: Part = lambda given: given.key_weight,
-    value_weight: Part = lambda given: given.value_weight,
-    present: Callable[[Given], tuple[Tensor, Tensor]] = lambda given: given[:2],
-) -> Answer:
-    """The answer with something else in one place.
-
-    Args:
-        read: what the projections read; at: positions; turn, turn_values: what is done to the made keys and values.
-        rows: where these are put; present: the keys and values into which they are put.
-    """
-
-    def answer(*arguments: Tensor) -> tuple[Tensor, Tensor]:
-        given = Given(*arguments)
-        cos, sin = given.cos[at(given)], given.sin[at(given)]
-        keys, values = (tensor.clone() for tensor in present(given))
-        keys[rows(given)] = turn(read(given) @ key_weight(given).T, cos, sin)
-        values[rows(given)] = turn_values(read(given) @ value_weight(given).T, cos, sin)
-        return keys, values
-
-    return answer
-
-
-def _newest(rows: Tensor) -> Tensor:
-    """The last row in the place of all."""
-    return rows[-1:].expand(rows.shape)
-
-
-def _zeroed(given: Given, which: slice = slice(None)) -> tuple[Tensor, Tensor]:
-    keys, values = given.keys.clone(), given.values.clone()
-    keys[given.missing[which]] = values[given.missing[which]] = 0
+def _complete(keys, values, position, missing, stored, key_weight, value_weight, cos, sin):
+    keys, values = keys.clone(), values.clone()
+    at = position[missing]
+    made = stored @ key_weight.T
+    turned = _turn(made, cos[at], sin[at])
+    added = stored @ value_weight.T
+    rows = missing
+    keys[rows], values[rows] = turned, added
     return keys, values
 
 
-def _interleaved(rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Neighbours as pairs, each with the angle that belongs to it."""
-    half = rows.shape[1] // 2
-    cos, sin = (table[:, :half].repeat_interleave(2, dim=1) for table in (cos, sin))
-    return _neighbours(rows, cos, sin)
+def _turn(rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = rows.chunk(2, dim=-1)
+    return rows * cos + torch.cat([-second, first], dim=-1) * sin
 
 
 def _neighbours(rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -113,20 +49,9 @@ def _neighbours(rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return rows * cos + other * sin
 
 
-def _only(which: slice, zero: bool = False) -> Answer:
-    """Only some of the missing ones are made; the others stay as they were, or become zeros."""
-
-    def answer(*arguments: Tensor) -> tuple[Tensor, Tensor]:
-        given = Given(*arguments)
-        keys, values = _zeroed(given) if zero else given[:2]
-        return _complete()(keys, values, given.position, given.missing[which], given.stored[which], *given[5:])
-
-    return answer
-
-
-def _turned_on(given: Given, by: Callable[[Given], Tensor]) -> tuple[Tensor, Tensor]:
-    """The keys that are there, turned once more."""
-    return _turn(given.keys, given.cos[by(given)], given.sin[by(given)]), given.values
+def _each_twice(table: Tensor) -> Tensor:
+    """The angles of the halves, for neighbours as pairs."""
+    return table[:, : table.shape[1] // 2].repeat_interleave(2, dim=1)
 
 
 def _missing_cases(generator: torch.Generator) -> list[Case]:
@@ -177,17 +102,17 @@ MISSING = Exercise(
     difficulty=4,
     minutes=12,
     points=3,
-    reference=_complete(),
+    reference=_complete,
     cases=_missing_cases,
     agree=_agree_on_both,
     picture=_rows,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_complete),
     also_right=(
         Variant("token by token", lambda *a: _one_by_one(*a)),
-        Variant("complex numbers", _complete(turn=lambda rows, cos, sin: _complex(rows, cos, sin))),
-        Variant("in float64", lambda *a: _complete()(*(x.double() if x.is_floating_point() else x for x in a))),
-        Variant("index_copy", lambda *a: _copied(Given(*a))),
+        Variant("complex numbers", lambda *a: _complex(*a)),
+        Variant("in float64", lambda *a: _complete(*(x.double() if x.is_floating_point() else x for x in a))),
+        Variant("index_copy", lambda *a: _copied(*a)),
     ),
     hints=(
         "What is stored is what the attention read then. Which matrix makes a key of it, and which a value? Which of "
@@ -198,20 +123,6 @@ MISSING = Exercise(
         "keys; what the other matrix makes goes into those of the values, as it is.",
     ),
 )
-
-
-def _only_made(given: Given) -> tuple[Tensor, Tensor]:
-    """Zeros but for the rows of missing tokens."""
-    made = _complete()(*given)
-    return tuple(torch.zeros_like(new).index_copy(0, given.missing, new[given.missing]) for new in made)
-
-
-def _input_turned(given: Given) -> tuple[Tensor, Tensor]:
-    """As it can be done where the head is as wide as the stream."""
-    turned = _turn(given.stored, given.cos[_then(given)], given.sin[_then(given)])
-    keys, values = _complete()(*given)
-    keys[given.missing] = turned @ given.key_weight.T
-    return keys, values
 
 
 def _one_by_one(keys, values, position, missing, stored, key_weight, value_weight, cos, sin):
@@ -225,17 +136,18 @@ def _one_by_one(keys, values, position, missing, stored, key_weight, value_weigh
     return keys, values
 
 
-def _complex(rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    first, second = rows.chunk(2, dim=1)
+def _complex(keys, values, position, missing, stored, key_weight, value_weight, cos, sin):
+    keys, values, at = keys.clone(), values.clone(), position[missing]
+    first, second = (stored @ key_weight.T).chunk(2, dim=1)
     half = first.shape[1]
-    turned = torch.complex(first, second) * torch.complex(cos[:, :half], sin[:, :half])
-    return torch.cat([turned.real, turned.imag], dim=1)
+    turned = torch.complex(first, second) * torch.complex(cos[at, :half], sin[at, :half])
+    keys[missing], values[missing] = torch.cat([turned.real, turned.imag], dim=1), stored @ value_weight.T
+    return keys, values
 
 
-def _copied(given: Given) -> tuple[Tensor, Tensor]:
+def _copied(keys, values, position, missing, stored, key_weight, value_weight, cos, sin):
     """The keys turned in all rows, of which those of missing tokens are copied."""
-    all_cos, all_sin = given.cos[given.position], given.sin[given.position]
-    made = torch.zeros_like(given.keys).index_copy(0, given.missing, given.stored @ given.key_weight.T)
-    is_missing = torch.isin(torch.arange(len(given.keys)), given.missing)[:, None]
-    values = given.values.index_copy(0, given.missing, given.stored @ given.value_weight.T)
-    return torch.where(is_missing, _turn(made, all_cos, all_sin), given.keys), values
+    made = torch.zeros_like(keys).index_copy(0, missing, stored @ key_weight.T)
+    is_missing = torch.isin(torch.arange(len(keys)), missing)[:, None]
+    values = values.index_copy(0, missing, stored @ value_weight.T)
+    return torch.where(is_missing, _turn(made, cos[position], sin[position]), keys), values

@@ -13,20 +13,25 @@ from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
 
-Number = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-Ratio = Callable[[Tensor, Tensor], Tensor]
-
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     """Both shares up to rounding."""
     return all_near(got, expected, {"recall": 1e-6, "energy": 1e-6})
 
 
-def _of_sums(part: Tensor, whole: Tensor) -> Tensor:
-    return part.sum() / whole.sum()
+def _recall(hidden: Tensor, down: Tensor, active: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+    h, d, a, k = hidden.double(), down.double(), active.double(), keep.double()
+    found = a * k
+    recall = found.sum() / a.sum()
+    each = (h * d.norm(dim=0)).square()
+    kept = each * k
+    energy = kept.sum() / each.sum()
+    return recall, energy
 
 
-def _each(dim: int, finish: Callable[[Tensor], Tensor] = torch.mean, least: float = 0.0) -> Ratio:
+def _each(
+    dim: int, finish: Callable[[Tensor], Tensor] = torch.mean, least: float = 0.0
+) -> Callable[[Tensor, Tensor], Tensor]:
     """The mean of the shares of single tokens (dim 1), or of single neurons (dim 0)."""
     return lambda part, whole: finish(part.sum(dim) / whole.sum(dim).clamp(min=least))
 
@@ -43,66 +48,6 @@ _MEANS = (
     _each(0, least=1.0),
     _each(0, torch.nanmean),
 )
-
-
-def _found(hidden: Tensor, down: Tensor, active: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-    """(part, whole) of the recall."""
-    return (active & keep).double(), active.double()
-
-
-def _energies(hidden: Tensor, down: Tensor, active: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-    """(part, whole) of the energy."""
-    each = (hidden.double() * down.double().norm(dim=0)).square()
-    return each * keep, each
-
-
-def _recall(*given: Tensor) -> Tensor:
-    return _of_sums(*_found(*given))
-
-
-def _energy(*given: Tensor) -> Tensor:
-    return _of_sums(*_energies(*given))
-
-
-def _with(recall: Number = _recall, energy: Number = _energy) -> Callable[..., tuple[Tensor, Tensor]]:
-    return lambda *given: (recall(*given), energy(*given))
-
-
-def _other_energy(each: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """With another measure for what a neuron adds: (hidden, down) -> (T, F)."""
-    return _with(energy=lambda h, d, a, k: _of_sums(each(h.double(), d.double()) * k, each(h.double(), d.double())))
-
-
-def _in_both(of: Ratio) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Means of ratios in the recall and in the energy."""
-    return _with(lambda *given: of(*_found(*given)), lambda *given: of(*_energies(*given)))
-
-
-def _in_recall(of: Ratio) -> Callable[..., tuple[Tensor, Tensor]]:
-    return _with(lambda *given: of(*_found(*given)))
-
-
-def _in_energy(of: Ratio) -> Callable[..., tuple[Tensor, Tensor]]:
-    return _with(energy=lambda *given: of(*_energies(*given)))
-
-
-def _by_token(of: Ratio) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Means of ratios in both, in the energy those of tokens."""
-    return _with(lambda *given: of(*_found(*given)), lambda *given: _each(1, least=1e-9)(*_energies(*given)))
-
-
-def _other_recall(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """With another number in its place: (active, keep), both in float64, -> one number."""
-    return _with(lambda h, d, a, k: formula(a.double(), k.double()))
-
-
-def _of_the_sum(h: Tensor, d: Tensor, a: Tensor, k: Tensor) -> Tensor:
-    """The squared length of what the kept ones add together, against that of the whole output."""
-    return ((h * k).double() @ d.double().T).square().sum() / (h.double() @ d.double().T).square().sum()
-
-
-def _what_is_missed(h: Tensor, d: Tensor, a: Tensor, k: Tensor) -> Tensor:
-    return 1 - _of_the_sum(h, d, a, ~k)
 
 
 def _recall_cases(generator: torch.Generator) -> list[Case]:
@@ -159,16 +104,16 @@ RECALL = Exercise(
     difficulty=2,
     minutes=8,
     points=2,
-    reference=_with(),
+    reference=_recall,
     cases=_recall_cases,
     agree=_agree_on_both,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_recall),
     also_right=(
         Variant("token by token", lambda *g: _by_tokens(*g)),
         Variant("h² · Σ w²", lambda h, d, a, k: (k[a].float().mean(), _by_squares(h, d, k))),
-        Variant("in float64", lambda h, d, a, k: _with()(h.double(), d.double(), a, k)),
-        Variant("Python numbers", lambda *g: tuple(x.item() for x in _with()(*g))),
+        Variant("in float64", lambda h, d, a, k: _recall(h.double(), d.double(), a, k)),
+        Variant("Python numbers", lambda *g: tuple(x.item() for x in _recall(*g))),
     ),
     hints=(
         "Recall: of all True entries of `active`, over all tokens, which share is also True in `keep`? Two sums and "

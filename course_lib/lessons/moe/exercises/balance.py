@@ -3,7 +3,6 @@
 Dimension key: L layers, T tokens, E experts; k of them take each token.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,9 +11,6 @@ from torch import Tensor
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
-
-Answer = tuple[Tensor, Tensor]
-Parts = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
@@ -35,53 +31,14 @@ def _shares(logits: Tensor, chosen: Tensor) -> Tensor:
     return _counts(logits, chosen) / chosen[0].numel()
 
 
-def _probable(logits: Tensor) -> Tensor:
-    return logits.softmax(-1).mean(1)
-
-
-def _parts(logits: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    return _shares(logits, chosen), _probable(logits)
-
-
-def _by_autograd(formula: Callable[[Tensor, Tensor, float], Tensor]) -> Callable[[Tensor, Tensor, float], Answer]:
-    """The answer with another loss, (logits, chosen, α) -> scalar, and the gradient of that."""
-
-    def answer(logits: Tensor, chosen: Tensor, alpha: float) -> Answer:
-        with torch.enable_grad():
-            tracked = logits.detach().clone().requires_grad_()
-            loss = formula(tracked, chosen, alpha)
-            return loss.detach(), torch.autograd.grad(loss, tracked)[0]
-
-    return answer
-
-
-def _of(parts: Parts, scale: Callable[[Tensor, Tensor], float] = lambda x, c: 1.0) -> Callable[..., Answer]:
-    """The answer with another f, P of (L, E), or with a factor before it."""
-
-    def loss(logits: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-        f, p = parts(logits, chosen)
-        return scale(logits, chosen) * alpha * logits.shape[2] * (f * p).sum(-1).mean()
-
-    return _by_autograd(loss)
-
-
-_balance = _of(_parts)
-
-
-def _with_gradient(change: Callable[[Tensor, Tensor, Tensor, float], Tensor]) -> Callable[..., Answer]:
-    """The right loss, and a gradient that is changed by (gradient, logits, chosen, α) -> (L, T, E)."""
-
-    def answer(logits: Tensor, chosen: Tensor, alpha: float) -> Answer:
-        loss, gradient = _balance(logits, chosen, alpha)
-        return loss, change(gradient, logits, chosen, alpha)
-
-    return answer
-
-
-def _through_the_counts(logits: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """A count forwards, and backwards the probability: straight through."""
-    p = _probable(logits)
-    return _shares(logits, chosen) + p - p.detach(), p
+def _balance(logits: Tensor, chosen: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        x = logits.detach().clone().requires_grad_()
+        p = x.softmax(-1).mean(1)
+        f = _shares(x, chosen)
+        loss = alpha * x.shape[2] * (f * p).sum(-1).mean()
+    gradient = torch.autograd.grad(loss, x)[0]
+    return loss.detach(), gradient
 
 
 def _of_the_chosen(logits: Tensor, chosen: Tensor) -> Tensor:
@@ -90,20 +47,23 @@ def _of_the_chosen(logits: Tensor, chosen: Tensor) -> Tensor:
     return logits.softmax(-1) * kept
 
 
-def _renormalised(logits: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+def _renormalised(logits: Tensor, chosen: Tensor) -> Tensor:
     kept = _of_the_chosen(logits, chosen)
-    return _shares(logits, chosen), (kept / kept.sum(-1, keepdim=True)).mean(1)
+    return (kept / kept.sum(-1, keepdim=True)).mean(1)
 
 
-def _layer_by_layer(logits: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    each = [
-        (torch.bincount(of.flatten(), minlength=x.shape[1]) / of.numel() * x.softmax(1).mean(0)).sum()
-        for x, of in zip(logits, chosen, strict=True)
-    ]
-    return alpha * logits.shape[2] * sum(each) / len(each)
+def _layer_by_layer(logits: Tensor, chosen: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        tracked = logits.detach().clone().requires_grad_()
+        each = [
+            (torch.bincount(of.flatten(), minlength=x.shape[1]) / of.numel() * x.softmax(1).mean(0)).sum()
+            for x, of in zip(tracked, chosen, strict=True)
+        ]
+        loss = alpha * logits.shape[2] * sum(each) / len(each)
+    return loss.detach(), torch.autograd.grad(loss, tracked)[0]
 
 
-def _on_paper(logits: Tensor, chosen: Tensor, alpha: float) -> Answer:
+def _on_paper(logits: Tensor, chosen: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     factor = alpha * logits.shape[2] / (logits.shape[0] * logits.shape[1])
     slope, p = factor * _shares(logits, chosen).unsqueeze(1), logits.softmax(-1)
     along = torch.einsum("lte,lue->lt", p, slope)
@@ -154,9 +114,9 @@ BALANCE = Exercise(
     cases=_balance_cases,
     agree=_agree_on_both,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_balance),
     also_right=(
-        Variant("layer by layer", _by_autograd(_layer_by_layer)),
+        Variant("layer by layer", _layer_by_layer),
         Variant("on paper", _on_paper),
         Variant("float64", lambda x, c, a: _balance(x.double(), c, a)),
     ),

@@ -4,7 +4,6 @@ Dimension key: G groups, N tokens in each, D width, E experts.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,9 +12,6 @@ from torch import Tensor
 from course_lib.checking.compare import up_to_rounding
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
-
-Answer = tuple[Tensor, Tensor]
-Keep = Callable[[Tensor, Tensor, int, float], Tensor]  # of (chosen, weights, n_experts, factor)
 
 
 def _agree_by_name(got: Any, expected: Any, case: Case) -> str | None:
@@ -38,6 +34,16 @@ def _groups(case: Case, got: Any, expected: tuple) -> "matplotlib.figure.Figure"
     return fig
 
 
+def _capacity(
+    stream: Tensor, outputs: Tensor, chosen: Tensor, weights: Tensor, n_experts: int, factor: float
+) -> tuple[Tensor, Tensor]:
+    room = _room(chosen, n_experts, factor)
+    rank = _rank(chosen)
+    keep = rank <= room
+    new = stream + (weights * keep)[:, :, None] * outputs
+    return keep, new
+
+
 def _room(chosen: Tensor, n_experts: int, factor: float) -> int:
     return math.floor(chosen.shape[1] * factor / n_experts)
 
@@ -47,77 +53,14 @@ def _rank(chosen: Tensor) -> Tensor:
     return (chosen[:, :, None] == chosen[:, None, :]).tril().sum(dim=2)
 
 
-def _in_order(chosen: Tensor, weights: Tensor, n_experts: int, factor: float) -> Tensor:
-    return _rank(chosen) <= _room(chosen, n_experts, factor)
-
-
-def _by(keep: Keep) -> Callable[..., Answer]:
-    """The answer with another rule for who has a place."""
-
-    def answer(stream: Tensor, outputs: Tensor, chosen: Tensor, weights: Tensor, n: int, factor: float) -> Answer:
-        has_place = keep(chosen, weights, n, factor)
-        return has_place, stream + (weights * has_place)[:, :, None] * outputs
-
-    return answer
-
-
-def _with_room(room: Callable[[Tensor, int, float], float]) -> Callable[..., Answer]:
-    """The answer with another number of places."""
-    return _by(lambda chosen, weights, n, factor: _rank(chosen) <= room(chosen, n, factor))
-
-
-def _then(behind: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> Callable[..., Answer]:
-    """The right places, and another stream, from (stream, outputs, weights (G, N, 1), keep (G, N, 1))."""
-
-    def answer(stream: Tensor, outputs: Tensor, chosen: Tensor, weights: Tensor, n: int, factor: float) -> Answer:
-        keep = _in_order(chosen, weights, n, factor)
-        return keep, behind(stream, outputs, weights[:, :, None], keep[:, :, None])
-
-    return answer
-
-
-_right = _by(_in_order)
-
-
-def _mask_as(change: Callable[[Tensor, Tensor, int], Any]) -> Callable[..., Any]:
-    """The right stream beside something else than the mask: change(keep, chosen, n_experts)."""
-    return lambda s, o, c, w, n, f: (change(_right(s, o, c, w, n, f)[0], c, n), _right(s, o, c, w, n, f)[1])
-
-
-def _among(order: Callable[[Tensor], Tensor]) -> Keep:
-    """The first `room` of every expert's tokens in another order: weights of these tokens -> places."""
-
-    def keep(chosen: Tensor, weights: Tensor, n_experts: int, factor: float) -> Tensor:
-        has_place, room = torch.zeros(chosen.shape, dtype=torch.bool), _room(chosen, n_experts, factor)
-        for group in range(len(chosen)):
-            for expert in range(n_experts):
-                wish = (chosen[group] == expert).nonzero().flatten()
-                has_place[group, wish[order(weights[group, wish])[:room]]] = True
-        return has_place
-
-    return keep
-
-
-def _over_the_batch(room: Callable[[Tensor, int, float], int]) -> Keep:
-    """Tokens of all groups in one queue."""
-
-    def keep(chosen: Tensor, weights: Tensor, n_experts: int, factor: float) -> Tensor:
-        return (_rank(chosen.reshape(1, -1)) <= room(chosen, n_experts, factor)).reshape(chosen.shape)
-
-    return keep
-
-
-def _room_of_batch(chosen: Tensor, n_experts: int, factor: float) -> int:
-    return math.floor(chosen.numel() * factor / n_experts)
-
-
-def _whole_experts(chosen: Tensor, weights: Tensor, n_experts: int, factor: float) -> Tensor:
-    return (chosen[:, :, None] == chosen[:, None, :]).sum(dim=2) <= _room(chosen, n_experts, factor)
-
-
-def _first_of_all(places: Callable[[Tensor, int, float], int]) -> Keep:
-    """The first tokens of each group, whatever they chose."""
-    return lambda chosen, w, n, factor: (torch.arange(chosen.shape[1]) < places(chosen, n, factor)).expand(chosen.shape)
+def _by_weight(chosen: Tensor, weights: Tensor, room: int, descending: bool) -> Tensor:
+    """The first `room` of every expert's tokens in the order of their weights."""
+    has_place = torch.zeros(chosen.shape, dtype=torch.bool)
+    for group in range(len(chosen)):
+        for expert in range(int(chosen.max()) + 1):
+            wish = (chosen[group] == expert).nonzero().flatten()
+            has_place[group, wish[weights[group, wish].argsort(descending=descending)[:room]]] = True
+    return has_place
 
 
 def _capacity_cases(generator: torch.Generator) -> list[Case]:
@@ -165,17 +108,17 @@ CAPACITY = Exercise(
     difficulty=3,
     minutes=10,
     points=3,
-    reference=_right,
+    reference=_capacity,
     agree=_agree_by_name,
     cases=_capacity_cases,
     picture=_groups,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_capacity),
     also_right=(
         Variant("a loop with counters", lambda *given: _by_counters(*given)),
-        Variant("expert by expert", _by(lambda c, w, n, f: _expert_by_expert(c, n, f))),
-        Variant("zeros and ones for the mask", _mask_as(lambda keep, c, n: keep.long())),
-        Variant("as the least stream", _then(lambda s, o, w, keep: torch.where(keep, s + w * o, s))),
+        Variant("expert by expert", lambda *given: _expert_by_expert(*given)),
+        Variant("zeros and ones for the mask", lambda *given: (_capacity(*given)[0].long(), _capacity(*given)[1])),
+        Variant("as the least stream", lambda *given: _least_stream(*given)),
     ),
     hints=(
         "Number the tokens of a group that chose the same expert, in their order. Who has which number?",
@@ -201,9 +144,18 @@ def _by_counters(
     return keep, new
 
 
-def _expert_by_expert(chosen: Tensor, n_experts: int, factor: float) -> Tensor:
+def _expert_by_expert(
+    stream: Tensor, outputs: Tensor, chosen: Tensor, weights: Tensor, n_experts: int, factor: float
+) -> tuple[Tensor, Tensor]:
     keep = torch.zeros_like(chosen, dtype=torch.bool)
     for expert in range(n_experts):
         wish = chosen == expert
         keep |= wish & (wish.cumsum(dim=1) < 1 + _room(chosen, n_experts, factor))
-    return keep
+    return keep, stream + (weights * keep)[:, :, None] * outputs
+
+
+def _least_stream(
+    stream: Tensor, outputs: Tensor, chosen: Tensor, weights: Tensor, *room: Any
+) -> tuple[Tensor, Tensor]:
+    keep = _capacity(stream, outputs, chosen, weights, *room)[0]
+    return keep, torch.where(keep[:, :, None], stream + weights[:, :, None] * outputs, stream)

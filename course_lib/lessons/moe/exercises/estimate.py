@@ -3,7 +3,6 @@
 Dimension key: T tokens, E experts, V outputs of an expert.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,10 +10,6 @@ from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
-
-Answer = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-Scale = Callable[[Tensor, Tensor, Tensor], Tensor]
-Direction = Callable[[Tensor, Tensor], Tensor]
 
 
 def _rows(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
@@ -27,19 +22,21 @@ def _one_hot(pi: Tensor, drawn: Tensor) -> Tensor:
     return torch.eye(pi.shape[1], dtype=pi.dtype)[drawn]
 
 
-def _is_best(logits: Tensor, drawn: Tensor) -> Tensor:
-    return logits.max(dim=1).indices == drawn
+def _estimate(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
+    is_best = logits.max(dim=1).indices == drawn
+    factor = 1 - 0.5 * (halved & ~is_best).to(logits)
+    gain = 2.0
+    pi = torch.softmax(logits, dim=1)
+    chosen = _one_hot(pi, drawn)
+    used = factor * (pi * chosen).sum(dim=1)
+    slope = _of_multiplier(used, outputs, target)
+    direction = (pi * chosen).sum(dim=1, keepdim=True) * (chosen - pi)
+    return (gain * slope).unsqueeze(1) * direction
 
 
 def _factor(logits: Tensor, drawn: Tensor, halved: Tensor) -> Tensor:
     """What the drawn probability is multiplied by forwards, (T,)."""
-    return 1 - 0.5 * (halved & ~_is_best(logits, drawn)).to(logits)
-
-
-def _slopes(pi: Tensor, drawn: Tensor) -> Tensor:
-    """The gradient of the drawn probability, π_D (e_D − π), one a row."""
-    chosen = _one_hot(pi, drawn)
-    return (pi * chosen).sum(dim=1, keepdim=True) * (chosen - pi)
+    return 1 - 0.5 * (halved & (logits.max(dim=1).indices != drawn)).to(logits)
 
 
 def _of_multiplier(used: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
@@ -47,46 +44,8 @@ def _of_multiplier(used: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
     return torch.einsum("tv,tv->t", used.unsqueeze(1) * outputs - target, outputs)
 
 
-def _step(
-    factor: Scale = _factor,
-    gain: Scale = lambda x, n, h: torch.full_like(x[:, 0], 2.0),
-    direction: Direction = _slopes,
-    slope: Callable[[Tensor, Tensor, Tensor], Tensor] = _of_multiplier,
-) -> Answer:
-    """gain · dL/dm at factor · π_D, times a direction: the answer with one of these changed."""
-
-    def answer(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
-        pi = torch.softmax(logits, dim=1)
-        used = factor(logits, drawn, halved) * (pi * _one_hot(pi, drawn)).sum(dim=1)
-        weight = gain(logits, drawn, halved) * slope(used, outputs, target)
-        return weight.unsqueeze(1) * direction(pi, drawn)
-
-    return answer
-
-
-_estimate = _step()
-
-
-def _times(number: float) -> Scale:
-    return lambda logits, drawn, halved: torch.full_like(logits[:, 0], number)
-
-
-def _halved_by_the_coin(logits: Tensor, drawn: Tensor, halved: Tensor) -> Tensor:
-    return torch.where(halved, 0.5, 1.0).to(logits)
-
-
 def _loss(used: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
     return (used.unsqueeze(1) * outputs - target).square().sum(dim=1) / 2
-
-
-def _with_multiplier(used: Tensor, logits: Tensor, drawn: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
-    return 2 * _of_multiplier(used, outputs, target).unsqueeze(1) * _slopes(logits.softmax(dim=1), drawn)
-
-
-def _over_tokens(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
-    pi = logits.softmax(dim=0)
-    used = _factor(logits, drawn, halved) * (pi * _one_hot(pi, drawn)).sum(dim=1)
-    return 2 * _of_multiplier(used, outputs, target).unsqueeze(1) * _slopes(pi, drawn)
 
 
 def _by_autograd(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
@@ -166,12 +125,12 @@ ESTIMATE = Exercise(
     cases=_estimate_cases,
     picture=_rows,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_estimate),
     also_right=(
         Variant("autograd", _by_autograd),
         Variant("token by token", _token_by_token),
         Variant("expanded", _expanded),
-        Variant("logit by logit", _step(direction=lambda pi, n: pi * (_one_hot(pi, n) - pi.gather(1, n[:, None])))),
+        Variant("logit by logit", lambda *given: _logit_by_logit(*given)),
         Variant("float64", lambda x, n, h, o, t: _estimate(x.double(), n, h, o.double(), t.double())),
     ),
     hints=(
@@ -181,3 +140,10 @@ ESTIMATE = Exercise(
         "The gradient of π_D with respect to the logits is π_D (e_D − π), where e_D is one at D and zero elsewhere.",
     ),
 )
+
+
+def _logit_by_logit(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, target: Tensor) -> Tensor:
+    pi = torch.softmax(logits, dim=1)
+    used = _factor(logits, drawn, halved) * (pi * _one_hot(pi, drawn)).sum(dim=1)
+    weight = 2 * _of_multiplier(used, outputs, target)
+    return weight.unsqueeze(1) * (pi * (_one_hot(pi, drawn) - pi.gather(1, drawn[:, None])))

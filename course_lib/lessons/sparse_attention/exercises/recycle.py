@@ -3,7 +3,6 @@
 Dimension key: N visual tokens, P pixels of a patch, C cells, D width.
 """
 
-from collections.abc import Callable
 from math import log2
 from typing import Any
 
@@ -14,10 +13,6 @@ from course_lib.checking.compare import close
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
-
-Answer = Callable[[Tensor, Tensor, float, Tensor, Tensor], Any]
-Entropy = Callable[[Tensor], Tensor]  # (N, P) -> (N,)
-Joined = Callable[[Tensor, Tensor, float], Tensor]  # (attention, entropy, alpha) -> importance
 
 
 def _agree(got: Any, expected: Any, case: Case) -> str | None:
@@ -42,8 +37,16 @@ def _bits(grey: Tensor) -> Tensor:
     return torch.special.entr(_shares(grey)).sum(dim=1) / torch.log(torch.tensor(2.0, dtype=torch.float64))
 
 
-def _importance(attention: Tensor, entropy: Tensor, alpha: float) -> Tensor:
-    return attention + alpha * entropy.softmax(dim=0).to(attention.dtype)
+def _recycle(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
+    h = _bits(grey)
+    soft = h.softmax(dim=0).to(attention.dtype)
+    importance = attention + alpha * soft
+    weight = importance
+    members = _members(cell)
+    fused = torch.stack([_mean(weight[some], tokens[some]) for some in members])
+    score = importance
+    places = torch.stack([some[score[some].argmax()] for some in members])
+    return importance, fused, places
 
 
 def _members(cell: Tensor) -> list[Tensor]:
@@ -53,26 +56,6 @@ def _members(cell: Tensor) -> list[Tensor]:
 
 def _mean(weight: Tensor, tokens: Tensor) -> Tensor:
     return (weight[:, None] * tokens).sum(dim=0) / weight.sum()
-
-
-def _with(
-    entropy: Entropy = _bits,
-    joined: Joined = _importance,
-    fuse: Callable[[Tensor, Tensor], Tensor] = _mean,
-    place: Callable[[Tensor, Tensor], Tensor] = lambda weight, members: members[weight.argmax()],
-    weight: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda importance, attention, entropy: importance,
-    members: Callable[[Tensor], list[Tensor]] = _members,
-) -> Answer:
-    def answer(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
-        h = entropy(grey)
-        importance = joined(attention, h, alpha)
-        weighs = weight(importance, attention, h.to(attention.dtype))
-        of = members(cell)
-        fused = torch.stack([fuse(weighs[some], tokens[some]) for some in of])
-        places = torch.stack([torch.as_tensor(place(importance[some], some)) for some in of])
-        return importance, fused, places
-
-    return answer
 
 
 def _logs(grey: Tensor) -> Tensor:
@@ -101,21 +84,8 @@ def _of_wrapped(grey: Tensor) -> Tensor:
     return _bits((2 * grey.long() - 255) % 256)
 
 
-def _few_levels(grey: Tensor) -> Tensor:
-    return _bits(grey // 16)
-
-
 def _distinct(grey: Tensor) -> Tensor:
     return (_shares(grey) > 0).sum(dim=1).double()
-
-
-def _with_those_that_stay(cell: Tensor) -> list[Tensor]:
-    """Cell −1 as the last cell, as an index of −1 would have it."""
-    return _members(torch.where(cell < 0, cell.max(), cell))
-
-
-def _first_with_those_that_stay(cell: Tensor) -> list[Tensor]:
-    return _members(cell.clamp(min=0))
 
 
 def _recycle_cases(generator: torch.Generator) -> list[Case]:
@@ -166,16 +136,21 @@ RECYCLE = Exercise(
     difficulty=3,
     minutes=12,
     points=4,
-    reference=_with(),
+    reference=_recycle,
     cases=_recycle_cases,
     agree=_agree,
     picture=_picture,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_recycle),
     also_right=(
         Variant("patch by patch, with a counter", lambda *given: _counted(*given)),
-        Variant("unique levels", _with(lambda grey: torch.stack([_of_unique(row) for row in grey]))),
-        Variant("nan_to_num of each level", _with(lambda g: -torch.nan_to_num(_shares(g) * _shares(g).log2()).sum(1))),
+        Variant(
+            "unique levels", lambda *given: _by_entropies(torch.stack([_of_unique(row) for row in given[0]]), *given)
+        ),
+        Variant(
+            "nan_to_num of each level",
+            lambda g, *given: _by_entropies(-torch.nan_to_num(_shares(g) * _shares(g).log2()).sum(1), g, *given),
+        ),
     ),
     hints=(
         "For each patch: how often does each grey level occur? torch.bincount(row, minlength=256) / P are the shares.",
@@ -186,16 +161,11 @@ RECYCLE = Exercise(
 )
 
 
-def _softmax_of_pruned(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
-    def joined(a: Tensor, h: Tensor, weight: float) -> Tensor:
-        return a + weight * h.masked_fill(cell < 0, -torch.inf).softmax(dim=0).to(a.dtype)
-
-    return _with(joined=joined)(grey, attention, alpha, tokens, cell)
-
-
-def _placed(by: Answer, *given: Any) -> tuple:
-    """Importance and tokens as they are, places by another answer."""
-    return *_with()(*given)[:2], by(*given)[2]
+def _by_entropies(h: Tensor, grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
+    importance = attention + alpha * h.softmax(dim=0).to(attention.dtype)
+    members = _members(cell)
+    fused = [_mean(importance[some], tokens[some]) for some in members]
+    return importance, torch.stack(fused), torch.stack([some[importance[some].argmax()] for some in members])
 
 
 def _of_unique(row: Tensor) -> Tensor:
