@@ -226,7 +226,7 @@ ACCURACY_CLOSE = _accuracy(
 )
 
 
-def beyond_forward(tables: Tables, pattern: str) -> dict[str, float]:
+def beyond_forward(tables: Measured, pattern: str) -> dict[str, float]:
     """Seconds beyond the forward passes, by method: what the choice of the method costs."""
     spent = {r["method"]: sum(r[phase] for phase in PHASES[1:]) for r in rows(tables, "seconds", pattern=pattern)}
     return {method: spent[method] for method in ("wanda", "sparsegpt")}

@@ -1,16 +1,18 @@
 """docs/claims.md: how many claims came out how, then every claim by document, then what decides each of them."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 
 from course_lib.lessons.common.claim import Claim
 from course_lib.lessons.common.verdicts import FAILS, HOLDS, MIXED, NOT_AT_THIS_SCALE, PARTLY, UNDECIDED, WORDS
 from course_lib.workbook.catalogue import exercises_of
-from course_lib.workbook.ledger.everything import all_claims, all_sources
+from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements
 from course_lib.workbook.ledger.judge import Judged, judged, shown
 from course_lib.workbook.ledger.record import LIBRARY, Rule, Source, Statement
 
 PATH = LIBRARY.parent / "docs" / "claims.md"
+SUMMARY = LIBRARY / "lessons" / "capstone" / "verdicts.json"  # the same verdicts as data, for the last lesson
 NOT_MEASURED, AWAITED = "not measured", "not measured yet"
 TITLE = "# Claims"
 INTRODUCTION = f"""
@@ -36,6 +38,20 @@ def page(sources: Iterable[Source] | None = None) -> str:
     for source in sources:
         parts += [f"## {source.title}", source.about + ".", *filter(None, [source.same_as]), table(source.statements)]
     return "\n\n".join([*parts, *deciding(statements)]) + "\n"
+
+
+def summary() -> str:
+    """Every statement with its verdict and the lesson that judges it, as JSON with one statement per line."""
+    rows = [
+        {
+            "id": statement.id,
+            "says": statement.says,
+            "verdict": verdict_of(statement),
+            "lesson": lesson_of(all_claims()[statement.claim])[:2] if statement.claim else None,
+        }
+        for statement in all_statements()
+    ]
+    return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n"
 
 
 def verdict_of(statement: Statement) -> str:

@@ -8,8 +8,9 @@ from course_lib.lessons.common.effects import Row, accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS, Effect
+from course_lib.lessons.compress import claims
 from course_lib.lessons.compress.experiment_prompts import VARIED
-from course_lib.lessons.compress.tables import found, over
+from course_lib.lessons.compress.tables import found
 from course_lib.lessons.compress.tables.found import called
 
 ANOTHER = "another draw"
@@ -88,7 +89,7 @@ def _dots(axes: Axes, effects: list[Effect | None], name: str, index: int, shift
 
 def on_other_text(measured: Measured, name: str) -> Effect | None:
     """What the own prompt wins on a text that it has not learned from."""
-    pair = over.on_other_text(measured, name)
+    pair = claims.on_other_text(measured, name)
     return found.wins(pair[1], pair[0]) if pair else None
 
 

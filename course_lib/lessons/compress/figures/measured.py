@@ -11,8 +11,9 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.compress.claims.rivals import WAYS
-from course_lib.lessons.compress.tables import found, over, practice
+from course_lib.lessons.compress import claims
+from course_lib.lessons.compress.experiments.rivals import WAYS
+from course_lib.lessons.compress.tables import found, over
 from course_lib.lessons.compress.tables.found import called
 from course_lib.prompts.compressed.store import DENSE
 
@@ -72,7 +73,7 @@ def _control(axes: Axes, measured: Measured) -> None:
 
 def moved(measured: Measured) -> Figure:
     """Ratios of perplexities: each prompt on each model."""
-    froms, tos = over.sources(measured), over.targets(measured)
+    froms, tos = claims.sources(measured), claims.targets(measured)
     fig, (axes,) = figure(width=3.6 + 0.95 * len(tos), height=1.6 + 0.45 * len(froms))
     axes.grid(False)
     for row, source in enumerate(froms):
@@ -84,7 +85,7 @@ def moved(measured: Measured) -> Figure:
     axes.set_ylim(max(1, len(froms)) - 0.5, -0.5)
     axes.set_xticks(range(len(tos)), [over.short(name) for name in tos], rotation=20, ha="right")
     axes.set_yticks(range(len(froms)), [over.short(name) for name in froms])
-    helped = over.effects(measured)[0]
+    helped = claims.transferred(measured)[0].values()
     n = sum(effect.holds for effect in helped)
     title = f"{n} of {len(helped)} moved prompts clearly help\n(ratio of perplexities; framed: the model's own prompt)"
     label(axes, title, "used on", "learned on")
@@ -102,11 +103,11 @@ def _square(axes: Axes, row: int, column: int, ratio: float, own: bool) -> None:
 
 def practised(measured: Measured) -> Figure:
     """What a prompt and its rivals win on a compressed model, a row each, with the bytes stored beside the model."""
-    names = [name for name in WAYS if len(practice.ways(measured, name)) > 1]
-    n_rows = max((len(practice.ways(measured, name)) for name in names), default=1)
+    names = [name for name in WAYS if len(claims.ways(measured, name)) > 1]
+    n_rows = max((len(claims.ways(measured, name)) for name in names), default=1)
     fig, panels = figure(n_columns=max(1, len(names)), width=5.6, height=1.5 + 0.42 * n_rows)
     for axes, name in zip(panels, names, strict=False):
-        rows, alone = practice.ways(measured, name), found.one(measured, "models", model=name)
+        rows, alone = claims.ways(measured, name), found.one(measured, "models", model=name)
         for place, row in enumerate(rows):
             won = found.wins(row, alone)
             look = line_style(0 if row is rows[0] else 1) | {"linestyle": "none"}

@@ -8,7 +8,7 @@ from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import ERRORS, Effect
 from course_lib.lessons.compress.figures import further, measured
 from course_lib.lessons.compress.live.sentences import MODELS, gains, stored
-from course_lib.lessons.compress.tables import found, over
+from course_lib.lessons.compress.tables import found
 
 SAID = {"slides": "slides", "code": "code", "by lot": "tokens by lot"}
 
@@ -47,7 +47,7 @@ def hard_prompts() -> dict[str, list[tuple[str, Effect]]]:
         lots = [row for row in rows if row["prompt"].startswith("lot")]
         sets = {row["prompt"]: row for row in rows if row not in lots}
         if lots and alone:
-            for kind, row in {**sets, "by lot": over.mean_of(lots)}.items():
+            for kind, row in {**sets, "by lot": found.mean_of(lots)}.items():
                 kinds[kind].append((found.called(name), found.wins(row, alone)))
     return kinds
 

@@ -6,13 +6,14 @@ windows.
 
 from functools import reduce
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
-from course_lib.lessons.compress.claims.ground import WIKIPEDIA
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
+from course_lib.lessons.compress.experiments.ground import WIKIPEDIA
 from course_lib.measure.result_files import load
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio, paired_ratio, share_of_gain
@@ -139,3 +140,8 @@ def share(measured: Measured, source: str, to: str) -> Ratio | None:
 def shown(perplexity: float) -> str:
     """Two decimals below 1,000, none above."""
     return f"{perplexity:,.2f}" if perplexity < 1000 else f"{perplexity:,.0f}"
+
+
+def mean_of(rows: list[Row]) -> Row:
+    """The losses of several rows, averaged window by window."""
+    return {"losses": [fmean(losses) for losses in zip(*(row["losses"] for row in rows), strict=True)]}

@@ -1,9 +1,10 @@
 """Tables and verdicts on prompts of one's own: what they win, on which models, and what that depends on."""
 
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, origin, wrapped
-from course_lib.lessons.common.verdicts import NOT_MEASURED, claim, said
-from course_lib.lessons.compress.claims.ground import WIDE
+from course_lib.lessons.common.verdicts import NOT_MEASURED, said
+from course_lib.lessons.compress import claims
 from course_lib.lessons.compress.tables import found
 from course_lib.lessons.compress.tables.found import called, shown
 from course_lib.prompts.compressed.store import DENSE
@@ -24,7 +25,6 @@ def provenance(measured: Measured) -> str:
 def gains(measured: Measured) -> str:
     """By model: perplexity alone and with its own prompt, the paired ratio, and nats beyond the dense model's gain."""
     lines = [f"{'':<28}{'alone':>10}{'prompted':>10}{'ratio':>16}{'nats':>18}{'beyond dense':>18}"]
-    won, more = [], []
     for name in found.models(measured):
         pair = found.pair(measured, name)
         if pair is None:
@@ -35,13 +35,9 @@ def gains(measured: Measured) -> str:
         cells = f"{shown(alone['perplexity']):>10}{shown(own['perplexity']):>10}"
         cells += f"{f'{ratio.value:.3f} ± {ratio.standard_error:.3f}':>16}{said(gain):>18}"
         if name != DENSE:
-            won.append(gain)
-            more += [beyond] if beyond else []
             cells += f"{said(beyond) if beyond else '':>18}"
         lines.append(f"{called(name):<28}{cells}")
-    lines.append(claim("a prompt of its own lowers the perplexity of a compressed model", won))
-    lines.append(claim("by more nats than one lowers that of the dense model", more))
-    return "\n".join(lines)
+    return "\n".join([*lines, report((claims.OWN, claims.BEYOND_DENSE), measured)])
 
 
 def settings(measured: Measured) -> str:
@@ -60,29 +56,8 @@ def settings(measured: Measured) -> str:
             beside = "" if row is main else said(found.wins(row, main))
             cells = f"{shown(row['perplexity']):>12}{f'{ratio.value:.3f} ± {ratio.standard_error:.3f}':>16}"
             lines.append(f"  {_setting(row):<50}{cells}{beside:>20}")
-    lines += [claim(text, effects) for text, effects in _of_settings(measured, names).items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, report((claims.MORE_VECTORS, claims.MORE_STEPS, claims.TOKENS_AS_START), measured)])
 
 
 def _setting(row: Row) -> str:
     return f"{row['n_vectors']}, {row['n_steps']}, {row['begin']}, {row['draw']}"
-
-
-def _of_settings(measured: Measured, names: list[str]) -> dict[str, list]:
-    """The claims on settings, each with the effects that were measured."""
-    claims: dict[str, list] = {
-        "more vectors read better": [],
-        "more steps read better": [],
-        "words by lot begin better than N(0, 1)": [],
-    }
-    vectors, steps, beginning = claims.values()
-    for name in names:
-        main = found.one(measured, "own", model=name)
-        for row in found.some(measured, "settings", model=name) if main else []:
-            if row["n_vectors"] != main["n_vectors"]:
-                vectors.append(found.wins(*sorted((row, main), key=lambda one: -one["n_vectors"])))
-            if row["n_steps"] != main["n_steps"]:
-                steps.append(found.wins(*sorted((row, main), key=lambda one: -one["n_steps"])))
-            if row["begin"] == WIDE:
-                beginning.append(found.wins(main, row))
-    return claims
