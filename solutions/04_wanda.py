@@ -22,6 +22,7 @@ import copy
 import torch
 
 from course_lib.data import corpora
+from course_lib.lessons.common import gpu
 from course_lib.lessons.wanda import claims, plots, tables
 from course_lib.lessons.wanda.experiments import layer_sparsity
 from course_lib.measure.perplexity import perplexity
@@ -29,7 +30,6 @@ from course_lib.models import load_model
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model
-from course_lib.sparsity.patterns import Unstructured
 from course_lib.workbook import check, mine
 
 # %% [markdown]
@@ -503,12 +503,12 @@ print(f"kept {n_kept:,} of {n_weights:,} weights in {len(masks)} matrices")
 # %% [markdown]
 # The library does the same in `prune_model`, for every architecture that it knows, for models that do not fit into
 # memory, and for any method in place of Wanda. Does it keep the same weights? The first blocks do not depend on the
-# later ones, so we can compare them on a copy that ends after four blocks:
+# later ones, so we can compare them on a copy that ends after four blocks. `Wanda()` removes half of each row:
 
 # %%
 first_blocks = copy.deepcopy(model)
 del first_blocks.model.layers[4:]
-prune_model(first_blocks, Wanda(Unstructured(0.5)), calibration)
+prune_model(first_blocks, Wanda(), calibration)
 n_different = sum(
     int((weight != pruned_model.get_parameter(name)).sum()) for name, weight in first_blocks.named_parameters()
 )
@@ -520,7 +520,7 @@ print(f"weights that differ between your loop and the library, in four blocks: {
 
 # %%
 baseline = copy.deepcopy(model)
-prune_model(baseline, Magnitude(Unstructured(0.5)), calibration)
+prune_model(baseline, Magnitude(), calibration)
 models = {"dense": model, "Wanda 50 %": pruned_model, "magnitude 50 %": baseline}
 results = {name: perplexity(each, evaluation) for name, each in models.items()}
 for name, result in results.items():
@@ -595,7 +595,9 @@ tables.cost()
 # How much faster is 2:4 on a GPU? We measured PyTorch's own 2:4 product and the dense one:
 
 # %%
-print(tables.two_four_on_gpu())
+two_four = {"contests": ("2:4, tokens: 1", "2:4, tokens: 4096"), "sides": ("dense", "torch semi-structured")}
+print(gpu.provenance())
+print(gpu.table("nm_matmul", **two_four))
 
 # %% [markdown]
 # With a single token, as in decoding with batch size 1, the 2:4 product takes nearly three times as long as the dense

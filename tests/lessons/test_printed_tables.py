@@ -5,16 +5,13 @@ The tables are found in the masters' own cells: `print(tables.cost_table(measure
 
 import ast
 import contextlib
-import inspect
 import io
 import re
 from collections.abc import Iterator
-from typing import get_type_hints
 
 import pytest
 
 from course_lib.lessons.classic import smallest
-from course_lib.lessons.common.table import Table
 from course_lib.lessons.common.tables import COLUMNS, load_measured, say
 from course_lib.lessons.compress.live import sentences
 from course_lib.lessons.kv.claims import own_text
@@ -54,14 +51,7 @@ def printed(master) -> dict[str, str]:
         elif isinstance(statement, ast.Expr) and ast.unparse(statement).startswith(("print(", "say(")):
             texts = {ast.unparse(call): run(call, known) for call in calls(statement, known)}
             found |= {name: shown(text, statement) for name, text in texts.items() if isinstance(text, str)}
-        elif isinstance(statement, ast.Expr):
-            tables = [call for call in calls(statement, known) if returns_a_table(run(call.func, known))]
-            found |= {ast.unparse(call): str(run(call, known)) for call in tables}
     return found
-
-
-def returns_a_table(function: object) -> bool:
-    return get_type_hints(function).get("return") is Table if inspect.isfunction(function) else False
 
 
 def shown(text: str, statement: ast.stmt) -> str:

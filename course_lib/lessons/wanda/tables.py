@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from course_lib.lessons.common import gpu
 from course_lib.lessons.common.benchmarks import amounts
 from course_lib.lessons.common.effects import log_gap, n_windows
 from course_lib.lessons.common.ideas import against
@@ -71,12 +70,6 @@ def cost(results: Results | None = None) -> Table:
         formats={"calibration tokens": count} | dict.fromkeys(("forward passes", "norms", "score and mask"), number(1)),
         note="Magnitude pruning needs no calibration and no forward pass.",
     )
-
-
-def two_four_on_gpu() -> str:
-    """Return the times of PyTorch's 2:4 product and of the dense product, measured on a GPU."""
-    contests, sides = ("2:4, tokens: 1", "2:4, tokens: 4096"), ("dense", "torch semi-structured")
-    return f"{gpu.provenance()}\n{gpu.table('nm_matmul', contests=contests, sides=sides)}"
 
 
 def layer_sparsity(attempt: Attempt | None = None, ideas: Mapping[str, Attempt] | None = None) -> Table:
