@@ -21,14 +21,18 @@ from course_lib.measure.result_files import continued, heading, now, write
 from course_lib.models import part_only
 
 LIBRARY = Path(__file__).parents[1]
-# Every file of a lesson's folder experiments/, named after the experiment; elsewhere experiment.py, experiment_NAME.py.
-PATTERNS = ("lessons/*/experiments/[a-z]*.py", "lessons/*/experiment*.py", "grading/synthetic/experiment*.py")
+# A lesson's folder experiments/ may hold other modules as well; elsewhere the name of the file tells.
+PATTERNS = ("lessons/*/experiments/*.py", "lessons/*/experiment*.py", "grading/synthetic/experiment*.py")
 
 
 def files() -> dict[str, Path]:
-    """The files of all experiments by name; an experiment.py is named after its folder."""
-    paths = [path for pattern in PATTERNS for path in LIBRARY.glob(pattern)]
+    """The files of all experiments by name: each defines EXPERIMENT; an experiment.py is named after its folder."""
+    paths = [path for pattern in PATTERNS for path in LIBRARY.glob(pattern) if _defines_one(path)]
     return {path.stem.removeprefix("experiment").removeprefix("_") or path.parent.name: path for path in sorted(paths)}
+
+
+def _defines_one(path: Path) -> bool:
+    return "\nEXPERIMENT = " in path.read_text(encoding="utf-8")
 
 
 def names() -> list[str]:
