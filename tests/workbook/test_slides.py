@@ -167,6 +167,7 @@ def test_bars_do_not_stretch():
         ("![x](https://example.org/a.png)", "must not need a network"),
         ("![x](figure:nowhere.curve)", "expected figure:lesson.file.function"),
         ("![x](figure:common.style.curve)", "expected figure:lesson.file.function"),
+        ("![x](figure:common.style.label)", "each argument with a default .missing a required argument: 'axes'"),
         ("$\\left( x$", "cannot be read"),
         ("$\\foo x$", r"cannot be read: \\foo is unknown"),
     ],
@@ -198,7 +199,7 @@ def test_large_figures_become_pixels(monkeypatch):
 
 def test_decks_are_found_by_number_and_name(course):
     (course / "slides" / "04_wanda.md").write_text("# W")
-    names = {None: 2, ("04",): 1, ("4",): 1, ("0",): 1, ("wanda",): 1, ("00_demo", "04"): 2}
+    names = {None: 2, ("04",): 1, ("4",): 1, ("0",): 1, ("wanda",): 1, ("start",): 1, ("00_demo", "04"): 2}
     assert {key: len(slides.decks(key, course)) for key in names} == names
     with pytest.raises(ValueError, match="got lesson 'nine'; expected one of 00_demo, 04_wanda, or its number"):
         slides.decks(["nine"], course)
@@ -242,8 +243,8 @@ def test_slides_that_are_too_full_are_found(course):
     assert "slide 2 of 00_demo" in console.file.getvalue()
 
 
-def test_every_deck_of_the_course_reads_without_drawing(monkeypatch):
-    monkeypatch.setattr(markdown, "draw", lambda name: ("image/svg+xml", b""))
+def test_every_deck_of_the_course_reads_and_each_of_its_plots_needs_no_arguments(monkeypatch):
+    monkeypatch.setattr(markdown, "draw", lambda name: ("image/svg+xml", b"", markdown.plot_of(name))[:2])
     for path in slides.decks():
         text = path.read_text(encoding="utf-8")
         assert markdown.title_of(text)

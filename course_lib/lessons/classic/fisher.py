@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.lessons.classic import claims
+from course_lib.lessons.classic.measured import small
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import rows
@@ -100,8 +101,9 @@ def order_verdict(measured: dict[str, Any]) -> str:
     return report((claims.FISHER_ORDER, claims.FISHER_HELPS), measured)
 
 
-def order_figure(measured: dict[str, Any]) -> Figure:
+def order_figure(measured: dict[str, Any] | None = None) -> Figure:
     """One dot a network: the order of the saliencies by each diagonal against the order by the Hessian's."""
+    measured = measured or small()
     fig, (axes,) = figure(width=7.4, height=3.9)
     for index, (kind, name) in enumerate(KINDS.items()):
         for place, where in enumerate(SITUATIONS):

@@ -132,8 +132,9 @@ def table(ideas: dict[str, list[Result]], mine: list[Result] | None = None) -> s
     return "\n".join(lines)
 
 
-def ideas_figure(ideas: dict[str, list[Result]]) -> Figure:
+def ideas_figure(ideas: dict[str, list[Result]] | None = None) -> Figure:
     """The weights that each idea leaves: the mean over the networks, with two standard errors."""
+    ideas = ideas or stored()
     fig, (axes,) = figure(width=8.2, height=3.4)
     means = {name: mean_and_error([float(result.n_left) for result in results]) for name, results in ideas.items()}
     for place, (name, (mean, error)) in enumerate(reversed(means.items())):

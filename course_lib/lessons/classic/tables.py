@@ -6,9 +6,17 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from course_lib.lessons.classic import claims, schematics
-from course_lib.lessons.classic.measured import METHODS, PUBLISHED, digits_by_sparsity, median_left, reached, row_ratio
+from course_lib.lessons.classic.measured import (
+    METHODS,
+    PUBLISHED,
+    digits_by_sparsity,
+    median_left,
+    reached,
+    results,
+    row_ratio,
+)
 from course_lib.lessons.common.claim import report
-from course_lib.lessons.common.tables import origin, per_cent, rows
+from course_lib.lessons.common.tables import load_measured, origin, percent, rows
 
 MONKS_CLAIMS = (claims.MONKS_1, claims.MONKS_2, claims.MONKS_3)
 
@@ -106,8 +114,9 @@ def monks_verdict(measured: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def take_home(measured: dict[str, Any], small: dict[str, Any]) -> Figure:
+def take_home(measured: dict[str, Any] | None = None, small: dict[str, Any] | None = None) -> Figure:
     """What the papers claim, what was measured, and the verdicts, as a table that is drawn."""
+    measured, small = measured or results(), small or load_measured("classic", "small")
     judged = [claim.judge(measured) for claim in (claims.XOR_RIGHT, claims.XOR_CHOICE, claims.MONKS_FEWER, claims.ROWS)]
     judged.append(claims.FISHER_ORDER.judge(small))
     lines = [[each.claim.text, each.claim.source.split(",")[0], each.ours, each.words] for each in judged]
@@ -128,7 +137,7 @@ def digits_verdict(measured: dict[str, Any]) -> str:
         "retrained_each_round": "retrained every round",
     }
     for key, name in names.items():
-        lines.append(f"  {name:<44}" + "".join(f"{per_cent(reach[key][m]):>11}" for m in METHODS))
+        lines.append(f"  {name:<44}" + "".join(f"{percent(reach[key][m]):>11}" for m in METHODS))
     lines.append(str(claims.DIGITS.judge(measured)))
     close = max(reach["retrained_each_round"].values()) - min(reach["retrained_each_round"].values())
     lines.append(f"With retraining after every round the three lie within {100 * close:.0f} points of sparsity.")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
 from course_lib.measure.paired import mean_and_error
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import Layer, layers_of, weight_of
@@ -145,9 +145,9 @@ def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> str:
     first = next(iter(ideas.values()))
     lines = [f"{'what stays':<34}{'kept':>7}{'bytes':>9}{'perplexity':>13}   log-perplexity above the first"]
     for name, made in rows.items():
-        start = f"{name:<34}{per_cent(made.density, 1):>7}{per_cent(made.size, 1):>9}"
+        start = f"{name:<34}{percent(made.density, 1):>7}{percent(made.size, 1):>9}"
         if made.losses is None:
-            lines.append(f"{start}{'not read':>13}   over the budget of {per_cent(BUDGET)}")
+            lines.append(f"{start}{'not read':>13}   over the budget of {percent(BUDGET)}")
             continue
         value, error = mean_and_error(made.losses - first.losses)
         above = "" if made is first else f"{round(value, 3) + 0.0:+.3f} ± {error:.3f}"  # no minus before zero

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.ideas import below
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.sparsegpt.measure import gram_of
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.pruning.input_statistics import input_grams
@@ -108,7 +108,7 @@ def _checked(pruned: object, weight: Tensor, name: str) -> Tensor:
         raise ValueError(f"got NaN or infinite weights for {name}; expected finite ones. Is the damping too small?")
     if sparsity_of(pruned) < SPARSITY - SLACK:
         raise ValueError(
-            f"got {per_cent(sparsity_of(pruned), 1)} zeros in {name}; expected at least {per_cent(SPARSITY)}."
+            f"got {percent(sparsity_of(pruned), 1)} zeros in {name}; expected at least {percent(SPARSITY)}."
         )
     return pruned
 

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from transformers import DynamicCache, PreTrainedModel
 
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.machine import random_ids
 from course_lib.measure.paired import mean_and_error
@@ -168,7 +168,7 @@ def table(ideas: dict[str, Attempt], machine: Device) -> str:
         gain, error = mean_and_error(made.logs)
         found = f"{math.exp(gain):.2f} ± {100 * error:.0f} %"
         said = verdict(of_samples(made.logs, math.log(GOAL)))
-        start = f"{name:<45}{per_cent(made.left_out):>9}{promised:>9.2f}{found:>14}{len(made.pairs):>6}"
+        start = f"{name:<45}{percent(made.left_out):>9}{promised:>9.2f}{found:>14}{len(made.pairs):>6}"
         lines.append(f"{start}  {said.split(' (')[0]}")
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ PATTERNS = ("50%", "4:8", "2:4")  # from the loosest to the tightest, all with h
 PAPER = "Sun, Liu, Bair and Kolter (2023), arXiv:2306.11695"
 OUTPUT_GROUPS = "(output, 1)"  # the paper's name for "each output row is a comparison group"
 
-_claim = partial(Claim, results=("wanda/wanda",), source=PAPER, unit=TIMES)
+_claim = partial(Claim, results=("wanda/experiments/wanda",), source=PAPER, unit=TIMES)
 
 
 def perplexity_row(measured: Measured, method: str, pattern: str) -> Row:

@@ -134,7 +134,7 @@ def test_the_worked_example_of_the_deck():
     "draw",
     [
         drawings.what_leaves, drawings.before_and_after, drawings.width_and_depth, drawings.teacher_and_student,
-        deck.width_and_depth_published, deck.order_published, deck.ideas, deck.speeds,
+        deck.width_and_depth_published, deck.order_published, shapes.compared, figures.speeds,
     ],
 )  # fmt: skip
 def test_drawings_can_be_drawn(draw, tmp_path):

@@ -17,8 +17,9 @@ ANOTHER = "another draw"
 SETTINGS = {"n_vectors": "{} vectors", "n_steps": "{} steps", "begin": "begins at: {}", "draw": ANOTHER}
 
 
-def settings(measured: Measured) -> Figure:
+def settings(measured: Measured | None = None) -> Figure:
     """What a prompt wins with one setting changed, a row each; shaded: what lies between the draws of the main run."""
+    measured = measured or found.results()
     alone, main = found.pair(measured, VARIED)
     rows = [main, *found.some(measured, "settings", model=VARIED)]
     draws = [row for row in rows if changed(row, main) in (changed(main, main), ANOTHER)]
@@ -49,8 +50,9 @@ def changed(row: Row, main: Row) -> str:
     return ", ".join(differs) or f"{main['n_vectors']} vectors, {main['n_steps']} steps, {main['begin']}"
 
 
-def elsewhere(measured: Measured) -> Figure:
+def elsewhere(measured: Measured | None = None) -> Figure:
     """What a model's own prompt wins on text like that it learned from, on another text, and on questions."""
+    measured = measured or found.results()
     fig, (left, right) = figure(n_columns=2, width=5.4, height=3.4)
     names = [name for name in found.models(measured) if on_other_text(measured, name)]
     kinds = {"Wikipedia, as learned": found.gain, "paragraphs of BoolQ": on_other_text}

@@ -23,8 +23,9 @@ BITS = (4, 3, 2)
 FAR = 1.4  # nats a token: what lies above is at the edge, its number beside it
 
 
-def gains(measured: Measured) -> Figure:
+def gains(measured: Measured | None = None) -> Figure:
     """What a prompt of its own wins, over sparsity and over bits, beside what it wins on the dense model."""
+    measured = measured or found.results()
     fig, (left, right) = figure(n_columns=2, width=5.0, height=3.8)
     for index, (name, pattern) in enumerate(SPARSE.items()):
         _points(left, measured, [pattern.format(amount) for amount in AMOUNTS], name, index)
@@ -71,8 +72,9 @@ def _control(axes: Axes, measured: Measured) -> None:
     axes.axhspan(low, high, color=COLOURS[4], alpha=0.3, linewidth=0)
 
 
-def moved(measured: Measured) -> Figure:
+def moved(measured: Measured | None = None) -> Figure:
     """Ratios of perplexities: each prompt on each model."""
+    measured = measured or found.results()
     froms, tos = claims.sources(measured), claims.targets(measured)
     fig, (axes,) = figure(width=3.6 + 0.95 * len(tos), height=1.6 + 0.45 * len(froms))
     axes.grid(False)
@@ -101,8 +103,9 @@ def _square(axes: Axes, row: int, column: int, ratio: float, own: bool) -> None:
     axes.text(column, row, f"{ratio:.2f}", ha="center", va="center", color="white" if depth > 0.5 else "black")
 
 
-def practised(measured: Measured) -> Figure:
+def practised(measured: Measured | None = None) -> Figure:
     """What a prompt and its rivals win on a compressed model, a row each, with the bytes stored beside the model."""
+    measured = measured or found.results()
     names = [name for name in WAYS if len(claims.ways(measured, name)) > 1]
     n_rows = max((len(claims.ways(measured, name)) for name in names), default=1)
     fig, panels = figure(n_columns=max(1, len(names)), width=5.6, height=1.5 + 0.42 * n_rows)

@@ -1,7 +1,7 @@
 """Tables and verdicts of what changes slowly, and of other activations, as `course reproduce dejavu` measured them."""
 
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.tables import percent, rows
 from course_lib.lessons.common.verdicts import of_count, of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.teal import ALL, BY_INPUT, BY_LEVELS, DENSE, SECOND_HALF, SWAPPED
 from course_lib.lessons.dejavu.tables import found
@@ -47,15 +47,15 @@ def activations(measured: Measured) -> str:
     """Thresholds on the gate (CATS), on what every matrix reads (TEAL, two ways), and ReLU in place of SiLU."""
     lines = [f"{'':<26}{'asked':>8}{'reached':>9}{'perplexity':>12}{'nats above dense':>22}"]
     for row in rows(measured, "activations", tokens=ALL) + rows(measured, "activations", method=SWAPPED):
-        asked = "" if row["density"] is None else per_cent(row["density"])
-        reached = "" if row["reached"] is None else per_cent(row["reached"]) + ("" if _as_asked(row) else " *")
+        asked = "" if row["density"] is None else percent(row["density"])
+        reached = "" if row["reached"] is None else percent(row["reached"]) + ("" if _as_asked(row) else " *")
         above = said(found.above_dense(measured, row))
         lines.append(f"{row['method']:<26}{asked:>8}{reached:>9}{row['perplexity']:>12.2f}{above:>22}")
-    lines += [f"* more than {per_cent(OFF)} from what was asked: not compared"] * any("*" in line for line in lines)
+    lines += [f"* more than {percent(OFF)} from what was asked: not compared"] * any("*" in line for line in lines)
     as_asked = {"activations": [row for row in rows(measured, "activations") if _as_asked(row)]}
     sides = ({"method": method, "tokens": ALL} for method in (BY_LEVELS, BY_INPUT))
     effects = found.better(as_asked, "activations", *sides)
-    at = ", ".join(per_cent(share) for _, share in effects)
+    at = ", ".join(percent(share) for _, share in effects)
     if effects:
         claim = f"at {at} levels found greedily are better than one density for all inputs"
         lines.append(f"Claim: {claim}: {verdict(effects.values())}")
@@ -84,7 +84,7 @@ def half_windows(measured: Measured) -> str:
         pairs = zip(row["losses_second_half"], half["losses_second_half"], strict=True)
         effects.append(of_samples([every - some for every, some in pairs]))
         lines.append(
-            f"{per_cent(row['density'])} of the inputs, nats above dense: {said(ours)} where all tokens are sparse,\n"
+            f"{percent(row['density'])} of the inputs, nats above dense: {said(ours)} where all tokens are sparse,\n"
             f"    {said(theirs)} where the first half is dense; {said(effects[-1])} between them"
         )
     lines.append(f"Claim: a dense first half makes the second look better: {verdict(effects)}")

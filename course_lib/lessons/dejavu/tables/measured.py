@@ -6,7 +6,7 @@ Each claim is one of an effect and its error over the windows.
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import origin, per_cent, rows
+from course_lib.lessons.common.tables import origin, percent, rows
 from course_lib.lessons.common.verdicts import of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.neurons import ALONE, CHOICES, EMBEDDING, ORACLE, RECORDED, STATIC
 from course_lib.lessons.dejavu.tables import found
@@ -31,7 +31,7 @@ def neurons(measured: Measured) -> str:
         mine = rows(measured, "neurons", model=model)
         shares = found.densities(mine)
         whole = found.dense(measured, model)["perplexity"]
-        lines.append(f"{f'{model}, dense {whole:.2f}':<28}" + "".join(f"{per_cent(share):>10}" for share in shares))
+        lines.append(f"{f'{model}, dense {whole:.2f}':<28}" + "".join(f"{percent(share):>10}" for share in shares))
         for by in CHOICES:
             cells = [found.one(measured, "neurons", model=model, chosen_by=by, density=share) for share in shares]
             lines.append(
@@ -52,7 +52,7 @@ def contextual(measured: Measured) -> str:
     for claim, (first, second) in levels.items():
         effects = found.better(measured, "neurons", {"chosen_by": first}, {"chosen_by": second})
         for (model, share), effect in effects.items():
-            lines.append(f"{model}, {per_cent(share)} of the neurons: {second} above {first} by {said(effect)} nats")
+            lines.append(f"{model}, {percent(share)} of the neurons: {second} above {first} by {said(effect)} nats")
         lines.append(f"Claim: {claim}: {verdict(effects.values())}")
     return "\n".join(lines)
 
@@ -65,8 +65,8 @@ def exists(measured: Measured) -> str:
             effects.setdefault(name, []).append(found.cheap(measured, row))
             amount = f"{row['kept']} of {row['of']} heads" if "kept" in row else ""
             amount += f"{', ' if amount and 'density' in row else ''}"
-            amount += f"{per_cent(row['density'])} of the neurons" if "density" in row else ""
-            left = f", {per_cent(row['left'])} of the blocks' weights" if "left" in row else ""
+            amount += f"{percent(row['density'])} of the neurons" if "density" in row else ""
+            left = f", {percent(row['left'])} of the blocks' weights" if "left" in row else ""
             above = said(found.above_dense(measured, row))
             lines.append(f"{model}, {amount}{left}: {above} nats a token above dense")
     for name, cases in effects.items():
@@ -92,7 +92,7 @@ def active(measured: Measured) -> str:
         blocks = rows(measured, "active", model=model)
         for key, name in (("nonzero", "not zero"), ("carrying", "carry nearly all")):
             shares = [fmean(row[key]) for row in blocks]
-            cells = f"{per_cent(fmean(shares)):>16}{per_cent(min(shares)):>10}{per_cent(max(shares)):>10}"
+            cells = f"{percent(fmean(shares)):>16}{percent(min(shares)):>10}{percent(max(shares)):>10}"
             lines.append(f"{f'{model}, {name}':<44}{cells}")
         if model == found.RELU:
             windows = zip(*(row["nonzero"] for row in blocks), strict=True)

@@ -3,7 +3,7 @@
 from statistics import fmean
 
 from course_lib.lessons.common.effects import log_gap
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.tables import percent, rows
 from course_lib.lessons.common.verdicts import of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.attention.heads import OUTPUT, STATIC
 from course_lib.lessons.dejavu.claims.neurons import ORACLE
@@ -21,7 +21,7 @@ def heads(measured: Measured) -> str:
     for row in rows(measured, "heads"):
         name = f"{row['model']}, {row['kept']} of {row['of']}, {row['chosen_by']}"
         above = said(found.above_dense(measured, row))
-        lines.append(f"{name:<34}{row['perplexity']:>12.2f}{above:>22}{per_cent(row['groups']):>14}")
+        lines.append(f"{name:<34}{row['perplexity']:>12.2f}{above:>22}{percent(row['groups']):>14}")
     effects = []
     for row in rows(measured, "heads", chosen_by=STATIC):
         (own,) = rows(measured, "heads", model=row["model"], kept=row["kept"], chosen_by=OUTPUT)
@@ -55,8 +55,8 @@ def batch(measured: Measured) -> str:
         alone = fmean(those[0]["shares"])
         for row in those:
             shares, chance = row["shares"], 1 - (1 - alone) ** row["batch"]
-            line = f"{model}, {row['batch']:>2} at once: {per_cent(fmean(shares))} of the neurons; "
-            lines.append(f"{line}{per_cent(chance)} if choices were independent")
+            line = f"{model}, {row['batch']:>2} at once: {percent(fmean(shares))} of the neurons; "
+            lines.append(f"{line}{percent(chance)} if choices were independent")
             if row["batch"] == BATCH:
                 effects.append(of_samples([0.5 - share for share in shares]))
     lines.append(f"Claim: {BATCH} sequences together need less than half of the neurons: {verdict(effects)}")
@@ -75,7 +75,7 @@ def rounded(measured: Measured) -> str:
         effects.append(of_samples([DEARER - each for each in more]))
         lines.append(
             f"{model}, {sparse['grid']}: {said(found.above_dense(measured, whole))} nats; with "
-            f"{per_cent(sparse['density'])} of the neurons {said(log_gap(whole, sparse))} more, "
+            f"{percent(sparse['density'])} of the neurons {said(log_gap(whole, sparse))} more, "
             f"{said(of_samples(more))} beyond what that costs without rounding"
         )
     lines.append(f"Claim: rounding makes the choice dearer by less than {DEARER} nats: {verdict(effects)}")

@@ -3,7 +3,7 @@
 import math
 from statistics import fmean, median
 
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.tables import percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.predicted import COPY, PREDICTOR, STATIC
 from course_lib.lessons.dejavu.claims.search import MLP
@@ -19,14 +19,14 @@ def selectors(measured: Measured) -> str:
     for model in found.models(measured, "predicted"):
         mine = rows(measured, "predicted", model=model, lookahead=0)
         shares, whole = found.densities(mine), found.dense(measured, model)["perplexity"]
-        head = "".join(f"{per_cent(share):>10}" for share in shares)
+        head = "".join(f"{percent(share):>10}" for share in shares)
         lines.append(f"{f'{model}, dense {whole:.2f}':<34}{head}{'bytes':>12}")
         for name in dict.fromkeys(row["chosen_by"] for row in mine):
             by_share = {row["density"]: row for row in mine if row["chosen_by"] == name}
             cells = [by_share.get(share) for share in shares]
             values = "".join(f"{row['perplexity']:>10.2f}" if row else f"{'':>10}" for row in cells)
             part = max(row["bytes"] / row["mlp_bytes"] for row in cells if row)
-            lines.append(f"  {name:<32}{values}{per_cent(part, 1):>12}")
+            lines.append(f"  {name:<32}{values}{percent(part, 1):>12}")
     return "\n".join(lines) + "\nBytes: beside the model's own weights, of those of its MLPs."
 
 
@@ -41,7 +41,7 @@ def predictable(measured: Measured) -> str:
         sides = ({"chosen_by": name, "lookahead": 0} for name in (first, second))
         effects = found.better(measured, "predicted", *sides)
         for (model, share), effect in effects.items():
-            lines.append(f"{model}, {per_cent(share)} of the neurons: {second} above {first} by {said(effect)} nats")
+            lines.append(f"{model}, {percent(share)} of the neurons: {second} above {first} by {said(effect)} nats")
         for model in (GATED, RELU):
             of_model = [effect for (name, _), effect in effects.items() if name == model]
             if of_model:
@@ -91,7 +91,7 @@ def _losses_ahead(measured: Measured, model: str, ahead: int) -> list[str]:
     sides = ({"chosen_by": PREDICTOR, "lookahead": each} for each in (0, ahead))
     effects = found.better(measured, "predicted", *sides)
     return [
-        f"    {per_cent(share)} of the neurons: {said(effect)} nats a token more"
+        f"    {percent(share)} of the neurons: {said(effect)} nats a token more"
         for (name, share), effect in effects.items()
         if name == model
     ]
@@ -108,7 +108,7 @@ def search(measured: Measured) -> str:
         effects.append(of_samples(ratios))
         times = math.exp(median(ratios))
         lines.append(
-            f"{row['way']}: {times:.2f} times the seconds of the MLP, {per_cent(row['recall'])} of the oracle's"
+            f"{row['way']}: {times:.2f} times the seconds of the MLP, {percent(row['recall'])} of the oracle's"
         )
     lines.append(f"Claim: a search for the nearest rows takes longer than the MLP: {verdict(effects)}")
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.ideas import beside_the_first, perplexity_beside
+from course_lib.lessons.common.tables import load_measured
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
@@ -113,6 +114,7 @@ def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
     return "\n".join(lines)
 
 
-def compared(ideas: dict[str, Attempt]) -> Figure:
+def compared(ideas: dict[str, Attempt] | None = None) -> Figure:
     """By how much each idea's log-perplexity is lower than the first's, and two errors of it."""
+    ideas = ideas or stored(load_measured("minitron", "shapes")["tables"]["ideas"])
     return beside_the_first({name: made.losses for name, made in ideas.items()})

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.ideas import by_idea
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
 from course_lib.measure.experiment import Tables
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import Layer, Part, layers_of, load_model, weight_of
@@ -73,8 +73,8 @@ def scaled(relative: dict[str, float], sizes: dict[str, int], total: float) -> d
     possible = sum(MOST * size for name, size in sizes.items() if relative[name] > 0) / sum(sizes.values())
     if possible < total:
         raise ValueError(
-            f"got a rule that allows at most {per_cent(possible)} of the weights to be pruned; expected room for "
-            f"{per_cent(total)}. Return a number above 0 for more layers."
+            f"got a rule that allows at most {percent(possible)} of the weights to be pruned; expected room for "
+            f"{percent(total)}. Return a number above 0 for more layers."
         )
     low, high = 0.0, MOST / min(value for value in relative.values() if value > 0)
     for _ in range(100):

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from synthetic import edits, setups
+from synthetic.answers import STYLES, Known, plainly, shown_only, talking
+from synthetic.notebooks import Notebook, Style, answer_cells, as_bytes, blank, fill, lines
+
 from course_lib.checking.call import DidNotFinish
 from course_lib.checking.exercise import Exercise
-from course_lib.grading.synthetic import edits, setups
-from course_lib.grading.synthetic.answers import STYLES, Known, plainly, shown_only, talking
-from course_lib.grading.synthetic.notebooks import Notebook, Style, answer_cells, as_bytes, blank, fill, lines
 
 Does = Callable | str  # what is to be judged; or the state of an exercise that no function can have
 
@@ -26,7 +27,7 @@ class File:
 
 @dataclass(frozen=True)
 class Work:
-    """What one student hands in, and what each exercise amounts to."""
+    """The work that one student hands in, and the result of each exercise."""
 
     does: dict[str, Does]
     files: tuple[File, ...]
@@ -196,7 +197,7 @@ def _raises(error: BaseException) -> Callable:
     return function
 
 
-# What is written for {name} in one exercise each, and what that amounts to.
+# The code written for {name} in one exercise each, and its result.
 BAD: dict[str, tuple[tuple[str, Does], ...]] = {
     "syntax error in an answer": (("def {name}(first, second)\n    return first", "failed"),),
     "an endless loop": (("def {name}(*arguments):\n    while True:\n        pass", _raises(DidNotFinish())),),

@@ -5,6 +5,11 @@ import random
 
 import pytest
 from submitting import needs_sandbox
+from synthetic import classroom
+from synthetic.answers import STYLES, known, shown_only, talking
+from synthetic.kinds import KINDS
+from synthetic.notebooks import blank
+from synthetic.setups import SETUPS, set_up
 
 from course_lib.checking.call import Outcome, call
 from course_lib.checking.compare import close
@@ -12,11 +17,6 @@ from course_lib.checking.judge import judge
 from course_lib.grading import engine
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.records import Result
-from course_lib.grading.synthetic import classroom
-from course_lib.grading.synthetic.answers import STYLES, known, shown_only, talking
-from course_lib.grading.synthetic.kinds import KINDS
-from course_lib.grading.synthetic.notebooks import blank
-from course_lib.grading.synthetic.setups import SETUPS, set_up
 from course_lib.workbook.catalogue import lessons
 
 LESSONS = [module.LESSON[:2] for module in lessons()]

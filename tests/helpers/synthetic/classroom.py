@@ -10,14 +10,15 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from synthetic.answers import known
+from synthetic.kinds import KINDS, Desk, Does, Kind, Work, mistaken
+from synthetic.layouts import LAYOUTS
+
 from course_lib.checking.call import call
 from course_lib.checking.exercise import Exercise
 from course_lib.checking.judge import verdict
 from course_lib.grading import engine
 from course_lib.grading.records import Result
-from course_lib.grading.synthetic.answers import known
-from course_lib.grading.synthetic.kinds import KINDS, Desk, Does, Kind, Work, mistaken
-from course_lib.grading.synthetic.layouts import LAYOUTS
 from course_lib.workbook.masters import masters
 
 SUBMISSIONS, TRUTH = "submissions", "truth.json"

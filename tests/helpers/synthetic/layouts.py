@@ -7,14 +7,14 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from course_lib.grading.synthetic.kinds import File, Work
+from synthetic.kinds import File, Work
 
 Packed = dict[str, Work]
 DAY = (2026, 3, 2)  # on which everything was saved
 
 
 def folders(folder: Path, students: Packed, stem: str) -> None:
-    """One folder a student."""
+    """One folder per student."""
     for student, work in students.items():
         _store(folder / student, _files(work, stem))
 
@@ -35,7 +35,7 @@ def canvas(folder: Path, students: Packed, stem: str) -> None:
 
 
 def moodle(folder: Path, students: Packed, stem: str) -> None:
-    """One zip of the class, with a folder a student."""
+    """One zip of the class, with one folder per student."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(folder / "submissions.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for student, work in students.items():

@@ -95,7 +95,7 @@ def _written(
 
 
 def _needed(node: ast.AST, tops: dict[str, ast.stmt]) -> tuple[str, ...]:
-    """What of the top level a definition uses, and what that uses: imports first, then in the order of the file."""
+    """The parts of the top level that a definition needs, also indirectly: imports first, then in the file's order."""
     needed: dict[str, ast.stmt] = {}
     waiting = [node]
     while waiting:

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from rich.console import Console
+from synthetic import classroom
+from synthetic.classroom import Truth
 
 from course_lib.grading import engine, run, store
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.intake.submissions import find, newest
 from course_lib.grading.records import Result, Task
 from course_lib.grading.sandbox import session
-from course_lib.grading.synthetic import classroom
-from course_lib.grading.synthetic.classroom import Truth
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 
@@ -71,7 +71,7 @@ def agreement(truths: list[Truth], results: list[Result]) -> list[dict[str, str 
 
 
 def phases(sizes: Sizes, seed: int) -> Tables:
-    """Seconds of the parts of grading one submission, without others beside it."""
+    """Seconds of the parts of grading one submission, without others in parallel."""
     plan = engine.plan(sizes.lesson, seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -88,7 +88,7 @@ def phases(sizes: Sizes, seed: int) -> Tables:
 
 
 def phases_of(submission: Submission, plan: engine.Plan) -> dict[str, float]:
-    """As engine.grade, with a look at the clock in between."""
+    """As engine.grade, with the time taken in between."""
     times, content = [time.perf_counter()], submission.read()
     exercises = engine.exercises_of(plan)
     inputs = [engine.draw(exercise, submission.student, plan.seed) for exercise in exercises]

@@ -1,4 +1,4 @@
-"""What happens to notebooks on the way to the instructor: cells moved, copied, merged, stripped; far too much around.
+"""Changes to notebooks on the way to the instructor: cells moved, copied, merged, stripped; far too much around.
 
 Every edit changes a notebook in place, and none changes what its functions do.
 """
@@ -10,7 +10,7 @@ import re
 import uuid
 from typing import Any
 
-from course_lib.grading.synthetic.notebooks import (
+from synthetic.notebooks import (
     Notebook,
     answer_cells,
     blank,
@@ -97,7 +97,7 @@ def outputs_of_megabytes(notebook: Notebook, rng: random.Random) -> None:
 
 
 def experiments(notebook: Notebook, rng: random.Random) -> None:
-    """What would run for hours, leave files behind or end the kernel, if the notebook were run."""
+    """Cells that would run for hours, leave files or end the kernel, if the notebook were run."""
     for text in (
         "while True:\n    pass",
         "import time\nfor hour in range(100):\n    time.sleep(3600)",

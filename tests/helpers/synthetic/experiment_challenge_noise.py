@@ -6,7 +6,8 @@ the losses when they are read. Minutes planned on one idle core: 25.
 
 from dataclasses import replace
 
-from course_lib.grading.synthetic.experiment_challenge_class import QUICK, SEED, Sizes, steps
+from synthetic.experiment_challenge_class import QUICK, SEED, Sizes, steps
+
 from course_lib.measure.experiment import Experiment
 
 SIZES = Sizes((0.75, 0.72, 0.69, 0.66, 0.63), (0.2,), windows=16)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading.synthetic.answers import Known, plainly
+from synthetic.answers import Known, plainly
+
 from course_lib.workbook.masters import ROOT
 
 Notebook = dict[str, Any]
@@ -59,8 +60,8 @@ def fill(
     """Write answers into the cells meant for them.
 
     Args:
-        apart: before which cell the imports and helpers stand in one of their own, -1 for at the very end; when None
-            they stand with the answers.
+        apart: before which cell the imports and helpers get one of their own, -1 for at the very end; when None they
+            are with the answers.
     """
     shared: dict[str, None] = {}
     for exercise, cell in answer_cells(notebook).items():

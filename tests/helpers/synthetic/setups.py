@@ -8,8 +8,8 @@ import ast
 import copy
 import random
 
-from course_lib.grading.synthetic.answers import Known
-from course_lib.grading.synthetic.notebooks import Notebook, answer_cells, code, lines, place
+from synthetic.answers import Known
+from synthetic.notebooks import Notebook, answer_cells, code, lines, place
 
 _CALLS = "def {name}(*arguments):\n    return {found}(*arguments)"
 

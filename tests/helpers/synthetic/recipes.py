@@ -13,8 +13,9 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+from synthetic.classroom import SUBMISSIONS, TRUTH
+
 from course_lib.grading import store
-from course_lib.grading.synthetic.classroom import SUBMISSIONS, TRUTH
 
 ON_4_BITS = {"bits": 4, "group": 32}
 

@@ -7,7 +7,7 @@ Tables:
 
     recipes  of each student and of the three anchors: what is known of the recipe, bytes, the loss of every window
 
-Minutes of one core: 38, on a machine that did other work beside it.
+Minutes of one core: 38, on a machine that did other work as well.
 """
 
 import json
@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
+
+from synthetic.recipes import Known, a_class
 
 from course_lib.compose.challenge.budget import BUDGET, Budget
 from course_lib.compose.challenge.points import UNIFORM, Anchors
@@ -24,7 +26,6 @@ from course_lib.grading.challenge import evaluation, ranking
 from course_lib.grading.challenge.evaluation import Found, Job, Settings
 from course_lib.grading.challenge.handed_in import HandedIn
 from course_lib.grading.challenge.run import DENSE, master
-from course_lib.grading.synthetic.recipes import Known, a_class
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 ANCHORS = ("dense", "uniform", "master")
