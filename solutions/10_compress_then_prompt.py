@@ -27,7 +27,8 @@ from course_lib.lessons.compress.figures import further as further_plots
 from course_lib.lessons.compress.figures import live as plots
 from course_lib.lessons.compress.figures import measured as measured_plots
 from course_lib.lessons.compress.live import learning, printed, sentences, view
-from course_lib.lessons.compress.tables import found, gain_tables, over, practice, published
+from course_lib.lessons.compress import found
+from course_lib.lessons.compress.tables import gain_tables, over, practice, published
 from course_lib.models import load_model
 from course_lib.prompts.hard import SENTENCES, hard_prompt, meaningless
 from course_lib.prompts.soft import table_of

@@ -20,6 +20,8 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
+from course_lib.lessons.common.tables import percent as percent  # a format like those below
+
 WIDTH = 80  # characters of a line in a terminal
 GAP = "  "  # between two columns of text
 TEXT_WIDTH = 18  # characters of a text that a page shows per line at least
@@ -57,7 +59,7 @@ class Column:
 _WHOLE_WORDS = {"break_long_words": False, "break_on_hyphens": False}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A frame of plain numbers and texts, and how to show it.
 
@@ -110,7 +112,7 @@ class Table:
             shown.append(Column(str(name), cells, is_numeric_dtype(values) and not is_bool_dtype(values)))
         return shown
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Aligned text of at most 80 columns: long texts wrap, further columns follow below the first ones."""
         return self.as_text()
 
@@ -203,7 +205,7 @@ def _cell(column: Column, text: str) -> str:
     return f'<td style="{align};vertical-align:top;padding:0.3em 0.6em">{html.escape(text)}</td>'
 
 
-# How values are written. `percent` of lessons/common/style.py is a format too.
+# How values are written.
 
 
 def plain(value: object) -> str:
@@ -221,10 +223,10 @@ def count(value: Real) -> str:
 
 
 def number(digits: int = 0, unit: str = "", scale: Real = 1, sign: bool = False) -> Format:
-    """A number with so many decimals: number(1, "MB", 1e-6) writes 28,300,000 bytes as 28.3 MB."""
+    """A number with so many decimals: number(1, "MB", 1e-6) writes 28,300,000 bytes as 28.3 MB. Zero has no minus."""
 
     def write(value: Real) -> str:
-        return f"{scale * value:{'+' if sign else ''},.{digits}f}{f' {unit}' if unit else ''}"
+        return f"{scale * value:{'+' if sign else ''}z,.{digits}f}{f' {unit}' if unit else ''}"
 
     return write
 

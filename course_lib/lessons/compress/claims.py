@@ -9,10 +9,10 @@ from course_lib.lessons.common.claim import PERCENT, POINTS, Claim, Unit
 from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.tables import Measured, load_published, rows
 from course_lib.lessons.common.verdicts import Effect, Effects
-from course_lib.lessons.compress.experiments.ground import WIDE
-from course_lib.lessons.compress.experiments.rivals import WAYS
-from course_lib.lessons.compress.tables import found
-from course_lib.lessons.compress.tables.found import CLOSE, called, wins
+from course_lib.lessons.compress import found
+from course_lib.lessons.compress.found import CLOSE, called, wins
+from course_lib.lessons.compress.measuring.ground import WIDE
+from course_lib.lessons.compress.measuring.rivals import WAYS
 from course_lib.prompts.compressed.store import DENSE
 
 PAPER = "Xu and others (2023), Compress, Then Prompt, arXiv:2305.11186"

@@ -2,8 +2,8 @@
 
 `---` on a line of its own separates slides. `$...$` and `$$...$$` are mathematics, rendered to MathML here.
 `![alt](figure:lesson.file.function)` shows the figure or table that a function of course_lib/lessons/lesson/file.py
-returns when it is called without arguments: a plot of the lesson, whose arguments all have defaults. Other pictures are
-files beside the deck. What follows a line `Note:` is for the speaker.
+returns without arguments: a plot of the lesson, whose arguments all have defaults. Other pictures are files
+beside the deck. What follows a line `Note:` is for the speaker.
 """
 
 import base64
@@ -130,7 +130,7 @@ def draw(name: str) -> tuple[str, bytes]:
     return ("image/svg+xml", vector) if len(vector) < LARGE_SVG else ("image/png", _saved(figure, "png", dpi=200))
 
 
-def plot_of(name: str) -> Callable[[], Figure | Axes]:
+def plot_of(name: str) -> Callable[[], Figure | Axes | Table]:
     """The function `lesson.file.function` of course_lib.lessons, which needs no arguments."""
     module, _, function = name.rpartition(".")
     try:

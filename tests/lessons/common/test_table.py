@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.lessons.common.style import percent
-from course_lib.lessons.common.table import Table, count, number, plain, plus_minus, with_range
+from course_lib.lessons.common.table import Table, count, number, percent, plain, plus_minus, with_range
 
 ROWS = [
     {"method": "Wanda", "perplexity": 21.345, "error": 0.52, "accuracy": 0.443, "parameters": 134_515_008},
@@ -139,6 +138,7 @@ def test_what_is_missing_is_a_dash():
         (number(1, "MB", 1e-6)(28_300_000), "28.3 MB"),
         (number(2, sign=True)(0.5), "+0.50"),
         (plus_minus(0, "%", 100)(0.443, 0.07), "44 ± 7 %"),
+        (number(3, sign=True)(-1e-6), "+0.000"),
         (plus_minus(2, sign=True)(-0.5, 0.25), "-0.50 ± 0.25"),
         (plus_minus(1)(21.34, None), "21.3"),
         (plus_minus(1)(21.34, float("nan")), "21.3"),

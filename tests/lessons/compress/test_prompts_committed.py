@@ -5,9 +5,10 @@ from statistics import fmean
 
 import pytest
 
+from course_lib.lessons.compress import found
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
 from course_lib.lessons.compress.figures import further
-from course_lib.lessons.compress.tables import found, gain_tables, over, practice
+from course_lib.lessons.compress.tables import gain_tables, over, practice
 from course_lib.prompts.compressed.catalogue import GROUP
 from course_lib.quantization.storage import dense_bytes
 

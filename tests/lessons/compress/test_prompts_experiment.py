@@ -7,8 +7,8 @@ import thin_model
 import torch
 
 from course_lib.lessons.compress import experiment_prompts as experiment
-from course_lib.lessons.compress.experiments import asked, ground, own, rivals
-from course_lib.lessons.compress.experiments.sizes import CUT, QUICK, Sizes
+from course_lib.lessons.compress.measuring import asked, ground, own, rivals
+from course_lib.lessons.compress.measuring.sizes import CUT, QUICK, Sizes
 from course_lib.lessons.compress.tables import gain_tables, over, practice
 from course_lib.measure.experiment import Step
 from course_lib.measure.result_files import as_text, plain

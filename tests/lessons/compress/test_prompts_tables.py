@@ -8,13 +8,13 @@ import pytest
 from course_lib.lessons.common.style import HouseFigure
 from course_lib.lessons.common.tables import COLUMNS
 from course_lib.lessons.common.verdicts import NOT_MEASURED
-from course_lib.lessons.compress import claims
+from course_lib.lessons.compress import claims, found
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
-from course_lib.lessons.compress.experiments.ground import VOCABULARY, WIDE, WIKIPEDIA
-from course_lib.lessons.compress.experiments.rivals import LARGE, SMALL
 from course_lib.lessons.compress.figures import further
 from course_lib.lessons.compress.figures import measured as plots
-from course_lib.lessons.compress.tables import found, gain_tables, over, practice, published
+from course_lib.lessons.compress.measuring.ground import VOCABULARY, WIDE, WIKIPEDIA
+from course_lib.lessons.compress.measuring.rivals import LARGE, SMALL
+from course_lib.lessons.compress.tables import gain_tables, over, practice, published
 
 DENSE, WANDA, BOTH = "dense", "wanda-50", "sparsegpt-50-4bit"
 ALONE = {DENSE: (3.0, 3.2, 3.1), WANDA: (4.0, 4.1, 4.3), BOTH: (3.5, 3.9, 3.6)}  # nats of three windows

@@ -1,10 +1,13 @@
 """The figures and tables of lesson 03's long measurement, from made-up rows: what they say is computed."""
 
 import math
+from functools import partial
 from itertools import product
 
 import pytest
 from figure_titles import title
+from table_cells import headings
+from table_cells import rows as cells
 
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.sparsegpt import beside, claims
@@ -112,7 +115,7 @@ def test_errors_over_depth_count_the_layers_in_between():
 def test_the_equal_size_claim_is_computed(sparse, verdict):
     tables = made_up()
     tables["rounded"][1]["perplexity"] = sparse
-    assert printed.rounded_table(tables).endswith(f"Verdict: {verdict}")
+    assert printed.rounded_verdict(tables).endswith(f"Verdict: {verdict}")
 
 
 def test_settings_are_compared_window_by_window_and_the_usual_one_not_with_itself():
@@ -126,10 +129,10 @@ def test_settings_are_compared_window_by_window_and_the_usual_one_not_with_itsel
 
 def test_seconds_have_bytes_and_the_ratio_and_the_papers():
     """Beyond 40 s of forward passes 7 + 2 = 9 s against 3 s; in all 49 against 43."""
-    lines = printed.seconds_table(made_up()).splitlines()
-    assert lines[1].endswith("38.0 MB    0.02 MB")
-    assert lines[-3].endswith("9.0 s with SparseGPT, 3.0 s with Wanda: 3.0 times; in all 1.1 times.")
-    assert lines[-1].endswith("203.1 s and 0.54 s, 376 times as long.")
+    table = printed.seconds_table(made_up())
+    assert cells(table)[0][-2:] == ["38.0", "0.02"]
+    assert "9.0 s with SparseGPT, 3.0 s with Wanda: 3.0 times; in all 1.1 times." in table.note
+    assert table.note.endswith("203.1 s and 0.54 s, 376 times as long.")
     assert "takes 3.0 times as long as Wanda,\nat 2:4 3.0 times" in title(beside.seconds(made_up()))
 
 
@@ -149,8 +152,7 @@ def test_thirds_get_a_verdict():
 
 def test_the_gap_to_the_best_weights_by_layer():
     """q: 0.12 over 0.1 in both blocks; k: 0.3 over 0.1."""
-    lines = printed.gap_by_layer(made_up()).splitlines()
-    assert [line.split() for line in lines[1:]] == [["q", "20", "%", "20", "%"], ["k", "200", "%", "200", "%"]]
+    assert cells(printed.gap_by_layer(made_up())) == [["q", "20 %", "20 %"], ["k", "200 %", "200 %"]]
 
 
 def test_the_solver_is_compared_with_the_plain_loop():
@@ -158,10 +160,10 @@ def test_the_solver_is_compared_with_the_plain_loop():
 
 
 def test_accuracies_by_pattern_leave_out_tasks_without_a_signal():
-    lines = printed.accuracy_by_pattern(made_up()).splitlines()
-    assert lines[0].startswith("mean of 1 tasks")
-    assert lines[1].split() == ["dense", "80", "±", "5"]
-    assert lines[3].split() == ["Wanda", "60", "±", "5"]
+    table = printed.accuracy_by_pattern(made_up())
+    assert "on 1 tasks" in table.caption
+    assert cells(table)[0][:2] == ["dense", "80 ± 5"]
+    assert cells(table)[2][:3] == ["Wanda", "–", "60 ± 5"]
 
 
 def test_models_of_the_paper_stand_beside_ours():
@@ -192,9 +194,9 @@ def test_the_claims_to_take_home_follow_from_the_tables():
 
 def test_only_tasks_with_a_signal_count():
     text = printed.accuracy_verdict(made_up())
-    assert "boolq" not in text
     assert "+10.0 ± 6.7 percentage points" in text
     assert text.endswith("Verdict: undecided (n = 100; about 173 samples would decide)")
+    assert "boolq" not in printed.accuracy_table(made_up()).frame["task"].tolist()
 
 
 def test_accuracies_are_compared_question_by_question_where_they_are_kept():
@@ -264,10 +266,10 @@ def test_successors_stand_beside_the_sweep_at_half():
         row |= ERROR
     tables["successors"] = [{"method": "swaps + refit", "pattern": "2:4", "perplexity": 55.5} | ERROR]
     tables["successors"] += [{"method": "swaps + refit", "pattern": "50%", "perplexity": 25.5} | ERROR]
-    lines = printed.successors_table(tables).splitlines()
-    assert lines[0].split()[-2:] == ["unstructured", "2:4"]
-    assert lines[2].split() == ["Wanda", "40.0", "±", "1.0"]
-    assert lines[-1].split()[-6:] == ["25.5", "±", "1.0", "55.5", "±", "1.0"]
+    table = printed.successors_table(tables)
+    assert headings(table) == ["method", "unstructured", "2:4"]
+    assert cells(table)[1] == ["Wanda", "40.0 ± 1.0", "–"]
+    assert cells(table)[-1][1:] == ["25.5 ± 1.0", "55.5 ± 1.0"]
 
 
 def test_at_4_of_8_the_others_have_the_first_windows_of_the_main_table():
@@ -278,20 +280,20 @@ def test_at_4_of_8_the_others_have_the_first_windows_of_the_main_table():
     ]
     (wanda,) = rows(tables, "perplexity", method="wanda", pattern="4:8")
     wanda["losses"] = [math.log(20), math.log(80), 9.0]
-    lines = printed.successors_table(tables).splitlines()
-    assert lines[0].split()[-1] == "4:8"
-    assert lines[1].split() == ["magnitude"]
-    assert lines[2].split() == ["Wanda", "40.0", "±", f"{40 * math.log(4) / 2:.1f}"]
-    assert lines[-1].split()[-3:] == ["55.5", "±", "1.0"]
+    table = printed.successors_table(tables)
+    assert headings(table)[-1] == "4:8"
+    assert cells(table)[0] == ["magnitude", "–"]
+    assert cells(table)[1] == ["Wanda", f"40.0 ± {40 * math.log(4) / 2:.1f}"]
+    assert cells(table)[-1][1] == "55.5 ± 1.0"
 
 
 def test_published_rows_say_so_and_keep_their_values():
-    text = printed.published_table()
-    assert text.count("published, not measured here") == 2
-    (row,) = (line for line in text.splitlines() if line.startswith("SparseGPT 50 %") and "8.21" in line)
-    assert row.split()[3:] == ["36.85", "31.58", "17.46", "13.48", "11.55", "11.17", "9.79", "9.32", "8.21"]
-    (row,) = (line for line in text.splitlines() if line.startswith("AdaPrune"))
-    assert row.split() == ["AdaPrune", "50", "%", "58.66", "48.46", "32.52"]
+    opt, llama = (printed.published_table(family) for family in ("opt", "llama"))
+    assert all("published perplexities by model size, not measured here" in table.caption for table in (opt, llama))
+    by_method = {method: values for method, *values in cells(opt)}
+    published = ["36.85", "31.58", "17.46", "13.48", "11.55", "11.17", "9.79", "9.32", "8.21"]
+    assert by_method["SparseGPT 50 %"] == published
+    assert by_method["AdaPrune 50 %"] == ["58.66", "48.46", "32.52"] + 6 * ["–"]
 
 
 @pytest.mark.parametrize(
@@ -303,8 +305,10 @@ def test_large_perplexities_are_printed_as_in_the_paper(value, said):
 
 def test_lines_fit_in_a_hundred_columns():
     told = (
-        *(printed.provenance, printed.pattern_verdict, printed.successors_table, printed.published_table),
+        *(printed.provenance, printed.pattern_verdict, printed.successors_table, printed.rounded_verdict),
+        *(partial(printed.published_table, family) for family in ("opt", "llama")),
+        printed.accuracy_table,
         *(printed.rounded_table, printed.seconds_table, printed.solver_speed, printed.gap_by_layer),
         *(printed.thirds_verdict, printed.accuracy_by_pattern, printed.accuracy_verdict, printed.seconds_provenance),
     )
-    assert {line for tell in told for line in tell().splitlines() if len(line) > 100} == set()
+    assert {line for tell in told for line in str(tell()).splitlines() if len(line) > 100} == set()

@@ -8,10 +8,9 @@ from course_lib.lessons.common.effects import Row, accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS, Effect
-from course_lib.lessons.compress import claims
+from course_lib.lessons.compress import claims, found
 from course_lib.lessons.compress.experiment_prompts import VARIED
-from course_lib.lessons.compress.tables import found
-from course_lib.lessons.compress.tables.found import called
+from course_lib.lessons.compress.found import called
 
 ANOTHER = "another draw"
 SETTINGS = {"n_vectors": "{} vectors", "n_steps": "{} steps", "begin": "begins at: {}", "draw": ANOTHER}

@@ -11,10 +11,10 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.compress import claims
-from course_lib.lessons.compress.experiments.rivals import WAYS
-from course_lib.lessons.compress.tables import found, over
-from course_lib.lessons.compress.tables.found import called
+from course_lib.lessons.compress import claims, found
+from course_lib.lessons.compress.found import called
+from course_lib.lessons.compress.measuring.rivals import WAYS
+from course_lib.lessons.compress.tables import over
 from course_lib.prompts.compressed.store import DENSE
 
 SPARSE = {"Wanda": "wanda-{}", "SparseGPT": "sparsegpt-{}", "Minitron's cut, as many bytes": "minitron-{}"}

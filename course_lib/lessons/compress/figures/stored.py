@@ -6,8 +6,8 @@ from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import ERRORS, Effect
+from course_lib.lessons.compress import found
 from course_lib.lessons.compress.live.sentences import MODELS, gains, stored
-from course_lib.lessons.compress.tables import found
 
 SAID = {"slides": "slides", "code": "code", "by lot": "tokens by lot"}
 

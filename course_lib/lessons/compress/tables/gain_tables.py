@@ -4,9 +4,8 @@ from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, origin, wrapped
 from course_lib.lessons.common.verdicts import NOT_MEASURED, said
-from course_lib.lessons.compress import claims
-from course_lib.lessons.compress.tables import found
-from course_lib.lessons.compress.tables.found import called, shown
+from course_lib.lessons.compress import claims, found
+from course_lib.lessons.compress.found import called, shown
 from course_lib.prompts.compressed.store import DENSE
 
 

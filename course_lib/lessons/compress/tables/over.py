@@ -5,10 +5,9 @@ import math
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.tables import Measured
 from course_lib.lessons.common.verdicts import said
-from course_lib.lessons.compress import claims
+from course_lib.lessons.compress import claims, found
 from course_lib.lessons.compress.claims import on_other_text, sources, targets
-from course_lib.lessons.compress.tables import found
-from course_lib.lessons.compress.tables.found import called, shown
+from course_lib.lessons.compress.found import called, shown
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio
 

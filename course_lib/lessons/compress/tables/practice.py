@@ -4,12 +4,11 @@ from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.tables import Measured, wrapped
 from course_lib.lessons.common.verdicts import said
-from course_lib.lessons.compress import claims
+from course_lib.lessons.compress import claims, found
 from course_lib.lessons.compress.claims import ways
-from course_lib.lessons.compress.experiments.rivals import WAYS
-from course_lib.lessons.compress.experiments.sizes import CUT
-from course_lib.lessons.compress.tables import found
-from course_lib.lessons.compress.tables.found import called, shown
+from course_lib.lessons.compress.found import called, shown
+from course_lib.lessons.compress.measuring.rivals import WAYS
+from course_lib.lessons.compress.measuring.sizes import CUT
 from course_lib.prompts.compressed.store import DENSE
 
 

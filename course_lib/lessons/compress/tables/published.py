@@ -3,9 +3,9 @@
 from course_lib.lessons.common.tables import Measured, load_published, rows
 from course_lib.lessons.common.verdicts import NOT_MEASURED, said
 from course_lib.lessons.compress import claims as records
+from course_lib.lessons.compress import found
 from course_lib.lessons.compress.claims import BOTH
-from course_lib.lessons.compress.experiments.rivals import SMALL, WANDA
-from course_lib.lessons.compress.tables import found
+from course_lib.lessons.compress.measuring.rivals import SMALL, WANDA
 from course_lib.prompts.compressed.store import DENSE
 
 

@@ -2,7 +2,8 @@
 
 from statistics import fmean
 
-from course_lib.lessons.common.tables import Measured, percent, rows
+from course_lib.lessons.common.table import Table, percent
+from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.moe.tables.measured import claim, lower, page
 from course_lib.lessons.moe.tables.pairs import busiest, costs_more, falls, gains, of_seeds
@@ -44,15 +45,25 @@ def z_loss(found: Measured) -> str:
     return page(*lines, f"Claim: it costs less than {COST} nats a byte: {verdict(cost)}")
 
 
+BALANCES = ("top-2, sigmoid", "top-2, sigmoid, bias", "top-2", "top-2, balanced")
+
+
+def bias_table(found: Measured) -> Table:
+    """How even loads become with a bias and with a balance loss."""
+    heading = "choices of the busiest expert"
+    return Table(
+        [{"model": name, heading: fmean(of_seeds(found, name, busiest).values())} for name in BALANCES],
+        caption="How even the loads are: means over blocks and seeds",
+        formats={heading: percent},
+    )
+
+
 def bias(found: Measured) -> str:
-    """A bias beside a balance loss: how even loads become, and what that costs."""
-    free, name, plain, balanced = "top-2, sigmoid", "top-2, sigmoid, bias", "top-2", "top-2, balanced"
-    shares = {each: fmean(of_seeds(found, each, busiest).values()) for each in (free, name, plain, balanced)}
+    """A bias compared with a balance loss: how even loads become, and what that costs."""
+    free, name, plain, balanced = BALANCES
     saved = [of_samples(gained) for gained in costs_more(found, (plain, balanced), (free, name))]
     effects = ", ".join(f"{each.value:+.3f} ± {each.error:.3f}" for each in saved)
     return page(
-        f"{'choices of the busiest expert':<32}means over blocks and seeds",
-        *(f"{each:<32}{percent(share):>6}" for each, share in shares.items()),
         f"Claim: the bias evens loads: {verdict(falls(found, name, free, busiest))}",
         f"Claim: more than the balance loss does: {verdict(falls(found, name, balanced, busiest))}",
         f"The bias costs {effects} nats a byte less than the balance loss ({len(saved)} seeds).",

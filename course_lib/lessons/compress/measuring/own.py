@@ -1,7 +1,7 @@
 """Does a prompt of its own lower the perplexity of a compressed model, and by more than of the dense one?"""
 
-from course_lib.lessons.compress.experiments.ground import WIKIPEDIA, Row, Run, evaluated, learn, main_run, subject
-from course_lib.lessons.compress.experiments.sizes import Sizes
+from course_lib.lessons.compress.measuring.ground import WIKIPEDIA, Row, Run, evaluated, learn, main_run, subject
+from course_lib.lessons.compress.measuring.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.sparsity.footprint import sparsity_report
 

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.training import Schedule
 from course_lib.data.corpora import windows
-from course_lib.lessons.compress.experiments.ground import Row, held_out, losses_row, recipe, subject, text, tokenizer
-from course_lib.lessons.compress.experiments.sizes import CUT, Sizes
+from course_lib.lessons.compress.measuring.ground import Row, held_out, losses_row, recipe, subject, text, tokenizer
+from course_lib.lessons.compress.measuring.sizes import CUT, Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import layers_of, weight_of

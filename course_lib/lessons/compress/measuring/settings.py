@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from course_lib.lessons.compress.experiments.ground import FIRST_IDS, NARROW, WIDE, Run, main_run
-from course_lib.lessons.compress.experiments.own import prompted
-from course_lib.lessons.compress.experiments.sizes import Sizes
+from course_lib.lessons.compress.measuring.ground import FIRST_IDS, NARROW, WIDE, Run, main_run
+from course_lib.lessons.compress.measuring.own import prompted
+from course_lib.lessons.compress.measuring.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
 

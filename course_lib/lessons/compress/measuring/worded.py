@@ -2,8 +2,8 @@
 
 import torch
 
-from course_lib.lessons.compress.experiments.ground import evaluated, subject, tokenizer
-from course_lib.lessons.compress.experiments.sizes import Sizes
+from course_lib.lessons.compress.measuring.ground import evaluated, subject, tokenizer
+from course_lib.lessons.compress.measuring.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.prompts.hard import SENTENCES, hard_prompt, meaningless
 from course_lib.prompts.initial import from_ids

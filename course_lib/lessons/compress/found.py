@@ -13,12 +13,12 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.tables import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
-from course_lib.lessons.compress.experiments.ground import WIKIPEDIA
+from course_lib.lessons.compress.measuring.ground import WIKIPEDIA
 from course_lib.measure.result_files import load
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio, paired_ratio, share_of_gain
 
-LESSON = Path(__file__).parents[1]
+LESSON = Path(__file__).parent
 PARTS = ("prompts", "experiments/prompts_further", "experiments/prompts_rest")
 CLOSE = 0.05  # nats a token: 5 % of perplexity, here the meaning of "no loss"
 METHODS = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "gptq": "GPTQ", "minitron": "Minitron's cut"}

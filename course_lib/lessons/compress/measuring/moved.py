@@ -1,7 +1,7 @@
 """Does a prompt that was learned on one compressed model help another, and another text?"""
 
-from course_lib.lessons.compress.experiments.ground import BOOLQ, WIKIPEDIA, evaluated, learned, main_run
-from course_lib.lessons.compress.experiments.sizes import Sizes
+from course_lib.lessons.compress.measuring.ground import BOOLQ, WIKIPEDIA, evaluated, learned, main_run
+from course_lib.lessons.compress.measuring.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
 

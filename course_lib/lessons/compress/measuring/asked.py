@@ -1,8 +1,8 @@
 """Do prompts learned from running text help with tasks? The same questions for all."""
 
 from course_lib.lessons.common.benchmarks import accuracy_of
-from course_lib.lessons.compress.experiments.ground import learned, main_run, subject, tokenizer
-from course_lib.lessons.compress.experiments.sizes import Sizes
+from course_lib.lessons.compress.measuring.ground import learned, main_run, subject, tokenizer
+from course_lib.lessons.compress.measuring.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.prompts.losses import with_or_without
 

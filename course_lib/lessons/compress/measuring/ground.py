@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.losses import losses_row
-from course_lib.lessons.compress.experiments.sizes import Sizes
+from course_lib.lessons.compress.measuring.sizes import Sizes
 from course_lib.measure.experiment import QUICK_RESULTS
 from course_lib.models import DEFAULT_MODEL, load_model
 from course_lib.prompts.compressed.store import Compressed, compressed
