@@ -597,7 +597,7 @@ tables.cost()
 # %%
 two_four = {"contests": ("2:4, tokens: 1", "2:4, tokens: 4096"), "sides": ("dense", "torch semi-structured")}
 print(gpu.provenance())
-print(gpu.table("nm_matmul", **two_four))
+gpu.table("nm_matmul", **two_four)
 
 # %% [markdown]
 # With a single token, as in decoding with batch size 1, the 2:4 product takes nearly three times as long as the dense
