@@ -241,8 +241,8 @@ def layer_errors(masks: Results | None = None) -> Figure:
     log_scale(axes, "x")
     agreement, times = agreement_and_error(masks)
     title = (
-        f"Within outputs, magnitude's mask agrees with Wanda's on {agreement:.0f} % of the weights,\n"
-        f"and its error is {times:.1f} times as large (median of {len(table)} layers)"
+        f"Within outputs, the masks agree on {agreement:.0f} % of the weights,\n"
+        f"and magnitude's error is {times:.1f} times Wanda's (median of {len(table)} layers)"
     )
     x = "squared error of the output, held-out text (%, log scale;\nmedian layer, bars: 10 to 90 % of the layers)"
     label(axes, title, x)

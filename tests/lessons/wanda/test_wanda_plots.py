@@ -189,7 +189,9 @@ def test_errors_of_choices_by_hand():
     }
     assert deck.agreement_and_error(masks) == pytest.approx((92, 3))
     drawn = deck.layer_errors(masks)
-    assert title(drawn).endswith("on 92 % of the weights,\nand its error is 3.0 times as large (median of 3 layers)")
+    assert title(drawn).endswith(
+        "on 92 % of the weights,\nand magnitude's error is 3.0 times Wanda's (median of 3 layers)"
+    )
     assert [text.get_text() for text in drawn.axes[0].get_yticklabels()] == [
         "Wanda, each output",
         "magnitude, each output",
