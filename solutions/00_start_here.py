@@ -49,9 +49,11 @@ print(f"SmolLM2-135M-Instruct: {sizes.n_weights / 1e6:.1f} million weights in {s
 # The inputs of a check may be float32 or float64 tensors, and you may return either. Give a tensor that you create in
 # your function the dtype of the inputs: for example, `torch.zeros(n, dtype=x.dtype)` instead of `torch.zeros(n)`.
 #
-# If you are stuck, run `hint("start.sparsity")` in a new cell; each call says a little more. `show_progress()`, or
-# `course progress` in a terminal, shows what you have solved. Your progress is kept outside the notebook, so you may
-# rename or copy it.
+# If you are stuck, press the hint button under the check, or run `hint("start.sparsity")` in a new cell; each time you
+# see one more hint. After a right answer you can unfold one way to solve the exercise, unless your copy came without
+# solutions. `check_all()` in the last cell of each notebook lists all of its exercises and what grading would run.
+# `show_progress()`, or `course progress` in a terminal, shows what you have solved. Your progress is kept outside the
+# notebook, so you may rename or copy it.
 #
 # **What is graded, if you hand a notebook in.** For each exercise everything above its check runs that gives a value to
 # a name which your function needs, or changes one (imports, definitions, loops, calls that fill a table, files written

@@ -162,11 +162,17 @@ def obd_saliency(weight, diagonal):
 check("classic.obd_saliency", obd_saliency)
 
 # %% [markdown]
+# <details><summary>The saliency as a formula</summary>
+#
+# $$ s_k = \tfrac12 h_{kk} w_k^2 $$
+#
+# </details>
+#
 # ## 4. The diagonal in one backward pass
 #
-# So the saliency is $s_k = \tfrac12 h_{kk} w_k^2$, and OBD needs only the diagonal of $H$: $d$ numbers instead of
-# $d^2$. One more backward pass finds them. In the drawing unit $i$ reads $a_i = \sum_j w_{ij} x_j$ from the units $j$
-# below, gives out $x_i = f(a_i)$, and is read by the units $l, m$ above.
+# So OBD needs only the diagonal of $H$: $d$ numbers instead of $d^2$. One more backward pass finds them. In the drawing
+# unit $i$ reads $a_i = \sum_j w_{ij} x_j$ from the units $j$ below, gives out $x_i = f(a_i)$, and is read by the units
+# $l, m$ above.
 
 # %%
 schematics.units()
@@ -217,10 +223,12 @@ def back_one_layer(weight, first, second, slope, bend):
 check("classic.back_one_layer", back_one_layer)
 
 # %% [markdown]
-# The result is the paper's recursion:
+# <details><summary>The result, which is the paper's recursion</summary>
 #
 # $$ \frac{\partial^2 E}{\partial a_i^2} = f'(a_i)^2 \sum_l w_{li}^2 \frac{\partial^2 E}{\partial a_l^2}
 # + f''(a_i) \frac{\partial E}{\partial x_i} $$
+#
+# </details>
 #
 # Is it the exact diagonal? What it leaves out are the products $w_{li} w_{mi}\, \partial^2 E / \partial a_l \partial
 # a_m$ of two different units above. For two outputs of a squared error these mixed derivatives are zero, so the last
@@ -352,9 +360,13 @@ def obs_update(weight, inverse, q):
 check("classic.obs_update", obs_update)
 
 # %% [markdown]
+# <details><summary>The solution as a formula</summary>
+#
 # The other weights move along a column of the inverse Hessian:
 #
 # $$ \delta w = -\frac{w_q}{[H^{-1}]_{qq}}\, H^{-1} e_q $$
+#
+# </details>
 
 # %% [markdown]
 # ### The surgeon's saliency
@@ -379,8 +391,14 @@ def obs_saliency(weight, inverse):
 check("classic.obs_saliency", obs_saliency)
 
 # %% [markdown]
-# So $L_q = w_q^2 / (2\,[H^{-1}]_{qq})$. A weight is cheap to delete when it is small, or when $[H^{-1}]_{qq}$ is large,
-# which means that other weights can take over what it did.
+# <details><summary>The saliency as a formula</summary>
+#
+# $$ L_q = \frac{w_q^2}{2\,[H^{-1}]_{qq}} $$
+#
+# A weight is cheap to delete when it is small, or when $[H^{-1}]_{qq}$ is large, which means that other weights can
+# take over what it did.
+#
+# </details>
 #
 # With $H = I$ this is magnitude pruning, and with a diagonal $H$ it is OBD. The three methods are one formula with
 # three Hessians.
@@ -426,10 +444,12 @@ def inverse_hessian(gradients, alpha):
 check("classic.recursion", inverse_hessian)
 
 # %% [markdown]
-# In the paper, for one output, it reads
+# <details><summary>The recursion as the paper writes it, for one output</summary>
 #
 # $$ H^{-1}_{k+1} = H^{-1}_k - \frac{H^{-1}_k X_{k+1} X_{k+1}^\top H^{-1}_k}{P + X_{k+1}^\top H^{-1}_k X_{k+1}}
 # \qquad H^{-1}_0 = \frac1\alpha I $$
+#
+# </details>
 
 # %%
 slopes = output_gradients(state.network, state.theta, patterns.inputs)

@@ -322,8 +322,12 @@ def settle(weight, values, upper, j):
 check("sparsegpt.settle", settle)
 
 # %% [markdown]
+# <details><summary>What a column sends to the right</summary>
+#
 # A weight that keeps its value sends no error to the right, and a pruned one ($v = 0$) sends $w_j / U_{jj}$ times row
 # $j$ of $U$, which is equation 3 with the inverse of what is left.
+#
+# </details>
 #
 # Here is the whole sweep on a small piece of the real layer, 32 outputs and 96 inputs. White weights are zero, light
 # ones are as they were, and the darker a weight, the further it has moved. The line shows which columns are settled.

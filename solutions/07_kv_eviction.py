@@ -610,12 +610,16 @@ def merge_token(key, value, keys, values, threshold):
 check("kv.merge", merge_token)
 
 # %% [markdown]
-# The softmax gives
+# <details><summary>The mean as a formula</summary>
+#
+# The kept key has the cosine 1 with itself, so the softmax gives
 #
 # $$ k \leftarrow \frac{e \cdot k + e^{s} \cdot k_\text{evicted}}{e + e^{s}} $$
 #
-# and the weights sum to 1. Weights that do not, as in the authors' code, shorten keys and values with every merge. The
-# threshold of D2O is not fixed. It is a moving average of how similar the evicted tokens have been lately,
+# </details>
+#
+# The weights of the mean sum to 1. Weights that do not, as in the authors' code, shorten keys and values with every
+# merge. The threshold of D2O is not fixed. It is a moving average of how similar the evicted tokens have been lately,
 # $\tau \leftarrow \tfrac12 \tau + \tfrac12 \operatorname{mean}(s)$, so that in every text some tokens are similar
 # enough.
 #
@@ -667,10 +671,15 @@ def quantize_row(row, n_bits, group_size):
 check("kv.quantize", quantize_row)
 
 # %% [markdown]
+# <details><summary>The rounding as a formula</summary>
+#
 # With a step of $(\text{high} - \text{low}) / (2^b - 1)$ a number becomes
-# $\text{low} + \operatorname{round}((x - \text{low}) / \text{step}) \cdot \text{step}$. Now your function works on the
-# real cache: the model reads 128 tokens, every key and value is rounded, and the next 64 tokens are read with what came
-# back. How much does their prediction suffer?
+# $\text{low} + \operatorname{round}((x - \text{low}) / \text{step}) \cdot \text{step}$.
+#
+# </details>
+#
+# Now your function works on the real cache: the model reads 128 tokens, every key and value is rounded, and the next 64
+# tokens are read with what came back. How much does their prediction suffer?
 
 # %%
 rounded = mine("kv.quantize", quantize_row)

@@ -164,8 +164,14 @@ def after_eviction(weights, keep):
 check("sinks.evict", after_eviction)
 
 # %% [markdown]
-# When a token with a share of $s$ leaves, all other weights grow by the factor $1 / (1 - s)$, and so does what is read
-# from them. This is the factor for every head of the model:
+# <details><summary>By which factor the others grow</summary>
+#
+# When a token with a fraction $s$ of the attention leaves, all other weights grow by the factor $1 / (1 - s)$, and so
+# does what is read from them.
+#
+# </details>
+#
+# By how much do the other weights grow? This is the factor for every head of the model, when the first token leaves:
 
 # %%
 plots.growth(share)

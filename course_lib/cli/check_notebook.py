@@ -80,7 +80,7 @@ def check(path: Path) -> list[Row]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     names = usual_names()
-    return [_row(content, exercise, names) for exercise in _exercises(notebook, path)]
+    return [_row(content, exercise, names) for exercise in exercises_of(notebook, path)]
 
 
 def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
@@ -96,7 +96,7 @@ def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
     return {exercise: name for text in texts for exercise, name in catalogue.functions_checked(text).items()}
 
 
-def _exercises(notebook: Notebook, path: Path) -> tuple[Exercise, ...]:
+def exercises_of(notebook: Notebook, path: Path) -> tuple[Exercise, ...]:
     """The exercises of the lesson of which the notebook has the most."""
     claimed = [str(cell.metadata.get("exercise")) for cell in notebook.cells] + [c.exercise for c in notebook.checks]
     known = {module: {exercise.id for exercise in module.EXERCISES} for module in catalogue.lessons()}

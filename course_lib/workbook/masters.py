@@ -8,13 +8,29 @@ from pathlib import Path
 import jupytext
 import nbformat
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from course_lib.workbook.catalogue import find, functions_checked
-from course_lib.workbook.folders import ROOT
+from course_lib.workbook.catalogue import exercises_of, find, functions_checked
+from course_lib.workbook.folders import ROOT, repository
 from course_lib.workbook.lookup import chosen
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
+# Put in front of the first code cell. In an environment of the course it does nothing.
+_FIRST = """# Run this cell first: it imports what this lesson uses.
+try:
+    import course_lib.workbook
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        "This kernel does not have the course's library. Choose the kernel that `make lab` opens, or run this line "
+        "in a new cell and restart the kernel: {line}"
+    ) from None
+
+"""
+_LAST = """## All exercises
+
+Run the last cell when you have finished, and save the notebook before you do. It checks every exercise once more and
+lists what grading would run for each of them."""
 
 
 def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
@@ -59,6 +75,16 @@ def stub(source: str, exercise: str | None, where: str) -> str:
     return _REGION.sub(rf'\1raise NotImplementedError("Exercise {exercise}: replace this line")', source)
 
 
+def solution(exercise_id: str, root: Path = ROOT) -> str:
+    """The cell that solves an exercise, without the marks of its region; empty where there are no masters."""
+    lesson = exercises_of(exercise_id.split(".")[0]).LESSON[:2]
+    for master in (root / "solutions").glob(f"{lesson}_*.py"):
+        for cell in _read(master).cells:
+            if cell.metadata.get("exercise") == exercise_id:
+                return re.sub(rf"^[ \t]*(?:{BEGIN}|{END})[ \t]*\n?", "", cell.source, flags=re.MULTILINE).rstrip()
+    return ""
+
+
 def parameters(master: Path) -> dict[str, list[str]]:
     """Parameter names of each exercise's function in the notebook: {"wanda.score": ["weight", "inputs"]}."""
     cells = ((cell.metadata.get("exercise"), cell.source) for cell in _read(master).cells)
@@ -84,6 +110,7 @@ def _finish(notebook: NotebookNode, master: Path) -> NotebookNode:
         seen[name] = seen.get(name, 0) + 1
         cell.id = name if seen[name] == 1 else f"{name}-{seen[name]}"
         cell.metadata = NotebookNode(_metadata(cell))
+    _add_both_ends(notebook, master.parents[1])
     notebook.metadata = NotebookNode(
         kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
         language_info={"name": "python"},
@@ -92,6 +119,22 @@ def _finish(notebook: NotebookNode, master: Path) -> NotebookNode:
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     nbformat.validate(notebook)
     return notebook
+
+
+def _add_both_ends(notebook: NotebookNode, root: Path) -> None:
+    """What every lesson begins with, where the library may be missing, and ends with, where it has exercises."""
+    first = next((cell for cell in notebook.cells if cell.cell_type == "code"), None)
+    if first is not None and "nbgrader" not in first.metadata:
+        first.source = _FIRST.format(line=_install_line(root)) + first.source
+    if any(functions_checked(cell.source) for cell in notebook.cells):
+        notebook.cells.append(new_markdown_cell(_LAST, id="check-all-text"))
+        notebook.cells.append(new_code_cell("check_all()", id="check-all"))
+
+
+def _install_line(root: Path) -> str:
+    """The line that installs the course: from its repository where that is known, else from the folder above."""
+    address = repository(root) if (root / "pyproject.toml").is_file() else ""
+    return f"%pip install git+{address}" if address else "%pip install -e .."
 
 
 def _cell_id(cell: NotebookNode) -> str:

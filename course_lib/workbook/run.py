@@ -118,7 +118,8 @@ def _text(output: NotebookNode) -> str:
 def environment(root: Path, strict: bool) -> dict[str, str]:
     """Strict for masters; progress is kept apart, so that a test run never counts as a student's."""
     home = {"COURSE_HOME": str(root / "build" / "home")}
-    return os.environ | home | {"COURSE_STRICT": "1" if strict else ""}
+    # Given from a cell of another notebook, the command would hand on that notebook's name.
+    return os.environ | home | {"COURSE_STRICT": "1" if strict else "", "JPY_SESSION_NAME": ""}
 
 
 def _render(notebook: NotebookNode, path: Path) -> Path:

@@ -90,6 +90,15 @@ def test_steps_replace_those_of_the_reference_and_nothing_else(tmp_path):
     assert values == [2, 4, 9]
 
 
+def test_a_step_that_uses_its_own_result_comes_after_the_references(tmp_path):
+    doubled, parameter, both = of_steps(
+        tmp_path, "count = 2 * count", "scale = 10 * scale", "scale, values = 1, values[1:]; count = count + 1"
+    )
+    assert doubled([2, 4, 9], 2) == 15 / 3 * 2 / 2
+    assert parameter([2, 4, 9], 2) == 100
+    assert both([2, 4, 9], 2) == 13 / 3
+
+
 def test_a_variant_is_compiled_when_it_is_first_called(tmp_path):
     broken, fine = of_steps(tmp_path, "nothing = 3", "return 7")  # is read without a complaint
     assert "function" not in vars(fine)

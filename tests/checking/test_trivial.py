@@ -206,7 +206,7 @@ def test_a_mistake_that_would_get_all_right_cases_wrong_is_another_one(n_right, 
     said = judge(exercise, lambda x: 3 * x if x > 4 else x * x)
     assert said.n_right == n_right
     assert (said.mistake, said.contradicted) == ((None, 0) if contradicted is None else (mistake, contradicted))
-    assert ("On the wrong cases this looks like: tripled" in as_text(said, Record())) == (contradicted is not None)
+    assert ("This looks like: tripled (on the wrong cases)." in as_text(said, Record())) == (contradicted is not None)
 
 
 def test_a_function_that_ends_its_process_after_the_worked_example_earns_nothing():

@@ -19,7 +19,7 @@ from course_lib.grading.notebook.statements import DEFINITIONS, TRIES, WITHS, Ju
 # What grading does not have: models, texts, figures and experiments of the lessons, and what a notebook is worked with.
 _OURS = re.compile(r"course_lib\.(models|data|lessons|workbook)\b.*")
 _LOADS = {"from_pretrained", "load_dataset", "snapshot_download", "hf_hub_download"}
-_OF_THE_WORKBOOK = {"check", "hint", "mine", "show_progress"}  # which a notebook knows without an import
+_OF_THE_WORKBOOK = {"check", "check_all", "hint", "mine", "show_progress"}  # which a notebook knows without an import
 _EVERYBODYS = {"torch", "sys", "builtins"}  # every exercise is given tensors, and run by this interpreter
 _READS = "it reads "
 _SHOWN = 60  # characters of a statement

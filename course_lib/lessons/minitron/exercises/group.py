@@ -3,18 +3,28 @@
 Dimension key: H query heads, G key-value heads, S size of a head, D width, F neurons of a block.
 """
 
-from collections.abc import Callable
-from types import SimpleNamespace
-
 import torch
 from torch import Tensor
 
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 
-_NAMES = ("q", "k", "v", "o", "gate", "up", "down")  # in the order of the forward pass
 Weights = dict[str, Tensor]
-Rule = Callable[[Tensor, SimpleNamespace], Tensor]
+
+
+def _group(q, k, v, o, gate, up, down, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
+    size = len(k) // n_key_value
+    of_a_group = len(q) // n_key_value
+    query = _entries(groups, of_a_group)
+    key = _entries(groups, size)
+    q = q[query]
+    k = k[key]
+    v = v[key]
+    o = o[:, query]
+    gate = gate[neurons]
+    up = up[neurons]
+    down = down[:, neurons]
+    return {"q": q, "k": k, "v": v, "o": o, "gate": gate, "up": up, "down": down}
 
 
 def _entries(numbers: Tensor, each: int) -> Tensor:
@@ -22,105 +32,23 @@ def _entries(numbers: Tensor, each: int) -> Tensor:
     return (numbers[:, None] * each + torch.arange(each)).flatten()
 
 
-def _indices(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> SimpleNamespace:
-    """Which query rows, key-value rows and neurons stay."""
-    size, of_a_group = (len(weights[name]) // n_key_value for name in ("k", "q"))
-    return SimpleNamespace(query=_entries(groups, of_a_group), key=_entries(groups, size), neurons=neurons)
+def _strided(n_rows: int, groups: Tensor, n_key_value: int) -> Tensor:
+    """The rows of a group, were they a whole stride apart."""
+    return torch.arange(n_rows).reshape(-1, n_key_value)[:, groups].T.flatten()
 
 
-_RULES: dict[str, Rule] = {
-    "q": lambda w, i: w[i.query],
-    "k": lambda w, i: w[i.key],
-    "v": lambda w, i: w[i.key],
-    "o": lambda w, i: w[:, i.query],
-    "gate": lambda w, i: w[i.neurons],
-    "up": lambda w, i: w[i.neurons],
-    "down": lambda w, i: w[:, i.neurons],
-}
-
-
-def _cut(indices: Callable = _indices, **rules: Rule) -> Callable:
-    """The answer, with other indices or other rules for some matrices."""
-
-    def cut(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
-        found = indices(weights, groups, neurons, n_key_value)
-        return {name: (_RULES | rules)[name](weight, found) for name, weight in weights.items()}
-
-    return _separately(cut)
-
-
-def _separately(cut: Callable) -> Callable:
-    """A function of a dictionary of matrices as one of seven matrices."""
-    return lambda *arguments: cut(dict(zip(_NAMES, arguments[:7], strict=True)), *arguments[7:])
-
-
-_right = _cut()
-
-
-def _whole(*names: str) -> Callable:
-    return _cut(**dict.fromkeys(names, lambda w, i: w))
-
-
-def _changed(**changes: Callable) -> Callable:
-    """The answer with other indices: each change is (weights, groups, neurons, n_key_value) -> Tensor."""
-
-    def indices(*arguments) -> SimpleNamespace:
-        return SimpleNamespace(**vars(_indices(*arguments)) | {name: f(*arguments) for name, f in changes.items()})
-
-    return _cut(indices)
-
-
-def _by_remainder(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Tensor:
-    size = len(weights["k"]) // n_key_value
-    heads = torch.arange(len(weights["q"]) // size)
+def _by_remainder(n_rows: int, size: int, groups: Tensor, n_key_value: int) -> Tensor:
+    heads = torch.arange(n_rows // size)
     return _entries(heads[torch.isin(heads % n_key_value, groups)], size)
 
 
-def _apart(name: str) -> Callable:
-    """The rows of a group, were they a whole stride apart."""
-
-    def rows(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Tensor:
-        return torch.arange(len(weights[name])).reshape(-1, n_key_value)[:, groups].T.flatten()
-
-    return rows
+def _others(n: int, of: Tensor) -> Tensor:
+    return torch.tensor(sorted(set(range(n)) - set(of.tolist())), dtype=torch.long)
 
 
-def _by_width(name: str) -> Callable:
-    """The rows of q or k, were a head as wide as the width divided by the heads."""
-
-    def rows(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Tensor:
-        of_a_group = len(weights["q"]) // len(weights["k"])
-        size = len(weights["down"]) // (of_a_group * n_key_value)
-        return _entries(groups, size * (of_a_group if name == "q" else 1))
-
-    return rows
-
-
-def _renamed(weights: Weights, names: dict[str, str]) -> Weights:
-    return {name: weights[names.get(name, name)] for name in weights}
-
-
-def _first_of_each(weights: Weights, groups: Tensor, n_key_value: int) -> Tensor:
-    size, of_a_group = (len(weights[name]) // n_key_value for name in ("k", "q"))
-    return (groups[:, None] * of_a_group + torch.arange(size)).flatten()
-
-
-def _complement(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
-    left = [set(range(n)) - set(of.tolist()) for n, of in ((n_key_value, groups), (len(weights["up"]), neurons))]
-    stay = (torch.tensor(sorted(each), dtype=torch.long) for each in left)
-    return _right(*weights.values(), *stay, n_key_value)
-
-
-def _zeros(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
-    found = _indices(weights, groups, neurons, n_key_value)
-    stay = {"q": found.query, "o": found.query, "k": found.key, "v": found.key} | dict.fromkeys(
-        ("gate", "up", "down"), neurons
-    )
-    axes = {name: int(name in ("o", "down")) for name in weights}
-    return {
-        name: torch.zeros_like(w).index_copy(axes[name], stay[name], w.index_select(axes[name], stay[name]))
-        for name, w in weights.items()
-    }
+def _zeroed(weight: Tensor, stay: Tensor, dim: int) -> Tensor:
+    """A matrix with zeros where something leaves."""
+    return torch.zeros_like(weight).index_copy(dim, stay, weight.index_select(dim, stay))
 
 
 def _block(generator: torch.Generator, width: int, n_query: int, n_key_value: int, size: int, neurons: int) -> Weights:
@@ -187,13 +115,13 @@ GROUP = Exercise(
     difficulty=3,
     minutes=12,
     points=3,
-    reference=_right,
+    reference=_group,
     cases=_group_cases,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_group),
     also_right=(
-        Variant("masks of rows", _separately(lambda *a: _by_masks(*a))),
-        Variant("with an axis of heads", _separately(lambda *a: _by_axes(*a))),
+        Variant("masks of rows", lambda *given: _by_masks(_named(given), *given[7:])),
+        Variant("with an axis of heads", lambda *given: _by_axes(_named(given), *given[7:])),
     ),
     hints=(
         "A head is made by rows of one kind of matrix and read by columns of another. Go through the seven matrices: "
@@ -204,6 +132,10 @@ GROUP = Exercise(
         "columns.",
     ),
 )
+
+
+def _named(matrices: tuple[Tensor, ...]) -> Weights:
+    return dict(zip(("q", "k", "v", "o", "gate", "up", "down"), matrices, strict=False))
 
 
 def _by_masks(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:

@@ -3,7 +3,6 @@
 Dimension key: R last queries, T tokens.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,8 +13,6 @@ from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
 
-Answer = Callable[[Tensor], Any]
-Part = Callable[[Tensor], Tensor]
 ROUNDING = 1e-6  # of a mean of at most 100 float32 weights that sum to one
 
 
@@ -30,39 +27,24 @@ def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
     return compare_matrices(mine, torch.stack(list(expected)), "0: vertical, 1: slash", "key, or distance (tokens)")
 
 
-def _vertical(weights: Tensor) -> Tensor:
-    return weights.mean(dim=0)
-
-
-def _summed(weights: Tensor, distance: Callable[[Tensor, Tensor, int, int], Tensor]) -> Tensor:
-    """Σ of the weights at each distance: (row, key, R, T) -> distance, taken modulo T."""
+def _lines(weights: Tensor) -> tuple[Tensor, Tensor]:
     n_last, n_tokens = weights.shape
     row, key = torch.arange(n_last)[:, None], torch.arange(n_tokens)
-    at = distance(row, key, n_last, n_tokens) % n_tokens
-    return weights.new_zeros(n_tokens).scatter_add(0, at.expand_as(weights).flatten(), weights.flatten())
+    distance = n_tokens - n_last + row - key
+    vertical = weights.mean(dim=0)
+    slash = _summed(weights, distance) / len(weights)
+    return vertical, slash
 
 
-def _sums(weights: Tensor) -> Tensor:
-    return _summed(weights, lambda row, key, r, t: t - r + row - key)
+def _summed(weights: Tensor, distance: Tensor) -> Tensor:
+    """Σ of the weights at each distance, taken modulo T."""
+    at = (distance % weights.shape[1]).expand_as(weights)
+    return weights.new_zeros(weights.shape[1]).scatter_add(0, at.flatten(), weights.flatten())
 
 
-def _slash(weights: Tensor) -> Tensor:
-    return _sums(weights) / len(weights)
-
-
-def _counts(weights: Tensor) -> Tensor:
+def _counts(weights: Tensor, distance: Tensor) -> Tensor:
     """How many of the queries have a key at each distance."""
-    n_last, n_tokens = weights.shape
-    allowed = torch.arange(n_tokens) <= torch.arange(n_tokens - n_last, n_tokens)[:, None]
-    return _sums(allowed.to(weights.dtype))
-
-
-def _with(vertical: Part = _vertical, slash: Part = _slash) -> Answer:
-    return lambda weights: (vertical(weights), slash(weights))
-
-
-def _at(distance: Callable[[Tensor, Tensor, int, int], Tensor]) -> Answer:
-    return _with(slash=lambda weights: _summed(weights, distance) / len(weights))
+    return _summed((distance >= 0).to(weights.dtype), distance)
 
 
 def _lines_cases(generator: torch.Generator) -> list[Case]:
@@ -89,9 +71,9 @@ def _library(weights: Tensor) -> tuple[Tensor, Tensor]:
     return on_columns(weights[None], block_size=1)[0], slashes(weights[None])[0]
 
 
-def _diagonal_means(weights: Tensor) -> Tensor:
-    counts = _counts(weights)
-    return torch.where(counts > 0, _sums(weights) / counts.clamp(min=1), 0)
+def _diagonal_means(weights: Tensor, distance: Tensor) -> Tensor:
+    counts = _counts(weights, distance)
+    return torch.where(counts > 0, _summed(weights, distance) / counts.clamp(min=1), 0)
 
 
 LINES = Exercise(
@@ -100,17 +82,17 @@ LINES = Exercise(
     difficulty=3,
     minutes=9,
     points=3,
-    reference=_with(),
+    reference=_lines,
     cases=_lines_cases,
     agree=_agree,
     picture=_picture,
     library=_library,
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_lines),
     also_right=(
         Variant("in loops", lambda w: _in_loops(w)),
         Variant("torch.diagonal", lambda w: _by_diagonals(w)),
         Variant("each row turned round and moved", lambda w: _moved(w)),
-        Variant("lists", lambda w: [each.tolist() for each in _with()(w)]),
+        Variant("lists", lambda w: [each.tolist() for each in _lines(w)]),
     ),
     hints=(
         "Which token is row r? The last row is token T − 1, so row r is token T − R + r.",
@@ -120,19 +102,16 @@ LINES = Exercise(
 )
 
 
-def _sums_of_allowed(weights: Tensor, distance: Callable[[Tensor, Tensor, int, int], Tensor]) -> Tensor:
+def _sums_of_allowed(weights: Tensor, distance: Tensor) -> Tensor:
     """As _summed, but what would be at a negative distance, or at T and beyond, is dropped."""
-    n_last, n_tokens = weights.shape
-    at = distance(torch.arange(n_last)[:, None], torch.arange(n_tokens), n_last, n_tokens).expand_as(weights)
+    at, n_tokens = distance.expand_as(weights), weights.shape[1]
     kept = torch.where((at >= 0) & (at < n_tokens), weights, 0)
     return weights.new_zeros(n_tokens).scatter_add(0, at.clamp(0, n_tokens - 1).flatten(), kept.flatten())
 
 
-def _largest(weights: Tensor) -> Tensor:
-    n_last, n_tokens = weights.shape
-    at = torch.arange(n_tokens - n_last, n_tokens)[:, None] - torch.arange(n_tokens)
-    kept, at = torch.where(at >= 0, weights, 0), at.clamp(min=0)
-    return weights.new_zeros(n_tokens).scatter_reduce(0, at.flatten(), kept.flatten(), "amax")
+def _largest(weights: Tensor, distance: Tensor) -> Tensor:
+    kept, at = torch.where(distance >= 0, weights, 0), distance.clamp(min=0)
+    return weights.new_zeros(weights.shape[1]).scatter_reduce(0, at.flatten(), kept.flatten(), "amax")
 
 
 def _in_loops(weights: Tensor) -> tuple[list[float], list[float]]:

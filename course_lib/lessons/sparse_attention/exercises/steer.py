@@ -3,7 +3,6 @@
 Dimension key: H heads, Q newest of T tokens, P tokens of the prompt.
 """
 
-from collections.abc import Callable
 from math import log
 from typing import Any
 
@@ -13,9 +12,7 @@ from torch import Tensor
 from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
 from course_lib.checking.mistakes import read_mistakes
 
-Answer = Callable[[Tensor, Tensor, Tensor, float], Any]
 LATER = -1e4  # the logit of a key that comes later than the query: its weight is 0
-Columns = Callable[[Tensor, int], Tensor]  # (highlighted, T) -> which columns are lowered
 
 
 def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
@@ -24,6 +21,13 @@ def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
     return compare_matrices(
         torch.as_tensor(got)[:, -1], expected[:, -1], "head", "key; light: what the last query reads"
     )
+
+
+def _steer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    lowered = _lowered(highlighted, logits.shape[2])
+    where = lowered & chosen[:, None, None]
+    moved = logits + log(alpha) * where
+    return moved.softmax(dim=2)
 
 
 def _lowered(highlighted: Tensor, n_tokens: int) -> Tensor:
@@ -52,82 +56,13 @@ def _first_too(highlighted: Tensor, n_tokens: int) -> Tensor:
     return lowered
 
 
-def _all_unmarked(highlighted: Tensor, n_tokens: int) -> Tensor:
-    return ~_raised(highlighted, n_tokens)
-
-
-def _with(
-    columns: Columns = _lowered,
-    add: Callable[[float], float] = log,
-    heads: Callable[[Tensor], Tensor] = lambda chosen: chosen,
-    after: Callable[[Tensor], Tensor] = lambda weights: weights,
-) -> Answer:
-    """A number added to some columns of some heads, and softmax."""
-
-    def answer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-        where = columns(highlighted, logits.shape[2]) & heads(chosen)[:, None, None]
-        return after((logits + add(alpha) * where).softmax(dim=2))
-
-    return answer
-
-
-def _moved(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    """The logits, before a softmax."""
-    return logits + log(alpha) * (_lowered(highlighted, logits.shape[2]) & chosen[:, None, None])
-
-
-def _both(spare: bool) -> Answer:
-    """log α on what is not highlighted, and its opposite on what is."""
-
-    def answer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-        low = (_lowered if spare else _first_too)(highlighted, logits.shape[2])
-        high = _raised(highlighted, logits.shape[2])
-        moved = log(alpha) * (low.double() - high.double()).to(logits.dtype)
-        return (logits + moved * chosen[:, None, None]).softmax(dim=2)
-
-    return answer
-
-
-def _scaled(renormalise: Callable[[Tensor], Tensor], columns: Columns = _lowered) -> Answer:
-    """Weights times α, and then something."""
-
-    def answer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-        where = columns(highlighted, logits.shape[2]) & chosen[:, None, None]
-        return renormalise(torch.where(where, alpha, 1.0) * logits.softmax(dim=2))
-
-    return answer
-
-
-def _softmax_of_chosen(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    """As the second, and the other heads as they were."""
-    scaled = _scaled(lambda weights: weights.softmax(dim=2))(logits, highlighted, chosen, alpha)
-    return torch.where(chosen[:, None, None], scaled, logits.softmax(dim=2))
+def _scaled(logits: Tensor, where: Tensor, alpha: float) -> Tensor:
+    """Weights times α, which do not sum to one."""
+    return torch.where(where, alpha, 1.0) * logits.softmax(dim=2)
 
 
 def _sum_to_one(weights: Tensor) -> Tensor:
     return weights / weights.sum(dim=2, keepdim=True)
-
-
-def _logits_times(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    where = _lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
-    return torch.where(where, alpha * logits, logits).softmax(dim=2)
-
-
-def _last_row(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    weights = logits.softmax(dim=2)
-    weights[:, -1] = _with()(logits, highlighted, chosen, alpha)[:, -1]
-    return weights
-
-
-def _by_rows(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    """Queries lowered, not keys: every key of a row alike, which softmax does not see."""
-    lowered = _lowered(highlighted, logits.shape[2])[-logits.shape[1] :]
-    return (logits + log(alpha) * (lowered[:, None] & chosen[:, None, None])).softmax(dim=2)
-
-
-def _removed(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    where = _lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
-    return logits.masked_fill(where, LATER).softmax(dim=2)
 
 
 def _steer_cases(generator: torch.Generator) -> list[Case]:
@@ -167,26 +102,20 @@ def _library(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) 
     return steered_weights(logits, highlighted, chosen, alpha)
 
 
-def _raise(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    """What is highlighted divided by α, in place of the others times α, which is the same only if nothing is spared."""
-    where = _raised(highlighted, logits.shape[2]) & chosen[:, None, None]
-    return (logits - log(alpha) * where).softmax(dim=2)
-
-
 STEER = Exercise(
     id="sparse_attention.steer",
     title="Steered attention",
     difficulty=3,
     minutes=10,
     points=3,
-    reference=_with(),
+    reference=_steer,
     cases=_steer_cases,
     picture=_picture,
     library=_library,
     trivial=(Trivial("not steering at all", lambda logits, *others: logits.softmax(dim=2)),),
-    mistakes=read_mistakes(globals()),
+    mistakes=read_mistakes(globals(), steps_of=_steer),
     also_right=(
-        Variant("weights times α, divided by the new sum", _scaled(_sum_to_one)),
+        Variant("weights times α, divided by the new sum", lambda *given: _divided(*given)),
         Variant("row by row", lambda *given: _in_loops(*given)),
         Variant("everything else raised", lambda *given: _others_raised(*given)),
         Variant("in place, in a copy", lambda *given: _in_place(*given)),
@@ -221,3 +150,8 @@ def _in_place(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float)
     for head in chosen.nonzero()[:, 0].tolist():
         steered[head, :, keys] += log(alpha)
     return steered.softmax(dim=-1)
+
+
+def _divided(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    where = _lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
+    return _sum_to_one(_scaled(logits, where, alpha))
