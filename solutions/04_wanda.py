@@ -646,7 +646,7 @@ check("wanda.obs_score", obs_score)
 # <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
 # Without help, $\delta = -W_{ij} e_j$, and the cost is $W_{ij}^2 H_{jj}$. With help, we minimise
-# $\delta^\top H \delta$ under $\delta_j = -W_{ij}$. Setting the derivative of the Lagrangian to zero gives
+# $\delta^\top H \delta$ under the constraint on $\delta_j$. Setting the derivative of the Lagrangian to zero gives
 # $2 H \delta = \mu e_j$, so $\delta$ is a multiple of column $j$ of $H^{-1}$. The constraint fixes the multiple:
 # $\delta = -W_{ij}\, H^{-1} e_j / [H^{-1}]_{jj}$. Inserting this leaves
 #

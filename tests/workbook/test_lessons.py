@@ -38,10 +38,6 @@ NO_SOLUTION = {
     ("sparsegpt.eliminate", r"c = u"): "the same comparison",
     ("sparsegpt.eliminate", r"c / \beta ="): "the same comparison",
     ("sparsegpt.eliminate", r"V^\top V ="): "the same comparison; of several inputs at once, as asked, it says nothing",
-    ("wanda.score", r"S_{ij} ="): "NOT YET FOLDED: remove this line with the formula",
-    ("wanda.obs_score", r"\delta ="): "NOT YET FOLDED: remove this line with the formula",
-    ("wanda.obs_score", r"[H^{-1}]_{jj} ="): "NOT YET FOLDED: remove this line with the formula",
-    ("wanda.interval", r"|\hat p - p| \le"): "Wilson's interval; the exercise asks for Wald's",
     ("kv.scissorhands", r"\text{score}_j ="): "the score of EMS, another method",
     ("kv.merge", r"\tau \leftarrow"): "the moving threshold; in the exercise the threshold is given",
 }
