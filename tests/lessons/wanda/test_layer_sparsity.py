@@ -85,10 +85,10 @@ def test_the_committed_ideas_are_those_of_the_task():
 
 
 def test_the_picture_names_only_what_is_clearly_better():
-    """Lower by 1 and 1.2: clear; by −1 and 3: not."""
-    same = layer_sparsity.Attempt(0.4, torch.tensor([3.0, 6.0]))
+    """Lower by 1.1 ± 0.06: clear (t = 4.3 for three windows); by 1.1 ± 1.2: not."""
+    same = layer_sparsity.Attempt(0.4, torch.tensor([3.0, 6.0, 4.0]))
     clear, wide = (
-        layer_sparsity.Attempt(0.4, same.losses - torch.tensor(lower)) for lower in ([1.0, 1.2], [-1.0, 3.0])
+        layer_sparsity.Attempt(0.4, same.losses - torch.tensor(lower)) for lower in ([1.0, 1.2, 1.1], [-1.0, 3.0, 1.3])
     )
     drawn = plots.layer_sparsity({"equal sparsity": same, "clear": clear, "wide": wide})
     assert drawn.axes[0].get_title(loc="left") == "Clearly better than equal sparsity: clear"
