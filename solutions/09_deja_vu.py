@@ -33,7 +33,8 @@ from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.static import Static
 from course_lib.contextual.small_models.relu_model import load_relu_model
 from course_lib.data import corpora
-from course_lib.lessons.dejavu.claims import ideas
+from course_lib.lessons.dejavu import results
+from course_lib.lessons.dejavu.experiments.steps import ideas
 from course_lib.lessons.dejavu.drawings import ahead, levels, memory
 from course_lib.lessons.dejavu.drawings import cost as drawn_cost
 from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
@@ -47,7 +48,6 @@ from course_lib.lessons.dejavu.live import chosen, clock, cost, heads, neurons, 
 from course_lib.lessons.dejavu.live import stream, torn, view
 from course_lib.lessons.dejavu.tables import changes, further, parts, published
 from course_lib.lessons.dejavu.tables import clock as clock_tables
-from course_lib.lessons.dejavu.tables import found as results
 from course_lib.lessons.dejavu.tables import measured as tables
 from course_lib.lessons.dejavu.tables import predicted as predicted_tables
 from course_lib.measure.perplexity import window_losses
@@ -825,7 +825,7 @@ say(tables.provenance(found))
 # **A small set exists.** An oracle knows all values and keeps the largest. How few are enough?
 
 # %%
-print(tables.active(found))
+say(tables.active(found))
 print(tables.neurons(found))
 say(tables.exists(found))
 
@@ -835,7 +835,7 @@ say(tables.exists(found))
 # exists, but it is not as small. Of nine heads two can be spared, and of the ReLU model's four none.
 
 # %%
-print(parts.heads(found))
+say(parts.heads(found))
 
 # %% [markdown]
 # **It depends on the context.** The same shares, chosen with less and less knowledge of the token:
@@ -901,7 +901,7 @@ say(predicted_tables.search(predictions))
 # of them misses its density. Rows that lie more than 2 % from what was asked are marked, and are not compared.
 
 # %%
-print(changes.activations(found))
+say(changes.activations(found))
 say(changes.half_windows(found))
 
 # %% [markdown]
@@ -911,7 +911,7 @@ say(changes.half_windows(found))
 # **Blocks side by side, blocks left out**, as the paper's appendix tries on OPT-175B:
 
 # %%
-print(changes.depth(found))
+say(changes.depth(found))
 print(published.depth())
 
 # %% [markdown]

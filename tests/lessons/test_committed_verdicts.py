@@ -18,9 +18,6 @@ from course_lib.lessons.compress.tables import claims as own_prompts
 from course_lib.lessons.compress.tables import found as prompts
 from course_lib.lessons.compress.tables import over as moved_prompts
 from course_lib.lessons.compress.tables import practice
-from course_lib.lessons.dejavu.tables import changes, further, parts, predicted
-from course_lib.lessons.dejavu.tables import found as deja_vu
-from course_lib.lessons.dejavu.tables import measured as oracles
 from course_lib.lessons.kv import tables as kv
 from course_lib.lessons.kv.claims import asked, heavy_shown, written
 from course_lib.lessons.minitron.figures import found
@@ -74,21 +71,6 @@ PRINTED = {
     "08 pretraining": lambda: trained.pretraining_verdict(training.results()),
     "08 registers": lambda: trained.registers_verdict(training.results()),
     "08 idle head": lambda: backcopy.verdict(backcopy.results()),
-    "09 contextual": lambda: oracles.contextual(deja_vu.results()),
-    "09 exists": lambda: oracles.exists(deja_vu.results()),
-    "09 active": lambda: oracles.active(deja_vu.results()),
-    "09 heads": lambda: parts.heads(deja_vu.results()),
-    "09 predicted heads": lambda: parts.predicted_heads(deja_vu.predictions()),
-    "09 batch": lambda: parts.batch(deja_vu.results()),
-    "09 rounded": lambda: parts.rounded(deja_vu.results()),
-    "09 slow change": lambda: changes.slow(deja_vu.results()),
-    "09 depth": lambda: changes.depth(deja_vu.results()),
-    "09 thresholds": lambda: changes.activations(deja_vu.results()),
-    "09 half windows": lambda: changes.half_windows(deja_vu.results()),
-    "09 predictors": lambda: predicted.predictable(deja_vu.predictions()),
-    "09 lookahead": lambda: predicted.lookahead(deja_vu.predictions()),
-    "09 one kernel": further.one_kernel,
-    "09 search": lambda: predicted.search(deja_vu.predictions()),
     "10 gains": lambda: own_prompts.gains(prompts.results()),
     "10 sentences": lambda: moved_prompts.sentences(prompts.results()),
     "10 moved": lambda: moved_prompts.moved(prompts.results()),

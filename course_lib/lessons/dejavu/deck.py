@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, percent
+from course_lib.lessons.dejavu import results
 from course_lib.lessons.dejavu.drawings.parts import best, small_mlp
 from course_lib.lessons.dejavu.figures import measured, predictions
-from course_lib.lessons.dejavu.tables import found
 
 SHARES = tuple(step / 20 for step in range(1, 21))
 Curves = dict[str, list[float]]
@@ -120,14 +120,14 @@ def activations() -> Figure:
 
 def measured_levels() -> Figure:
     """What each way to choose loses, as committed."""
-    return measured.levels(found.results())
+    return measured.levels(results.results())
 
 
 def measured_predictors() -> Figure:
     """What each selector of known bytes loses, as committed."""
-    return predictions.predicted(found.predictions())
+    return predictions.predicted(results.predictions())
 
 
 def measured_batch() -> Figure:
     """What several sequences need together, as committed."""
-    return measured.batch(found.results())
+    return measured.batch(results.results())

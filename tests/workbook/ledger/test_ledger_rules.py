@@ -26,24 +26,6 @@ TRIED = {
     ),
     "compress/test_prompts_tables.py::test_tasks_with_signal_alone": "compress-tasks",
     "compress/test_written_claims.py::test_words_beside_vectors": "compress-than-written",
-    "dejavu/test_dejavu_measured.py::test_what_an_oracle_needs": (
-        "dejavu-few-heads dejavu-few-neurons dejavu-few-of-both"
-    ),
-    "dejavu/test_dejavu_measured.py::test_levels_of_context": "dejavu-context-helps",
-    "dejavu/test_dejavu_measured.py::test_zeros_behind_relu": "dejavu-relu-zeros",
-    "dejavu/test_dejavu_measured.py::test_heads_batches_and_rounding": (
-        "dejavu-heads-differ dejavu-batch dejavu-rounded"
-    ),
-    "dejavu/test_dejavu_measured.py::test_slow_change_counts_blocks": "dejavu-slow dejavu-residual-dominates",
-    "dejavu/test_dejavu_measured.py::test_search_beside_the_layer": "dejavu-nearest",
-    "dejavu/test_dejavu_measured.py::test_predictors": (
-        "dejavu-predictor-gated dejavu-predictor-relu dejavu-predictor-cheap"
-    ),
-    "dejavu/test_dejavu_measured.py::test_predicted_heads_beside_one_set": "dejavu-predicted-heads",
-    "dejavu/test_dejavu_measured.py::test_lookahead_compares_block_by_block": "dejavu-ahead",
-    "dejavu/test_further_dejavu_claims.py::test_predictors_are_asked_for_twice_the_speed": "dejavu-twice",
-    "dejavu/test_further_dejavu_claims.py::test_a_batch_beside_twice_one_sequence": "dejavu-batch-needs-more",
-    "dejavu/test_further_dejavu_claims.py::test_one_kernel_beside_copies": "dejavu-one-kernel",
     "kv/test_kv_results_figures.py::test_claims_on_attention_are_counted_by_layer": (
         "kv-sparse kv-power-law kv-persistence"
     ),

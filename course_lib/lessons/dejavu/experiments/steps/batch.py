@@ -9,8 +9,8 @@ from torch import Tensor
 
 from course_lib.contextual.seen import importance_of
 from course_lib.contextual.selector import n_kept
-from course_lib.lessons.dejavu.claims.ground import subject
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.sparsity.ranking import keep_highest
 

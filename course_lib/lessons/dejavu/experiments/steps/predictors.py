@@ -20,9 +20,9 @@ from course_lib.contextual.predictor.two_layer import Predictor
 from course_lib.contextual.seen import Seen, look_through
 from course_lib.contextual.selector import NeuronSelector
 from course_lib.contextual.selectors.deja_vu import DejaVu
-from course_lib.lessons.dejavu.claims.ground import GATED, RELU, Row, subject
-from course_lib.lessons.dejavu.claims.predicted import COPY, PREDICTOR, STATIC, fitted, predicted_row
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU, Row, subject
+from course_lib.lessons.dejavu.experiments.steps.predicted import COPY, PREDICTOR, STATIC, fitted, predicted_row
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import QUICK_RESULTS, Tables
 from course_lib.models import blocks
 

@@ -1,4 +1,4 @@
-"""What all claims stand on: the two models with their text, and rows of perplexity with the loss of every window."""
+"""What all steps share: the two models with their text, and rows of perplexity with the loss of every window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from course_lib.contextual.selector import NeuronSelector
 from course_lib.contextual.small_models.relu_model import load_relu_model
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.losses import losses_row
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
 

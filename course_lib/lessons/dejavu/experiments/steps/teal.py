@@ -16,8 +16,8 @@ from course_lib.contextual.inputs.greedy_levels import GreedyTeal
 from course_lib.contextual.inputs.teal import Teal
 from course_lib.contextual.inputs.teal import teal as sparse_inputs
 from course_lib.contextual.selectors.cats import CATS
-from course_lib.lessons.dejavu.claims.ground import GATED, Row, Subject, losses_row, subject
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import GATED, Row, Subject, losses_row, subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.measure.likelihood import hidden_states, target_log_probs
 

@@ -9,8 +9,8 @@ from course_lib.contextual.selectors.embedding import FromEmbedding
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.recorded import Recorded
 from course_lib.contextual.selectors.static import Static
-from course_lib.lessons.dejavu.claims.ground import Row, joined, selected_row, subject
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import Row, joined, selected_row, subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
 ORACLE, RECORDED, STATIC = "oracle", "oracle, two passes", "static"

@@ -23,7 +23,7 @@ from course_lib.contextual.selectors.low_rank import LowRank
 from course_lib.contextual.selectors.static import Static
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.ideas import beside_the_first, perplexity_beside
-from course_lib.lessons.dejavu.claims.blind import Blind
+from course_lib.lessons.dejavu.experiments.steps.blind import Blind
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
 

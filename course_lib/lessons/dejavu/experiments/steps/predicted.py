@@ -8,8 +8,8 @@ from course_lib.contextual.selectors.low_bit import LowBit
 from course_lib.contextual.selectors.low_rank import LowRank
 from course_lib.contextual.selectors.neighbours import Neighbours
 from course_lib.contextual.selectors.static import Static
-from course_lib.lessons.dejavu.claims.ground import Row, selected_row, subject
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import Row, selected_row, subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
 STATIC, COPY, SCAN, PREDICTOR = "one set for all", "a 2-bit copy", "nearest rows", "a trained predictor"

@@ -11,11 +11,11 @@ from course_lib.contextual.attention.predicted import collect_heads, predicted_h
 from course_lib.contextual.predictor.store import load_predictors, save_predictors
 from course_lib.contextual.predictor.training import PredictorSchedule, train_predictor
 from course_lib.contextual.predictor.two_layer import Predictor
-from course_lib.lessons.dejavu.claims.attention import heads
-from course_lib.lessons.dejavu.claims.ground import GATED, subject
-from course_lib.lessons.dejavu.claims.predicted import PREDICTOR
-from course_lib.lessons.dejavu.claims.predictors import folder
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.attention import heads
+from course_lib.lessons.dejavu.experiments.steps.ground import GATED, subject
+from course_lib.lessons.dejavu.experiments.steps.predicted import PREDICTOR
+from course_lib.lessons.dejavu.experiments.steps.predictors import folder
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.models import heads as heads_of
 from course_lib.sparsity.ranking import keep_highest

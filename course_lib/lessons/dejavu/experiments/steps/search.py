@@ -18,8 +18,8 @@ from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.contextual.seen import Seen, look_through
 from course_lib.contextual.selector import n_kept
 from course_lib.contextual.selectors.neighbours import Neighbours
-from course_lib.lessons.dejavu.claims.ground import Row, subject
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import Row, subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
 Input = Float[Tensor, "1 D"]

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 
 from course_lib.contextual.altered import halves_in_parallel, pairs_in_parallel, skipping
 from course_lib.contextual.slow_change import slow_change
-from course_lib.lessons.dejavu.claims.ground import loss_row, subject
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import loss_row, subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.models import blocks
 

@@ -11,8 +11,8 @@ import torch
 from transformers import PreTrainedModel
 
 from course_lib.contextual.selectors.oracle import Oracle
-from course_lib.lessons.dejavu.claims.ground import Subject, loss_row, selected_row, subject
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import Subject, loss_row, selected_row, subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.models import layers_of, weight_of
 from course_lib.quantization.grid import Quantization

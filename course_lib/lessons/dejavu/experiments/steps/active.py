@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.contextual.seen import Seen, look_through
-from course_lib.lessons.dejavu.claims.ground import loss_row, subject
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import loss_row, subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 
 ENERGY = 0.95  # of Σ (h_i ‖w_i‖)²

@@ -9,8 +9,8 @@ from functools import lru_cache
 from course_lib.contextual.apply import Watch, contextual
 from course_lib.contextual.attention.heads import HeadScore, HeadWatch, contextual_heads, part_norms, static_heads
 from course_lib.contextual.selectors.oracle import Oracle
-from course_lib.lessons.dejavu.claims.ground import Row, Subject, loss_row, subject
-from course_lib.lessons.dejavu.claims.sizes import Sizes
+from course_lib.lessons.dejavu.experiments.steps.ground import Row, Subject, loss_row, subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.models import architecture, blocks, heads, weight_of
 
