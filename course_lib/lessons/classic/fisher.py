@@ -10,9 +10,10 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.lessons.classic import claims
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import rows
-from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.paired import mean_and_error
 from course_lib.pruning.classic.deletion import State, whole
 from course_lib.pruning.classic.derivatives import full_hessian, outer_product_diagonal, residuals, squared_gradients
@@ -29,7 +30,6 @@ KINDS = {
     "squared": "squared gradients (empirical Fisher)",
     "none": "1",
 }
-SAME_ORDER = 0.9  # a rank correlation above this is called the same order
 
 
 def situation(name: str, seed: int) -> tuple[State, Samples]:
@@ -97,15 +97,7 @@ def _middle(values: list[float]) -> float:
 
 def order_verdict(measured: dict[str, Any]) -> str:
     """Whether squared gradients put the weights in the Hessian's order, and in a better one than w² alone."""
-    found = {name: rows(measured, "curvature", situation=name) for name in SITUATIONS}
-    same = [of_samples([row["squared_order"] for row in found[name]], SAME_ORDER) for name in SITUATIONS]
-    better = [of_samples([row["squared_order"] - row["none_order"] for row in found[name]]) for name in SITUATIONS]
-    listed = ", ".join(SITUATIONS)
-    return (
-        f"With {listed}:\n"
-        f"Claim: squared gradients order the weights as the Hessian does (above {SAME_ORDER}): {verdict(same)}.\n"
-        f"Claim: they order them better than w² alone does: {verdict(better)}."
-    )
+    return report((claims.FISHER_ORDER, claims.FISHER_HELPS), measured)
 
 
 def order_figure(measured: dict[str, Any]) -> Figure:

@@ -5,6 +5,7 @@ calls `measure`, compares the estimates with the threshold, and returns a `Judge
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import kernels
+from course_lib.lessons.common.tables import COLUMNS
 from course_lib.lessons.common.verdicts import Effect, Effects, verdict, word_of
 from course_lib.measure.result_files import load
 
@@ -32,7 +34,7 @@ class Unit:
     """
 
     name: str
-    scale: float = 1.0
+    scale: int | float = 1
     is_log: bool = False
     signed: bool = False
 
@@ -55,7 +57,7 @@ class Unit:
         return with_error(value, error, self.signed)
 
 
-def with_error(value: float, error: float, signed: bool = False) -> str:
+def with_error(value: int | float, error: int | float, signed: bool = False) -> str:
     """A number with its standard error, both rounded to two significant digits of the error."""
     sign = "+" if signed else ""
     if error == 0 or math.isinf(error):
@@ -84,7 +86,7 @@ class Claim:
         above, below: the threshold. The claim is right where every estimate is above (or below) it. Without either,
             the claim is right where the estimate is above 0.
         unit: how estimates are written.
-        quantity: what an estimate is, in words.
+        quantity: what the number that is shown means, such as "perplexity over the dense model's".
         refuted: the outcome that would refute the claim.
         published: the number that the source reports, in the claim's unit and with what it was measured on; a function
             where it is computed from the lesson's published.json.
@@ -99,8 +101,8 @@ class Claim:
     refuted: str
     results: tuple[str, ...] = ()
     source: str = ""
-    above: float | None = None
-    below: float | None = None
+    above: int | float | None = None
+    below: int | float | None = None
     unit: Unit = NATS
     published: str | Callable[[], str] = ""
     larger_models: bool = False
@@ -175,7 +177,10 @@ class Judgement:
 
     def __str__(self) -> str:
         published = f"; published: {value}" if (value := self.claim.published_value) else ""
-        return f"Claim: {self.claim.text}. Here: {self.ours}{published}. Verdict: {self.words}."
+        quantity = "" if self.claim.shown else f", {self.claim.quantity}"
+        first = f"Claim: {self.claim.text}"
+        others = (f"Here{quantity}: {self.ours}{published}", f"Verdict: {self.words}")
+        return "\n".join([_wrapped(first, ""), *(_wrapped(line, "    ") for line in others)])
 
     __repr__ = __str__
 
@@ -187,8 +192,12 @@ def result_path(name: str) -> Path:
     return LESSONS / f"{name}.json"
 
 
+def _wrapped(line: str, indent: str) -> str:
+    return textwrap.fill(line, COLUMNS, initial_indent=indent, subsequent_indent=indent + "    ")
+
+
 def report(claims: Iterable[Claim], *results: dict[str, Any]) -> str:
-    """One line per claim, judged by these results or by the committed ones."""
+    """Each claim with our value and the verdict, judged by these results or by the committed ones."""
     return "\n".join(str(claim.judge(*results)) for claim in claims)
 
 

@@ -1,11 +1,9 @@
 """The printed tables and verdicts of lesson 03, from measured.json and the published rows beside it."""
 
 import math
-from itertools import pairwise
 from statistics import fmean, median
 
 from course_lib.lessons.common.benchmarks import amounts, has_signal
-from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.tables import (
     load_bench,
     load_measured,
@@ -15,14 +13,14 @@ from course_lib.lessons.common.tables import (
     spaced,
     wrapped,
 )
-from course_lib.lessons.common.verdicts import verdict
+from course_lib.lessons.sparsegpt import claims
+from course_lib.lessons.sparsegpt.claims import PHASES, beyond_forward
 from course_lib.lessons.sparsegpt.experiment import PARTS
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 from course_lib.lessons.sparsegpt.measured import NAMES, Tables
 from course_lib.measure.paired import mean_and_error
 
 _PATTERNS = ("50%", "4:8", "2:4")
-PHASES = ("forward", "gram", "factorise", "solve")
 PUBLISHED_NAMES = NAMES | {"adaprune": "AdaPrune"}
 
 
@@ -48,17 +46,13 @@ def seconds_provenance() -> str:
 
 def pattern_verdict(tables: Tables | None = None) -> str:
     """The claim that 4:8 costs more than unstructured, and 2:4 more than 4:8, with each method."""
-    tables = tables or committed()
-    lines, effects = [], []
+    found = tables or committed()
+    lines = []
     for method, name in NAMES.items():
-        values = [rows(tables, "perplexity", method=method, pattern=p, corpus="wikipedia")[0] for p in _PATTERNS]
-        cells = ", ".join(f"{spaced(p)} {row['perplexity']:.1f}" for p, row in zip(_PATTERNS, values, strict=True))
-        steps = [log_gap(looser, tighter) for looser, tighter in pairwise(values)]
-        effects += steps
-        listing = ", ".join(f"{step.value:+.2f} ± {step.error:.2f}" for step in steps)
-        lines.append(f"{name:<20}{cells}; log-perplexity {listing}")
-    claim = "Claim: with each method unstructured costs less than 4:8, and 4:8 less than 2:4"
-    return "\n".join([*lines, f"{claim}: {verdict(effects)}"])
+        values = [claims.perplexity_row(found, method, pattern)["perplexity"] for pattern in _PATTERNS]
+        cells = ", ".join(f"{spaced(p)} {value:.1f}" for p, value in zip(_PATTERNS, values, strict=True))
+        lines.append(f"{name:<20}{cells}")
+    return "\n".join([*lines, str(claims.judged(claims.PATTERNS_COST, tables))])
 
 
 def successors_table(tables: Tables | None = None) -> str:
@@ -122,9 +116,8 @@ def as_printed(perplexity: float | int) -> str:
 
 def rounded_table(tables: Tables | None = None) -> str:
     """Bits a weight and perplexity, pruned and rounded; and whether zeros with more bits beat fewer bits."""
-    tables = tables or committed()
+    given, tables = tables, tables or committed()
     lines = [f"{'':<22}{'scale for':>12}{'bits a weight':>15}{'perplexity':>18}"]
-    effects = []
     for group in dict.fromkeys(row["group"] for row in tables["rounded"]):
         by_name = {row["name"]: row for row in rows(tables, "rounded", group=group)}
         for row in sorted(by_name.values(), key=lambda r: r["bits_a_weight"]):
@@ -133,17 +126,7 @@ def rounded_table(tables: Tables | None = None) -> str:
                 f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}",
             )
             lines.append(f"{spaced(row['name']):<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
-        if {"50% + 4 bits", "3 bits"} <= set(by_name):
-            effects.append(log_gap(by_name["50% + 4 bits"], by_name["3 bits"]))
-    gaps = ", ".join(f"{effect.value:+.2f} ± {effect.error:.2f}" for effect in effects)
-    claim = "Claim: at equal size, half the weights at 4 bits beat all of them at 3"
-    return "\n".join(
-        [
-            *lines,
-            f"In log-perplexity, with each kind of scale: {gaps}.",
-            f"{claim}: {verdict(effects, larger_models=True)}",
-        ]
-    )
+    return "\n".join([*lines, str(claims.judged(claims.ROUNDED, given))])
 
 
 def seconds_table(tables: Tables | None = None) -> str:
@@ -170,12 +153,6 @@ def _ratio(tables: Tables, pattern: str) -> str:
         f"{spaced(pattern)}: without forward passes {beyond['sparsegpt']:.1f} s with SparseGPT, "
         f"{beyond['wanda']:.1f} s with Wanda: {times:.1f} times; in all {in_all:.1f} times."
     )
-
-
-def beyond_forward(tables: Tables, pattern: str) -> dict[str, float]:
-    """Seconds for all but the forward passes, by method."""
-    found = {row["method"]: sum(row[phase] for phase in PHASES[1:]) for row in rows(tables, "seconds", pattern=pattern)}
-    return {method: found[method] for method in ("wanda", "sparsegpt")}
 
 
 def _published_ratio() -> str:
@@ -210,14 +187,7 @@ def gap_by_layer(tables: Tables | None = None, pattern: str = "50%") -> str:
 
 def thirds_verdict(tables: Tables | None = None) -> str:
     """The paper's claim on depth: pruning the last third alone costs more than pruning the first alone."""
-    tables = tables or committed()
-    effects, said = [], []
-    for pattern in dict.fromkeys(row["pattern"] for row in rows(tables, "thirds")):
-        early, late = (rows(tables, "thirds", third=third, pattern=pattern)[0] for third in ("early", "late"))
-        effects.append(log_gap(early, late))
-        said.append(f"{effects[-1].value:+.2f} ± {effects[-1].error:.2f} at {spaced(pattern)}")
-    claim = "Claim: late blocks are more sensitive than early ones"
-    return f"In log-perplexity {', '.join(said)}.\n{claim}: {verdict(effects, larger_models=True)}"
+    return str(claims.judged(claims.LATE_BLOCKS, tables))
 
 
 def accuracy_by_pattern(tables: Tables | None = None) -> str:
@@ -241,19 +211,15 @@ def accuracy_by_pattern(tables: Tables | None = None) -> str:
 
 def accuracy_verdict(tables: Tables | None = None) -> str:
     """On the tasks that tell the dense model from chance: whether SparseGPT keeps more accuracy than Wanda."""
-    tables = tables or committed()
-    speaking = [row["task"] for row in rows(tables, "zero_shot", method="dense") if has_signal(row)]
-    lines, gaps = [f"{'task':<18}{'n':>5}{'dense':>7}{'Wanda':>14}{'SparseGPT':>14}{'difference':>18}"], []
-    for task in speaking:
+    given, tables = tables, tables or committed()
+    gains = claims.accuracy_gains(tables)
+    lines = [f"{'task':<18}{'n':>5}{'dense':>7}{'Wanda':>14}{'SparseGPT':>14}{'difference':>18}"]
+    for task in gains:
         dense, *both = (
             rows(tables, "zero_shot", method=m, pattern=p, task=task)[0]
             for m, p in (("dense", "dense"), ("wanda", "50%"), ("sparsegpt", "50%"))
         )
-        gaps.append(accuracy_gap(both[1], both[0]))
         cells = "".join(f"{100 * r['accuracy']:>8.0f} ± {100 * r['standard_error']:<3.0f}" for r in both)
-        difference = f"{100 * gaps[-1].value:+.0f} ± {100 * gaps[-1].error:.0f}"
+        difference = f"{100 * gains[task].value:+.0f} ± {100 * gains[task].error:.0f}"
         lines.append(f"{task:<18}{dense['n']:>5}{100 * dense['accuracy']:>7.0f}{cells}{difference:>18}")
-    mean = mean_of(gaps)
-    points = f"{100 * mean.value:+.1f} ± {100 * mean.error:.1f} points, the mean of {len(gaps)} tasks"
-    said = f"Accuracy at 50 %, SparseGPT minus Wanda: {points}."
-    return "\n".join([*lines, said, f"Claim: SparseGPT keeps more than Wanda: {verdict(mean)}"])
+    return "\n".join([*lines, str(claims.judged(claims.MORE_ACCURATE, given))])
