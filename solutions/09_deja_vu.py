@@ -825,7 +825,7 @@ say(tables.provenance(found))
 # **A small set exists.** An oracle knows all values and keeps the largest. How few are enough?
 
 # %%
-say(tables.active(found))
+print(tables.active(found))
 print(tables.neurons(found))
 say(tables.exists(found))
 
@@ -835,7 +835,7 @@ say(tables.exists(found))
 # exists, but it is not as small. Of nine heads two can be spared, and of the ReLU model's four none.
 
 # %%
-say(parts.heads(found))
+print(parts.heads(found))
 
 # %% [markdown]
 # **It depends on the context.** The same shares, chosen with less and less knowledge of the token:
@@ -901,7 +901,7 @@ say(predicted_tables.search(predictions))
 # of them misses its density. Rows that lie more than 2 % from what was asked are marked, and are not compared.
 
 # %%
-say(changes.activations(found))
+print(changes.activations(found))
 say(changes.half_windows(found))
 
 # %% [markdown]
@@ -911,7 +911,7 @@ say(changes.half_windows(found))
 # **Blocks side by side, blocks left out**, as the paper's appendix tries on OPT-175B:
 
 # %%
-say(changes.depth(found))
+print(changes.depth(found))
 print(published.depth())
 
 # %% [markdown]

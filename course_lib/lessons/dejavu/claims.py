@@ -3,7 +3,7 @@
 import math
 from functools import partial
 
-from course_lib.lessons.common.claim import PERCENT, Claim, Unit
+from course_lib.lessons.common.claim import PERCENT, TIMES, Claim, Unit
 from course_lib.lessons.common.tables import load_published, rows
 from course_lib.lessons.dejavu import effects
 from course_lib.lessons.dejavu.experiments.steps.attention.heads import OUTPUT
@@ -20,9 +20,6 @@ LOST = 0.01  # of the recall, by reading an earlier block
 DEARER = 0.02  # nats per token
 BATCH = 4  # sequences that are decoded together
 
-LOWER = Unit("nats per token lower")
-FASTER = Unit("times as fast", is_log=True)
-
 DEJA_VU = "Liu and others (2023), arXiv:2310.17157"
 TEAL = "Liu and others (2024), arXiv:2408.14690"
 RELU_STRIKES_BACK = "Mirzadeh and others (2023), arXiv:2310.04564"
@@ -33,12 +30,12 @@ _predicted = partial(_claim, results=("dejavu/experiments/dejavu_predictors",))
 
 def _published(table: str, column: str, **wanted: str) -> float:
     (row,) = rows(load_published("dejavu"), table, **wanted)
-    return row[column]
+    return float(row[column])
 
 
 # A small set exists: an oracle computes all values and keeps the largest.
 
-_exists = partial(_claim, below=CHEAP, larger_models=True, quantity="loss increase in nats per token, by model")
+_exists = partial(_claim, below=CHEAP, larger_models=True, quantity="loss increase")
 FEW_HEADS = _exists(
     id="dejavu-few-heads",
     text=f"keeping a fifth of the heads, chosen for each token by an oracle, costs less than {CHEAP} nats per token",
@@ -74,72 +71,62 @@ RELU_ZEROS = _claim(
 # The choice depends on the context.
 
 
-def _between_choices(id_: str, better: str, worse: str, text: str) -> Claim:
-    return _claim(
-        id=f"dejavu-{id_}",
+CONTEXT_HELPS, TOKEN_HELPS, EMBEDDING_HELPS, ON_THE_FLY = (
+    _claim(
+        id=f"dejavu-{name}",
         text=text,
         measure=partial(effects.between_choices, better=better, worse=worse),
-        unit=LOWER,
-        quantity="loss of the second way to choose minus that of the first in nats per token, by model and density",
-        refuted="a second way to choose with a loss as low",
+        quantity=quantity,
+        refuted="a model and a density at which the second way to choose has a loss as low",
     )
-
-
-CONTEXT_HELPS = _between_choices(
-    "context-helps", ORACLE, ALONE,
-    "neurons chosen in context, by an oracle, have a lower loss than neurons chosen by the token alone",
-)  # fmt: skip
-TOKEN_HELPS = _between_choices(
-    "token-helps", ALONE, STATIC,
-    "neurons chosen by the token alone have a lower loss than one set for all tokens",
-)  # fmt: skip
-EMBEDDING_HELPS = _between_choices(
-    "embedding-helps", EMBEDDING, STATIC,
-    "neurons chosen by a fitted map of the token's embedding have a lower loss than one set for all tokens",
-)  # fmt: skip
-ON_THE_FLY = _between_choices(
-    "on-the-fly", ORACLE, RECORDED,
-    "an oracle that chooses on the fly has a lower loss than one that recorded its choice in a dense pass",
+    for name, better, worse, text, quantity in (
+        (
+            "context-helps", ORACLE, ALONE,
+            "neurons chosen in context, by an oracle, have a lower loss than neurons chosen by the token alone",
+            "loss with the token alone minus that in context",
+        ),
+        (
+            "token-helps", ALONE, STATIC,
+            "neurons chosen by the token alone have a lower loss than one set for all tokens",
+            "loss with one set minus that with the token alone",
+        ),
+        (
+            "embedding-helps", EMBEDDING, STATIC,
+            "neurons chosen by a fitted map of the token's embedding have a lower loss than one set for all tokens",
+            "loss with one set minus that with the map",
+        ),
+        (
+            "on-the-fly", ORACLE, RECORDED,
+            "an oracle that chooses on the fly has a lower loss than one that recorded its choice in a dense pass",
+            "loss with the recorded choice minus that on the fly",
+        ),
+    )
 )  # fmt: skip
 HEADS_DIFFER = _claim(
     id="dejavu-heads-differ",
     text="heads chosen for each token by an oracle have a lower loss than the same heads for all tokens",
     measure=effects.own_heads,
-    unit=LOWER,
-    quantity="loss with fixed heads minus that with each token's own in nats per token, by number of heads",
+    quantity="loss with the same heads minus that with each token's own",
     refuted="the same heads for all tokens with a loss as low",
 )
 
 # The choice can be predicted.
 
 
-def _between_selectors(id_: str, model: str, better: str, worse: str, text: str) -> Claim:
-    return _predicted(
-        id=f"dejavu-{id_}",
-        text=text,
+PREDICTOR_GATED, PREDICTOR_RELU, COPY_GATED, COPY_RELU = (
+    _predicted(
+        id=f"dejavu-{name}-{suffix}",
+        text=f"in {place}, neurons chosen by {better} have a lower loss than {than}",
         measure=partial(effects.between_selectors, model=model, better=better, worse=worse),
-        unit=LOWER,
-        quantity=f"loss with {worse} minus that with {better} in nats per token, by share of the neurons",
+        quantity=f"loss with {worse} minus that with {better}",
         refuted=f"{worse} with a loss as low",
     )
-
-
-PREDICTOR_GATED = _between_selectors(
-    "predictor-gated", GATED, PREDICTOR, ONE_SET,
-    "in SmolLM2, neurons chosen by a trained predictor have a lower loss than one set for all tokens",
-)  # fmt: skip
-PREDICTOR_RELU = _between_selectors(
-    "predictor-relu", RELU, PREDICTOR, ONE_SET,
-    "in the ReLU model, neurons chosen by a trained predictor have a lower loss than one set for all tokens",
-)  # fmt: skip
-COPY_GATED = _between_selectors(
-    "copy-gated", GATED, COPY, PREDICTOR,
-    "in SmolLM2, neurons chosen by a 2-bit copy of the layer have a lower loss than a trained predictor's",
-)  # fmt: skip
-COPY_RELU = _between_selectors(
-    "copy-relu", RELU, COPY, PREDICTOR,
-    "in the ReLU model, neurons chosen by a 2-bit copy of the layer have a lower loss than a trained predictor's",
-)  # fmt: skip
+    for name, better, worse, than in (
+        ("predictor", PREDICTOR, ONE_SET, "one set for all tokens"),
+        ("copy", COPY, PREDICTOR, "those of a trained predictor"),
+    )
+    for suffix, model, place in (("gated", GATED, "SmolLM2"), ("relu", RELU, "the ReLU model"))
+)
 
 
 def _published_cost() -> str:
@@ -149,60 +136,44 @@ def _published_cost() -> str:
     return f"{math.log(ratio):+.4f} nats per token (OPT-175B, 85 % of the neurons left out, WikiText)"
 
 
-def _predictor_cost(id_: str, model: str, text: str) -> Claim:
-    return _predicted(
-        id=f"dejavu-{id_}",
-        text=text,
+PREDICTOR_CHEAP_GATED, PREDICTOR_CHEAP = (
+    _predicted(
+        id=f"dejavu-predictor-cheap{suffix}",
+        text=f"in {place}, neurons chosen by a trained predictor cost less than {CLOSE} nats per token",
         measure=partial(effects.predictor_cost, model=model),
         below=CLOSE,
-        quantity="loss increase in nats per token, by share of the neurons",
+        quantity="loss increase",
         refuted=f"neurons chosen by a trained predictor that cost over {CLOSE} nats",
         published=_published_cost,
     )
-
-
-PREDICTOR_CHEAP_GATED = _predictor_cost(
-    "predictor-cheap-gated", GATED,
-    f"in SmolLM2, keeping only the neurons that a trained predictor chooses costs less than {CLOSE} nats per token",
-)  # fmt: skip
-PREDICTOR_CHEAP = _predictor_cost(
-    "predictor-cheap", RELU,
-    "in the ReLU model, keeping only the neurons that a trained predictor chooses costs less than "
-    f"{CLOSE} nats per token",
-)  # fmt: skip
-_heads = partial(
-    _predicted,
-    unit=LOWER,
-    quantity="loss with fixed heads minus that with predicted ones in nats per token, by number of heads",
-    refuted="the same heads for all tokens with a loss as low",
+    for suffix, model, place in (("-gated", GATED, "SmolLM2"), ("", RELU, "the ReLU model"))
 )
-PREDICTED_HEADS = _heads(
-    id="dejavu-predicted-heads",
-    text="in SmolLM2, heads chosen by a trained predictor have a lower loss than the same heads for all tokens",
-    measure=partial(effects.predicted_heads, model=GATED),
+PREDICTED_HEADS, PREDICTED_HEADS_RELU = (
+    _predicted(
+        id=f"dejavu-predicted-heads{suffix}",
+        text=f"in {place}, heads chosen by a trained predictor have a lower loss than the same heads for all tokens",
+        measure=partial(effects.predicted_heads, model=model),
+        quantity="loss with the same heads minus that with predicted ones",
+        refuted="the same heads for all tokens with a loss as low",
+    )
+    for suffix, model, place in (("", GATED, "SmolLM2"), ("-relu", RELU, "the ReLU model"))
 )
-PREDICTED_HEADS_RELU = _heads(
-    id="dejavu-predicted-heads-relu",
-    text="in the ReLU model, heads chosen by a trained predictor have a lower loss than the same heads for all tokens",
-    measure=partial(effects.predicted_heads, model=RELU),
-)
-
-
-def _lookahead(id_: str, n_blocks: int, text: str) -> Claim:
-    return _predicted(
-        id=f"dejavu-{id_}",
-        text=f"a predictor that reads its input {text} earlier loses less than one percentage point of recall",
+AHEAD, AHEAD_BY_TWO, AHEAD_BY_FOUR = (
+    _predicted(
+        id=f"dejavu-ahead{suffix}",
+        text=f"a predictor that reads its input {distance} earlier loses less than one percentage point of recall",
         measure=partial(effects.recall_lost, ahead=n_blocks),
         below=LOST,
-        unit=Unit("percentage points lost", scale=100),
-        quantity="recall lost, mean of the blocks, by model",
-        refuted=f"predictors that read their input {text} earlier and lose over one percentage point of recall",
+        unit=Unit("percentage points", scale=100),
+        quantity="recall lost, mean of the blocks",
+        refuted=f"predictors that read their input {distance} earlier and lose over one percentage point of recall",
     )
-
-
-AHEAD = _lookahead("ahead", 1, "one block")
-AHEAD_BY_TWO = _lookahead("ahead-by-two", 2, "two blocks")
-AHEAD_BY_FOUR = _lookahead("ahead-by-four", 4, "four blocks")
+    for suffix, n_blocks, distance in (
+        ("", 1, "one block"),
+        ("-by-two", 2, "two blocks"),
+        ("-by-four", 4, "four blocks"),
+    )
+)
 
 
 def _published_search() -> str:
@@ -216,8 +187,8 @@ NEAREST = _predicted(
     id="dejavu-nearest",
     text="a nearest-neighbour search for the neurons takes longer than the MLP that it is to save",
     measure=effects.search_times,
-    unit=Unit("times the MLP's time", is_log=True),
-    quantity="time of the search over that of the MLP, as a logarithm, by kind of search",
+    unit=TIMES,
+    quantity="time of the search over that of the MLP",
     refuted="a search that is faster than the MLP",
     published=_published_search,
 )
@@ -253,36 +224,40 @@ def _published_skipping(setting: str) -> str:
     return f"{math.log(perplexity(setting=setting) / perplexity(setting='as trained')):+.2f} nats per token (WikiText)"
 
 
-_depth = partial(_claim, below=CHEAP, larger_models=True, quantity="loss increase in nats per token, by model")
-HALVES, PAIRS, FOURTH, SECOND = WAYS
-IN_PARALLEL = _depth(
-    id="dejavu-in-parallel",
-    text=f"attention and MLP of a block can run in parallel for less than {CHEAP} nats per token",
-    measure=partial(effects.altered, way=HALVES),
-    refuted=f"a model that loses over {CHEAP} nats",
-    published=partial(_published_task, "attention and MLP of a block side by side"),
-)
-PAIRS_IN_PARALLEL = _depth(
-    id="dejavu-pairs-in-parallel",
-    text=f"two successive blocks can run in parallel for less than {CHEAP} nats per token",
-    measure=partial(effects.altered, way=PAIRS),
-    refuted=f"a model that loses over {CHEAP} nats",
-    published=partial(_published_task, "those of two blocks side by side"),
-)
-SKIP_FOURTH = _depth(
-    id="dejavu-skip-fourth",
-    text=f"every fourth block can be skipped for less than {CHEAP} nats per token",
-    measure=partial(effects.altered, way=FOURTH),
-    refuted=f"a model that loses over {CHEAP} nats",
-    published=partial(_published_skipping, "one block of four left out"),
-)
-SKIP_SECOND = _depth(
-    id="dejavu-skip-second",
-    text=f"every second block can be skipped for less than {CHEAP} nats per token",
-    measure=partial(effects.altered, way=SECOND),
-    refuted=f"a model that loses over {CHEAP} nats",
-    published=partial(_published_skipping, "one block of two left out"),
-)
+IN_PARALLEL, PAIRS_IN_PARALLEL, SKIP_FOURTH, SKIP_SECOND = (
+    _claim(
+        id=f"dejavu-{name}",
+        text=f"{what} for less than {CHEAP} nats per token",
+        measure=partial(effects.altered, way=way),
+        below=CHEAP,
+        quantity="loss increase",
+        refuted=f"a model that loses over {CHEAP} nats",
+        published=published,
+        larger_models=True,
+    )
+    for way, (name, what, published) in zip(
+        WAYS,
+        (
+            (
+                "in-parallel", "attention and MLP of a block can run in parallel",
+                partial(_published_task, "attention and MLP of a block side by side"),
+            ),
+            (
+                "pairs-in-parallel", "two successive blocks can run in parallel",
+                partial(_published_task, "those of two blocks side by side"),
+            ),
+            (
+                "skip-fourth", "every fourth block can be skipped",
+                partial(_published_skipping, "one block of four left out"),
+            ),
+            (
+                "skip-second", "every second block can be skipped",
+                partial(_published_skipping, "one block of two left out"),
+            ),
+        ),
+        strict=True,
+    )
+)  # fmt: skip
 
 # Sparsity without a predictor.
 
@@ -291,8 +266,7 @@ GREEDY_LEVELS = _claim(
     text="in TEAL, levels found greedily have a lower loss than one density for all inputs",
     source=TEAL,
     measure=effects.between_levels,
-    unit=LOWER,
-    quantity="loss with one density minus that with greedy levels in nats per token, by density",
+    quantity="loss with one density minus that with greedy levels",
     refuted="one density for all inputs with a loss as low",
 )
 SWAPPED_RELU = _claim(
@@ -301,7 +275,7 @@ SWAPPED_RELU = _claim(
     source=RELU_STRIKES_BACK,
     measure=effects.swapped,
     below=CHEAP,
-    quantity="loss increase in nats per token",
+    quantity="loss increase",
     refuted=f"a model that loses over {CHEAP} nats",
 )
 HALF_WINDOWS = _claim(
@@ -309,9 +283,7 @@ HALF_WINDOWS = _claim(
     text="in TEAL's evaluation, a dense first half of the window lowers the loss of the sparse second half",
     source="",
     measure=effects.between_windows,
-    unit=LOWER,
-    quantity="loss of the second half after a sparse first half minus that after a dense one in nats per token, "
-    "by density",
+    quantity="loss after a sparse first half minus that after a dense one",
     refuted="a loss that is as low after a sparse first half",
 )
 
@@ -322,8 +294,8 @@ BATCHED = _claim(
     text=f"{BATCH} sequences decoded together need less than half of the neurons",
     measure=partial(effects.union, n=BATCH),
     below=0.5,
-    unit=Unit("% of the neurons", scale=100),
-    quantity="fraction of the neurons that any of the sequences needs, by model",
+    unit=PERCENT,
+    quantity="fraction of the neurons that any of the sequences needs",
     refuted=f"{BATCH} sequences that together need half of the neurons or more",
 )
 BATCH_NEEDS_MORE = _claim(
@@ -331,7 +303,7 @@ BATCH_NEEDS_MORE = _claim(
     text=f"{BATCH} sequences decoded together need over twice the neurons of one",
     measure=partial(effects.beyond_twice, n=BATCH),
     shown=partial(effects.together_and_alone, n=BATCH),
-    quantity="fraction of the neurons that they need, minus twice that of one sequence, by model",
+    quantity="fraction of the neurons that they need minus twice that of one sequence",
     refuted="a batch that needs no more than twice the neurons of one sequence",
 )
 ROUNDED = _claim(
@@ -339,7 +311,7 @@ ROUNDED = _claim(
     text=f"in a model with rounded weights, leaving out half of the neurons costs at most {DEARER} nats per token more",
     measure=effects.dearer,
     below=DEARER,
-    quantity="cost of leaving out neurons in the rounded model minus that without rounding in nats per token, by grid",
+    quantity="cost of leaving out neurons in the rounded model minus that without rounding",
     refuted=f"a grid on which leaving out neurons costs over {DEARER} nats more",
     published="accuracy 0.86, 0.452, 0.726 and 0.754 on four tasks with 4-bit weights, "
     "dense 0.86, 0.446, 0.726 and 0.758 (OPT-175B)",
@@ -360,8 +332,8 @@ TWICE = _claim(
     results=("bench/cpu_contextual_relu",),
     measure=effects.decoding,
     above=math.log(2),
-    unit=FASTER,
-    quantity="dense decoding time over that with predictors, as a logarithm, by share of the neurons; ReLU model",
+    unit=TIMES,
+    quantity="dense decoding time over that with predictors, ReLU model",
     refuted="a share of the neurons at which decoding is less than twice as fast",
     published=_published_speed,
     larger_models=True,
@@ -371,7 +343,7 @@ ONE_KERNEL = _claim(
     text="on a GPU, one kernel that gathers rows and multiplies them is faster than gathering the rows first",
     results=("bench/gpu_h200",),
     measure=effects.gathered,
-    unit=FASTER,
-    quantity="time to gather rows first over that of one kernel, as a logarithm, by density and number of tokens",
+    unit=TIMES,
+    quantity="time to gather rows first over that of one kernel",
     refuted="a density and a number of tokens at which gathering first takes no longer",
 )
