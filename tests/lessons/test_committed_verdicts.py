@@ -22,9 +22,6 @@ from course_lib.lessons.kv import tables as kv
 from course_lib.lessons.kv.claims import asked, heavy_shown, written
 from course_lib.lessons.minitron.figures import found
 from course_lib.lessons.minitron.figures import verdicts as minitron
-from course_lib.lessons.moe import kept
-from course_lib.lessons.moe.tables import compared as experts
-from course_lib.lessons.moe.tables import measured as mixtures
 from course_lib.lessons.patterns import speed
 from course_lib.lessons.sinks.claims import backcopy, trained, training
 from course_lib.lessons.sinks.claims import measured as sinks
@@ -52,14 +49,6 @@ PRINTED = {
     "05 aggregations": lambda: minitron.aggregations(found.results()),
     "05 accuracies": lambda: minitron.accuracies(found.results()),
     "05 claims": lambda: minitron.claims_table(found.results()),
-    "06 upcycled": lambda: mixtures.trained_on(load_measured("moe", "experiments/moe_upcycling")),
-    "06 experts": lambda: experts.experts(load_measured("moe")),
-    "06 balance": lambda: experts.balancing(load_measured("moe")),
-    "06 loads": lambda: mixtures.collapse(load_measured("moe"), "top-1", 1),
-    "06 jitter": lambda: experts.jitter(kept.both()),
-    "06 z-loss": lambda: experts.z_loss(kept.both()),
-    "06 bias": lambda: experts.bias(kept.both()),
-    "06 expert choice": lambda: experts.expert_choice(kept.both()),
     "07 attention": kv.attention_verdicts,
     "07 heavy hitters": kv.heavy_verdict,
     "07 enough": heavy_shown.enough_verdict,

@@ -1,24 +1,25 @@
 """Parameters beside products, and the bias of a router's gradient, from made-up rows."""
 
 import pytest
-from claimed import one
 
-from course_lib.lessons.moe.tables.further import MIXER, PRODUCT, decoupled, mixer_bias
+from course_lib.lessons.moe import claims
+
+WEIGHTS, PRODUCTS = "weights of top-1, weights of top-2", "multiplications of top-1, multiplications of top-2"
 
 
 @pytest.mark.parametrize(
     ("weights", "flops", "word"),
     [
         (400, 102, "holds"),
-        (200, 102, "holds partly (2 of 4)"),
-        (400, 120, "holds partly (2 of 4)"),
+        (200, 102, f"mixed (holds in {PRODUCTS}; fails in {WEIGHTS})"),
+        (400, 120, f"mixed (holds in {WEIGHTS}; fails in {PRODUCTS})"),
         (200, 120, "does not hold"),
     ],
 )
 def test_weights_and_products_are_counted(weights, flops, word):
     rows = [{"model": "dense", "parameters": 100, "flops_a_byte": 100}]
     rows += [{"model": name, "parameters": weights, "flops_a_byte": flops} for name in ("top-1", "top-2")]
-    assert one(decoupled({"tables": {"models": rows}}), "experts have over 3 times") == word
+    assert claims.DECOUPLED.judge({"tables": {"models": rows}}).words == word
 
 
 @pytest.mark.parametrize(
@@ -26,12 +27,12 @@ def test_weights_and_products_are_counted(weights, flops, word):
     [
         ([0.1, 0.2, 0.1], "holds"),
         ([0.9, 0.8, 0.9], "does not hold"),
-        ([0.1, 0.9, 0.5], "cannot tell (not with 100 times the sample, n = 3)"),
+        ([0.1, 0.9, 0.5], "undecided (n = 3; even 100 times as many samples would not decide)"),
     ],
 )
 def test_problems_are_paired(mixer, word):
     rows = [
-        {"loss": "cubic", "estimator": PRODUCT, "biases": [0.5, 0.5, 0.5]},
-        {"loss": "cubic", "estimator": MIXER, "biases": mixer},
+        {"loss": "cubic", "estimator": "Multiplier", "biases": [0.5, 0.5, 0.5]},
+        {"loss": "cubic", "estimator": "SparseMixer v1, as released", "biases": mixer},
     ]
-    assert one(mixer_bias({"tables": {"estimators": rows}}), "less biased") == word
+    assert claims.SPARSE_MIXER.judge({"tables": {"estimators": rows}}).words == word

@@ -58,15 +58,6 @@ TRIED = {
     "minitron/test_minitron_equal_compute.py::test_claims_follow_the_windows": "minitron-equal-compute",
     "minitron/test_counted_claims.py::test_a_shape_counted_by_hand": "minitron-shapes-counted",
     "minitron/test_counted_claims.py::test_every_cut_must_be_faster": "minitron-cut-faster",
-    "moe/test_moe_compared.py::test_experts_and_balance_have_a_case_a_seed": "moe-one-of-eight moe-balanced-top-1",
-    "moe/test_moe_compared.py::test_jitter_is_compared_with_its_twin": "moe-jitter",
-    "moe/test_moe_compared.py::test_a_z_loss_is_about_logits_and_about_its_cost": "moe-z-smaller",
-    "moe/test_moe_tables.py::test_ends_collapse_and_specialisation_are_counted": "moe-collapse",
-    "moe/test_moe_classic_measured.py::test_starts_are_compared_in_pairs": "moe-vowels-alone",
-    "moe/test_moe_classic_measured.py::test_a_likelihood_that_falls_is_noticed": "moe-em-climbs",
-    "moe/test_moe_classic_measured.py::test_experts_between_lstms_are_compared_window_by_window": "moe-recurrent",
-    "moe/test_further_moe_claims.py::test_weights_and_products_are_counted": "moe-decoupled",
-    "moe/test_further_moe_claims.py::test_problems_are_paired": "moe-sparse-mixer",
     "patterns/test_pattern_tables.py::test_an_order_that_is_broken_once_is_said_with_its_count": (
         "patterns-order-quarter patterns-order-half"
     ),

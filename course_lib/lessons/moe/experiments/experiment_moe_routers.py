@@ -13,9 +13,9 @@ from dataclasses import replace
 from functools import partial
 
 from course_lib.lessons.moe import experiment
-from course_lib.lessons.moe.claims.future import future
-from course_lib.lessons.moe.claims.kinds import KINDS
-from course_lib.lessons.moe.claims.runs import Sizes, run
+from course_lib.lessons.moe.experiments.steps.future import future
+from course_lib.lessons.moe.experiments.steps.kinds import KINDS
+from course_lib.lessons.moe.experiments.steps.runs import Sizes, run
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 NAMES = (

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.moe.claims.runs import text
+from course_lib.lessons.moe.experiments.steps.runs import text
 from course_lib.measure.experiment import Tables
 from course_lib.measure.paired import mean_and_error
 from course_lib.moe.classic.recurrent import Dense, RecurrentLM, train

@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.byte_model import byte_losses, byte_windows, configuration, schedule
 from course_lib.attention.small_models.training import Schedule, running, train, training_texts
-from course_lib.lessons.moe.claims.kinds import KINDS, Kind
-from course_lib.lessons.moe.claims.looks import Row, held_out_row, load_rows, model_row
+from course_lib.lessons.moe.experiments.steps.kinds import KINDS, Kind
+from course_lib.lessons.moe.experiments.steps.looks import Row, held_out_row, load_rows, model_row
 from course_lib.measure.experiment import Tables
 from course_lib.moe.routed import Routing
 from course_lib.moe.small_models.byte_mixture import fresh, mixture_configuration

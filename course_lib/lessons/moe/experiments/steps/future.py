@@ -8,7 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.lessons.moe.claims.looks import Row, held_out_row
+from course_lib.lessons.moe.experiments.steps.looks import Row, held_out_row
 from course_lib.measure.experiment import Tables
 from course_lib.moe.routers.olmoe import OLMoE
 from course_lib.moe.small_models.training import Seen, read

@@ -6,7 +6,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.moe.claims.looks import Row
+from course_lib.lessons.moe.experiments.steps.looks import Row
 from course_lib.measure.experiment import Tables
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import load_model

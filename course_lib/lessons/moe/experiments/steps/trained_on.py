@@ -9,9 +9,9 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.byte_model import byte_losses, byte_windows, load_half
 from course_lib.attention.small_models.training import batch_at, train
-from course_lib.lessons.moe.claims.kinds import BALANCED
-from course_lib.lessons.moe.claims.looks import Row, model_row
-from course_lib.lessons.moe.claims.runs import Sizes, looking, text
+from course_lib.lessons.moe.experiments.steps.kinds import BALANCED
+from course_lib.lessons.moe.experiments.steps.looks import Row, model_row
+from course_lib.lessons.moe.experiments.steps.runs import Sizes, looking, text
 from course_lib.measure.experiment import Tables
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.small_models.training import Seen, forget, read, routing, train_mixture
