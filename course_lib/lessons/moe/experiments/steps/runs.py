@@ -7,7 +7,7 @@ experiment: it is trained, looked at on the way, and not kept.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -42,6 +42,13 @@ class Sizes:
     loads: tuple[int, ...] = (1, 10, 20, 50, 100, 200, 400, 600, 800)  # steps whose loads are written down
     fewer: int = 48  # windows that nothing is trained on, at a look
     evaluation: int = 192  # and in the end
+
+
+SIZES = Sizes(("dense", "top-1", "top-1, balanced", "top-2", "top-2, balanced"))
+QUICK = replace(
+    SIZES, seeds=(0, 1), width=16, n_blocks=2, n_heads=2, active=24, schedule=Schedule(4, 2, 32, 1e-2, 2, 0.1), texts=3,
+    looks=(2, 4), loads=(1, 4), fewer=2, evaluation=3,
+)  # fmt: skip
 
 
 def made(sizes: Sizes, kind: Kind, seed: int) -> PreTrainedModel:
