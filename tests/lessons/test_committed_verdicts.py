@@ -20,8 +20,6 @@ from course_lib.lessons.compress.tables import over as moved_prompts
 from course_lib.lessons.compress.tables import practice
 from course_lib.lessons.kv import tables as kv
 from course_lib.lessons.kv.claims import asked, heavy_shown, written
-from course_lib.lessons.minitron.figures import found
-from course_lib.lessons.minitron.figures import verdicts as minitron
 from course_lib.lessons.patterns import speed
 from course_lib.lessons.sinks.claims import backcopy, trained, training
 from course_lib.lessons.sinks.claims import measured as sinks
@@ -46,9 +44,6 @@ PRINTED = {
     "04 accuracy": lambda: wanda.zero_shot_verdict(wanda_results.results()),
     "04 one word": lambda: accuracies.one_word_verdict(wanda_results.results()),
     "04 claims": lambda: wanda.claims_table(wanda_results.results()),
-    "05 aggregations": lambda: minitron.aggregations(found.results()),
-    "05 accuracies": lambda: minitron.accuracies(found.results()),
-    "05 claims": lambda: minitron.claims_table(found.results()),
     "07 attention": kv.attention_verdicts,
     "07 heavy hitters": kv.heavy_verdict,
     "07 enough": heavy_shown.enough_verdict,

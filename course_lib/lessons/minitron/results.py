@@ -1,22 +1,25 @@
-"""What the committed measurement of lesson 05 says: its rows, and the effects on which verdicts stand.
+"""The stored measurements of lesson 05: their rows, and the differences on which claims stand.
 
-Models were read on the same windows, so that two of them are compared window by window. What was drawn by lot was read
-on the first windows alone, and is compared on these.
+All models were evaluated on the same windows, so that two of them are compared window by window. Random choices were
+evaluated on the first windows alone, and are compared on these.
 """
 
 import math
 from statistics import fmean
 from typing import Any
 
-from course_lib.lessons.common.effects import Row, log_gap
+from course_lib.lessons.common.benchmarks import has_signal
+from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 
 Measured = dict[str, Any]
-Cut = tuple[str, int]  # what leaves, and how many stay
+Cut = tuple[str, int]  # what is pruned, and how many are kept
+Pairs = list[tuple[Row, Row]]
 
 WHOLE = {"neurons": 1536, "groups": 3, "heads": 9, "width": 576}
 WORDS = {"neurons": "neurons", "groups": "whole groups", "heads": "heads, as many of every group", "width": "channels"}
+TOLERANCE = 0.02  # how far the FLOP of two looks may differ; a run looks after whole steps only
 EACH_GROUP = "one of every group"
 PAPERS, BEST = "l2, mean", "l2, l2"  # over windows, over the tokens of a window
 ENERGY = ("output energy", "")
@@ -32,6 +35,11 @@ SCORES = {
 def results() -> Measured:
     """The committed measurement."""
     return load_measured("minitron")
+
+
+def without_teacher() -> Measured:
+    """The committed measurement of the runs without a teacher."""
+    return load_measured("minitron", "equal_compute")
 
 
 def dense(measured: Measured) -> Row:
@@ -126,3 +134,55 @@ def left(measured: Measured) -> float:
     looks, whole = curve(measured), math.log(dense(measured)["perplexity"])
     first, last = (math.log(looks[place]["perplexity"]) - whole for place in (0, -1))
     return last / first
+
+
+def half_repaired(measured: Measured) -> Effect:
+    """By how much the long run gained more, in nats per token, than what is left of the way to the dense model."""
+    first, *_, last = curve(measured)
+    windows = zip(first["losses"], last["losses"], dense(measured)["losses"], strict=True)
+    return of_samples([(cut + whole) / 2 - end for cut, end, whole in windows])
+
+
+def refit_gains(measured: Measured) -> dict[str, Effect]:
+    """By how much a refit lowers the loss of the narrower model, right after the cut and after learning."""
+    learnt = ways(measured)["neurons"]
+    steps = max(learnt)
+    refits = {row["steps"]: row for row in rows(measured, "refit", setting=BEST) if row["damping"] == 1.0}
+    return {
+        "right after pruning": log_gap(refits[0], scored(measured, ("neurons", 1126))),
+        f"{steps} steps later": log_gap(refits[steps], learnt[steps]),
+    }
+
+
+def still_best(measured: Measured) -> dict[str, Effect]:
+    """By model: by how much the best other shape has a higher loss, after its steps, than the one that led at first."""
+    effects = {}
+    for order in rows(measured, "search_order"):
+        led, *others = sorted(rows(measured, "search", model=order["model"]), key=lambda row: row["rank_before"])
+        rival = min(others, key=lambda row: row["after"])
+        pairs = zip(led["losses_after"], rival["losses_after"], strict=True)
+        effects[order["model"]] = of_samples([other - leader for leader, other in pairs])
+    return effects
+
+
+def accuracy_gained(measured: Measured, better: tuple[str, int], worse: tuple[str, int]) -> Effect:
+    """By how much one model answers more than another, the mean over tasks on which the dense model has a signal."""
+    by_cell = {(row["model"], row["steps"], row["task"]): row for row in rows(measured, "zero_shot")}
+    tasks = [row["task"] for row in rows(measured, "zero_shot", model="dense") if has_signal(row)]
+    return mean_of([accuracy_gap(by_cell[*better, task], by_cell[*worse, task]) for task in tasks])
+
+
+def looks(measured: Measured, alone: Measured, run: str) -> Pairs:
+    """After equal compute: what learns by KL, and a run without a teacher."""
+    others = [row for row in curve(alone, run) if row["step"]]
+    return [
+        (teacher, other)
+        for teacher in curve(measured)
+        for other in others
+        if abs(other["flops"] - teacher["flops"]) <= TOLERANCE * other["flops"]
+    ]
+
+
+def than_teacher(pairs: Pairs) -> list[Effect]:
+    """By how many nats per token the loss without a teacher is higher, at each look."""
+    return [log_gap(teacher, other) for teacher, other in pairs]

@@ -49,15 +49,6 @@ TRIED = {
         "kv-sum-is-biased kv-means-read-better kv-writes-on"
     ),
     "kv/test_policy_claims.py::test_the_clock_turns_with_its_numbers": "kv-faster kv-latency kv-recycled-speed",
-    "minitron/test_minitron_measured.py::test_claims_change_with_the_numbers": "minitron-lots",
-    "minitron/test_minitron_measured.py::test_which_way_is_ahead_follows_the_windows": "minitron-width",
-    "minitron/test_minitron_measured.py::test_what_is_left_of_the_loss_by_hand": "minitron-repaired",
-    "minitron/test_minitron_measured.py::test_other_scores_and_aggregations_are_compared_in_pairs": (
-        "minitron-aggregation"
-    ),
-    "minitron/test_minitron_equal_compute.py::test_claims_follow_the_windows": "minitron-equal-compute",
-    "minitron/test_counted_claims.py::test_a_shape_counted_by_hand": "minitron-shapes-counted",
-    "minitron/test_counted_claims.py::test_every_cut_must_be_faster": "minitron-cut-faster",
     "patterns/test_pattern_tables.py::test_an_order_that_is_broken_once_is_said_with_its_count": (
         "patterns-order-quarter patterns-order-half"
     ),

@@ -1,1 +1,1 @@
-"""What `course reproduce minitron` measures, a claim a file."""
+"""What `course reproduce minitron` and its companions measure, one question per file."""

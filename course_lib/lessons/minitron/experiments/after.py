@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from course_lib.lessons.common.benchmarks import accuracy_of
-from course_lib.lessons.minitron.claims.ground import BEST, Row, forget, loaded, perplexity_row, text
-from course_lib.lessons.minitron.claims.shapes import DEPTH, WIDTH, student
-from course_lib.lessons.minitron.claims.sizes import Sizes
-from course_lib.lessons.minitron.claims.training import KL, NEXT, REFIT, looks, recipe, trained, training_row
+from course_lib.lessons.minitron.experiments.ground import BEST, Row, forget, loaded, perplexity_row, text
+from course_lib.lessons.minitron.experiments.shapes import DEPTH, WIDTH, student
+from course_lib.lessons.minitron.experiments.sizes import Sizes
+from course_lib.lessons.minitron.experiments.training import KL, NEXT, REFIT, looks, recipe, trained, training_row
 from course_lib.measure.experiment import Tables
 from course_lib.pruning.structured.distillation import distil
 

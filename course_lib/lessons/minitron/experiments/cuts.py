@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.lessons.minitron.claims.ground import (
+from course_lib.lessons.minitron.experiments.ground import (
     METHODS,
     PAPERS,
     evidence,
@@ -13,8 +13,8 @@ from course_lib.lessons.minitron.claims.ground import (
     perplexity_row,
     scores,
 )
-from course_lib.lessons.minitron.claims.shapes import block_scores
-from course_lib.lessons.minitron.claims.sizes import Sizes
+from course_lib.lessons.minitron.experiments.shapes import block_scores
+from course_lib.lessons.minitron.experiments.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorers.random_scores import Random

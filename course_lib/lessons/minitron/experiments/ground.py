@@ -1,4 +1,4 @@
-"""What all claims stand on: the model, the text, evidence for the scores, the scores, and rows of perplexity."""
+"""What all steps share: the model, the text, evidence for the scores, the scores, and rows of perplexity."""
 
 from functools import lru_cache
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.minitron.claims.sizes import Sizes
+from course_lib.lessons.minitron.experiments.sizes import Sizes
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores

@@ -16,10 +16,10 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.byte_model import untrained
 from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.minitron.claims.ground import Row, loaded, n_weights, perplexity_row, text
-from course_lib.lessons.minitron.claims.refits import refitted
-from course_lib.lessons.minitron.claims.shapes import DEPTH, SHAPES, WIDTH, kept_of, student
-from course_lib.lessons.minitron.claims.sizes import Sizes
+from course_lib.lessons.minitron.experiments.ground import Row, loaded, n_weights, perplexity_row, text
+from course_lib.lessons.minitron.experiments.refits import refitted
+from course_lib.lessons.minitron.experiments.shapes import DEPTH, SHAPES, WIDTH, kept_of, student
+from course_lib.lessons.minitron.experiments.sizes import Sizes
 from course_lib.measure.experiment import QUICK_RESULTS, Tables
 from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.recipe import Recipe

@@ -10,8 +10,9 @@ from torch import Tensor
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import load_bench, load_measured, load_published, rows
+from course_lib.lessons.minitron import results
 from course_lib.lessons.minitron.figures import computed as figures
-from course_lib.lessons.minitron.figures import equal_compute, found, joined, measured
+from course_lib.lessons.minitron.figures import equal_compute, joined, measured
 from course_lib.lessons.minitron.running import shapes
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
@@ -48,19 +49,19 @@ def speeds() -> Figure:
 
 
 def scores() -> Figure:
-    return measured.scores(found.results())
+    return measured.scores(results.results())
 
 
 def width_or_depth() -> Figure:
-    return measured.width_or_depth(found.results())
+    return measured.width_or_depth(results.results())
 
 
 def teacher_or_text() -> Figure:
-    return equal_compute.curves(found.results(), equal_compute.results())
+    return equal_compute.curves(results.results(), results.without_teacher())
 
 
 def together() -> Figure:
-    return joined.together(found.results())
+    return joined.together(results.results())
 
 
 def ideas() -> Figure:
