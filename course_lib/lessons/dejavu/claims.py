@@ -41,14 +41,14 @@ FEW_HEADS = _exists(
     text=f"keeping a fifth of the heads, chosen for each token by an oracle, costs less than {CHEAP} nats per token",
     measure=partial(effects.fewest, table="heads", smallest="kept", chosen_by=OUTPUT),
     refuted=f"a fifth of the heads, chosen by an oracle, that costs over {CHEAP} nats",
-    published="no loss of accuracy with 80 % of the heads left out (OPT-175B)",
+    published="no loss of accuracy with 80 % of the heads skipped (OPT-175B)",
 )
 FEW_NEURONS = _exists(
     id="dejavu-few-neurons",
     text=f"keeping 5 % of the neurons, chosen for each token by an oracle, costs less than {CHEAP} nats per token",
     measure=partial(effects.fewest, table="neurons", smallest="density", chosen_by=ORACLE),
     refuted=f"a twentieth of the neurons, chosen by an oracle, that costs over {CHEAP} nats",
-    published="no loss of accuracy with 95 % of the neurons left out (OPT-175B)",
+    published="no loss of accuracy with 95 % of the neurons skipped (OPT-175B)",
 )
 FEW_OF_BOTH = _exists(
     id="dejavu-few-of-both",
@@ -56,7 +56,7 @@ FEW_OF_BOTH = _exists(
     f"{CHEAP} nats per token",
     measure=partial(effects.fewest, table="together", smallest="left"),
     refuted=f"heads and neurons with a seventh of the weights or less that cost over {CHEAP} nats",
-    published="no loss of accuracy with 85 % of the weights left out (OPT-175B)",
+    published="no loss of accuracy with 85 % of the weights skipped (OPT-175B)",
 )
 RELU_ZEROS = _claim(
     id="dejavu-relu-zeros",
@@ -133,7 +133,7 @@ def _published_cost() -> str:
     """The log ratio of the published perplexities on WikiText."""
     perplexity = partial(_published, "dejavu_accuracy", "WikiText")
     ratio = perplexity(model="MLP 85 % sparse") / perplexity(model="OPT-175B")
-    return f"{math.log(ratio):+.4f} nats per token (OPT-175B, 85 % of the neurons left out, WikiText)"
+    return f"{math.log(ratio):+.4f} nats per token (OPT-175B, 85 % of the neurons skipped, WikiText)"
 
 
 PREDICTOR_CHEAP_GATED, PREDICTOR_CHEAP = (

@@ -181,7 +181,7 @@ def beyond_twice(measured: Measured, n: int) -> Estimates:
 
 
 def together_and_alone(measured: Measured, n: int) -> str:
-    """What n sequences need and what one needs: "55 % for 4 and 20 % for one (SmolLM2)"."""
+    """What n sequences and a single one need: "55 % for 4 and 20 % for one (SmolLM2)"."""
     parts = []
     for model in results.models(measured, "batch"):
         together, alone = (per_cent(fmean(_fractions(measured, model, size))) for size in (n, 1))
