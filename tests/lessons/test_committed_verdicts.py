@@ -13,7 +13,6 @@ from course_lib.lessons.capstone.tables import quoted
 from course_lib.lessons.classic import fisher
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic
-from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.compress.tables import claims as own_prompts
 from course_lib.lessons.compress.tables import found as prompts
 from course_lib.lessons.compress.tables import over as moved_prompts
