@@ -233,7 +233,8 @@ for sinks in (1, 4):
 plots.streams(losses, budget)
 
 # %%
-say(printed.collapse_verdict({name: each[budget:] for name, each in losses.items()}))
+display(printed.perplexities(filled := {name: each[budget:] for name, each in losses.items()}))
+say(printed.collapse_verdict(filled))
 
 # %% [markdown]
 # **Do the first tokens matter, or that there are any?** The paper replaces the first four by newlines (table 1). The
@@ -693,7 +694,7 @@ my_start = "The"
 
 # %%
 ideas = first_tokens.stored(load_measured("sinks", "first_tokens")["tables"]["ideas"])
-print(first_tokens.table(ideas, first_tokens.attempt(model, tokenizer, my_start)))
+first_tokens.table(ideas, first_tokens.attempt(model, tokenizer, my_start))
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once (`course reproduce first_tokens`). The last column compares each

@@ -27,7 +27,8 @@ from course_lib.lessons.compress.figures import further as further_plots
 from course_lib.lessons.compress.figures import live as plots
 from course_lib.lessons.compress.figures import measured as measured_plots
 from course_lib.lessons.compress.live import learning, printed, sentences, view
-from course_lib.lessons.compress.tables import claims, found, over, practice, published
+from course_lib.lessons.compress import found
+from course_lib.lessons.compress.tables import gain_tables, over, practice, published
 from course_lib.models import load_model
 from course_lib.prompts.hard import SENTENCES, hard_prompt, meaningless
 from course_lib.prompts.soft import table_of
@@ -493,8 +494,8 @@ for source in ("dense", "wanda-50", "sparsegpt-50-4bit"):
 # of its own wins, in nats a token, and how much of that is beyond what the dense model wins from one.
 
 # %%
-print(claims.provenance(measured))
-print(claims.gains(measured))
+print(gain_tables.provenance(measured))
+print(gain_tables.gains(measured))
 
 # %%
 measured_plots.gains(measured)
@@ -526,7 +527,7 @@ measured_plots.moved(measured)
 # What does the gain depend on? One setting at a time is changed, on the model pruned by Wanda:
 
 # %%
-print(claims.settings(measured))
+print(gain_tables.settings(measured))
 
 # %%
 further_plots.settings(measured)

@@ -9,7 +9,6 @@ import json
 import multiprocessing
 import os
 import random
-import re
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ from course_lib.workbook.checks import SEED
 SECONDS = 60.0  # of one exercise, as in grading
 GIVEN_UP = 660.0  # seconds, however busy the machine is
 NAMES = Path(execution.__file__).with_name("functions.json")  # in a student's copy, which has no masters
-_CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
     else:
         came = [nbformat.read(path, as_version=4) for path in sorted(folders.PACKAGED.glob("[0-9][0-9]_*.ipynb"))]
         texts = [cell.source for notebook in came for cell in notebook.cells]
-    return dict(pair for text in texts for pair in _CHECK.findall(text))
+    return {exercise: name for text in texts for exercise, name in catalogue.functions_checked(text).items()}
 
 
 def _exercises(notebook: Notebook, path: Path) -> tuple[Exercise, ...]:

@@ -3,23 +3,22 @@
 import ast
 import hashlib
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.workbook.catalogue import find
+from course_lib.workbook.catalogue import find, functions_checked
 from course_lib.workbook.folders import ROOT
+from course_lib.workbook.lookup import chosen
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
-_CHECK = re.compile(r'^check\(\s*"([^"]+)"', re.MULTILINE)
 
 
 def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
-    """The masters asked for by number ("04"), slug ("wanda") or stem ("04_wanda"); all of them for None.
+    """The masters of the lessons that are asked for, by any of their names; all of them for None.
 
     Raises:
         ValueError: for a name that no lesson has, listing those that exist, and where there are no masters.
@@ -27,21 +26,6 @@ def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
     if not (root / "solutions").is_dir():
         raise ValueError(f"got {root}, which has no masters; give this command in a checkout of the course.")
     return chosen(names, sorted((root / "solutions").glob("[0-9][0-9]_*.py")))
-
-
-def chosen(names: Sequence[str] | None, files: list[Path]) -> list[Path]:
-    """Those of the lessons' files that are asked for, as above."""
-    if not names:
-        return files
-    if not files:
-        raise ValueError(f"got {', '.join(names)} where no lessons are; go to the folder of `course start FOLDER`.")
-    matching = {}
-    for name in names:
-        match = [p for p in files if name and (name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2])]
-        if not match:
-            raise ValueError(f"got lesson {name!r}; expected one of {', '.join(p.stem for p in files)}, or its number.")
-        matching[match[0]] = None
-    return list(matching)
 
 
 def with_solutions(master: Path) -> NotebookNode:
@@ -113,9 +97,14 @@ def _finish(notebook: NotebookNode, master: Path) -> NotebookNode:
 def _cell_id(cell: NotebookNode) -> str:
     if exercise := cell.metadata.get("exercise"):
         return exercise.replace(".", "-")
-    if check := _CHECK.search(cell.source):
-        return f"check-{check[1].replace('.', '-')}"
+    if checked := _checked(cell):
+        return f"check-{checked.replace('.', '-')}"
     return hashlib.sha256(cell.source.encode()).hexdigest()[:12]
+
+
+def _checked(cell: NotebookNode) -> str | None:
+    """The exercise that a cell checks."""
+    return next(iter(functions_checked(cell.source)), None)
 
 
 def _metadata(cell: NotebookNode) -> dict:
@@ -124,8 +113,8 @@ def _metadata(cell: NotebookNode) -> dict:
     if exercise := cell.metadata.get("exercise"):
         graded = {"grade": False, "solution": True, "locked": False}
         return {"exercise": exercise, "nbgrader": common | graded}
-    if check := _CHECK.search(cell.source):
-        graded = {"grade": True, "solution": False, "locked": True, "points": find(check[1]).points}
+    if checked := _checked(cell):
+        graded = {"grade": True, "solution": False, "locked": True, "points": find(checked).points}
         return {"nbgrader": common | graded}
     if cell.cell_type == "code" and _only_imports(cell.source):
         return {"jupyter": {"source_hidden": True}}  # a screen of them stands between a reader and the lesson

@@ -7,9 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 from course_lib.checking.recorded import SUFFIX
-from course_lib.grading import engine
 from course_lib.grading.release import exercises, record, strip
-from course_lib.workbook.catalogue import file_of, lessons
+from course_lib.workbook.catalogue import file_of, functions_checked, lessons
 
 _GIVEN = re.compile(
     r"LICENSE|Makefile|README\.md|docs/(claims|models|glossary|papers)\.md|pyproject\.toml|requirements\.lock|setup\.py"
@@ -42,7 +41,7 @@ def student_files(chosen: list[Path], root: Path) -> dict[str, bytes]:
 
 def _functions(chosen: list[Path]) -> str:
     """What the function of each exercise is called: a copy has no masters that tell."""
-    names = [engine.functions_of(master) for master in chosen]
+    names = (functions_checked(master.read_text(encoding="utf-8")) for master in chosen)
     return json.dumps({exercise: name for lesson in names for exercise, name in lesson.items()}, indent=1) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The printed tables and verdicts of lesson 02, from the committed measurement. Every verdict is computed."""
+"""The tables and verdicts of lesson 02, from the committed measurement. Every verdict is computed."""
 
 from statistics import median
 from typing import Any
@@ -6,9 +6,18 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from course_lib.lessons.classic import claims, schematics
-from course_lib.lessons.classic.measured import METHODS, PUBLISHED, digits_by_sparsity, median_left, reached, row_ratio
+from course_lib.lessons.classic.measured import (
+    METHODS,
+    PUBLISHED,
+    digits_by_sparsity,
+    median_left,
+    reached,
+    results,
+    row_ratio,
+)
 from course_lib.lessons.common.claim import report
-from course_lib.lessons.common.tables import origin, per_cent, rows
+from course_lib.lessons.common.table import Table, percent
+from course_lib.lessons.common.tables import load_measured, origin, rows
 
 MONKS_CLAIMS = (claims.MONKS_1, claims.MONKS_2, claims.MONKS_3)
 
@@ -24,29 +33,38 @@ def provenance(measured: dict[str, Any]) -> str:
     )
 
 
-def recursion_table(measured: dict[str, Any]) -> str:
+def recursion_table(measured: dict[str, Any]) -> Table:
     """How far LeCun's diagonal is from the exact one, by network and layer of weights, counted from the inputs."""
-    networks = list(dict.fromkeys(row["network"] for row in rows(measured, "recursion")))
-    deepest = max(row["layer"] for row in rows(measured, "recursion"))
-    lines = [f"{'relative error (%) in layer':<29}" + "".join(f"{i:>8}" for i in range(1, deepest + 1))]
-    for network in networks:
+    frame = []
+    for network in dict.fromkeys(row["network"] for row in rows(measured, "recursion")):
         errors = {row["layer"]: row["relative_error"] for row in rows(measured, "recursion", network=network)}
-        cells = "".join(f"{'exact' if error < 1e-9 else f'{100 * error:.0f}':>8}" for error in errors.values())
-        lines.append(f"{network.replace('1 hidden layers', '1 hidden layer'):<29}{cells}")
-    return "\n".join(lines)
+        name = network.replace("1 hidden layers", "1 hidden layer")
+        frame.append({"network": name} | {f"layer {layer}": error for layer, error in errors.items()})
+    layers = {name: None for row in frame for name in row if name != "network"}
+    return Table(
+        frame,
+        caption="Relative error of the diagonal by recursion",
+        formats={name: lambda error: "exact" if error < 1e-9 else percent(error) for name in layers},
+        note="Layers of weights are counted from the inputs; a dash: the network has no such layer.",
+    )
 
 
-def xor_table(measured: dict[str, Any]) -> str:
+def xor_table(measured: dict[str, Any]) -> Table:
     """Networks that are still right after one deletion, by decay; by method, and by what was possible."""
-    lines = [
-        f"{'decay':>7}{'networks':>10}" + "".join(f"{m:>11}" for m in METHODS) + f"{'some plain deletion works':>28}"
-    ]
+    frame = []
     for decay in dict.fromkeys(row["decay"] for row in rows(measured, "xor")):
         by_method = {row["method"]: row for row in rows(measured, "xor", decay=decay)}
         (possible,) = rows(measured, "xor_possible", decay=decay)
-        cells = "".join(f"{by_method[m]['right']:>11}" for m in METHODS)
-        lines.append(f"{decay:>7.0e}{possible['n_nets']:>10}{cells}{possible['some_plain']:>28}")
-    return "\n".join(lines)
+        frame.append(
+            {"weight decay": decay, "networks": possible["n_nets"]}
+            | {method: by_method[method]["right"] for method in METHODS}
+            | {"some deletion without an update": possible["some_plain"]}
+        )
+    return Table(
+        frame,
+        caption="XOR networks that are still right after one deletion",
+        formats={"weight decay": "{:.0e}".format},
+    )
 
 
 def xor_verdict(measured: dict[str, Any]) -> str:
@@ -57,23 +75,32 @@ def xor_verdict(measured: dict[str, Any]) -> str:
     return report((claims.XOR_RIGHT, claims.XOR_CHOICE), measured)
 
 
-def monks_table(measured: dict[str, Any]) -> str:
+def monks_table(measured: dict[str, Any]) -> Table:
     """Weights left and accuracy on all 432 robots at the stop, over the networks: the median and the range."""
-    lines = [f"{'':<23}" + "".join(f"{f'problem {p}, published {n}':>25}" for p, n in PUBLISHED.items())]
-    lines.append(f"{'':<23}" + f"{'left':>13}{'right (%)':>12}" * 3)
-    kinds = [(m, r) for r in (False, True) for m in (*METHODS, "OBS, alpha 1e-8")]
-    for method, refit in kinds:
-        cells = ""
+    frame, formats = [], {}
+    for method, refit in [(m, r) for r in (False, True) for m in (*METHODS, "OBS, alpha 1e-8")]:
+        row: dict[str, Any] = {"method": method + (" + refit" if refit else "")}
         for problem in PUBLISHED:
             runs = rows(measured, "monks", problem=problem, method=method, refit=refit)
             left, test = [r["n_left"] for r in runs], [100 * r["test"] for r in runs]
-            cells += f"{f'{median(left):g} ({min(left)}–{max(left)})':>13}{f'{min(test):.1f}–{max(test):.1f}':>12}"
-        lines.append(f"{method + (' + refit' if refit else ''):<23}{cells}")
-    return "\n".join(lines)
+            n_left = [f"problem {problem}: {name}" for name in ("weights left", "fewest", "most")]
+            right = [f"problem {problem}: {name}" for name in ("robots right (%)", "most right (%)")]
+            row |= dict(zip(n_left, (median(left), min(left), max(left)), strict=True))
+            row |= dict(zip(right, (min(test), max(test)), strict=True))
+            formats |= {tuple(n_left): "{:g} ({:g}–{:g})".format, tuple(right): "{:.1f}–{:.1f}".format}
+        frame.append(row)
+    published = ", ".join(f"{n} for problem {problem}" for problem, n in PUBLISHED.items())
+    return Table(
+        frame,
+        caption="Pruned networks for the MONK's problems",
+        formats=formats,
+        note="weights left: the median of the networks and their range. robots right: the range over the networks, of "
+        f"all 432 robots. Published numbers of weights: {published}.",
+    )
 
 
 def monks_verdict(measured: dict[str, Any]) -> str:
-    """Whether OBS, with nothing retrained, reaches the published counts; and magnitude with refitting beside it.
+    """Whether OBS, with nothing retrained, reaches the published counts; and magnitude with refitting compared with it.
 
     The stop watches the training patterns; "no accuracy lost on all 432" is asked after it.
     """
@@ -106,8 +133,9 @@ def monks_verdict(measured: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def take_home(measured: dict[str, Any], small: dict[str, Any]) -> Figure:
+def take_home(measured: dict[str, Any] | None = None, small: dict[str, Any] | None = None) -> Figure:
     """What the papers claim, what was measured, and the verdicts, as a table that is drawn."""
+    measured, small = measured or results(), small or load_measured("classic", "small")
     judged = [claim.judge(measured) for claim in (claims.XOR_RIGHT, claims.XOR_CHOICE, claims.MONKS_FEWER, claims.ROWS)]
     judged.append(claims.FISHER_ORDER.judge(small))
     lines = [[each.claim.text, each.claim.source.split(",")[0], each.ours, each.words] for each in judged]
@@ -115,24 +143,34 @@ def take_home(measured: dict[str, Any], small: dict[str, Any]) -> Figure:
     return schematics.table(header, lines, [26, 13, 34, 18], "What this lesson measured, on its own networks")
 
 
+def digits_table(measured: dict[str, Any]) -> Table:
+    """Up to which sparsity each method stays within a point of the dense network, without and with retraining."""
+    return Table(
+        [{"retraining": name} | _reach(measured, key) for key, name in RETRAINING.items()],
+        caption="The highest sparsity within one percentage point of the dense network",
+        formats=dict.fromkeys(METHODS, percent),
+    )
+
+
+RETRAINING = {
+    "pruned": "nothing retrained",
+    "retrained": "retrained once",
+    "retrained_each_round": "retrained every round",
+}
+
+
+def _reach(measured: dict[str, Any], key: str) -> dict[str, float]:
+    return {method: reached(curve) for method, curve in digits_by_sparsity(measured, key).items()}
+
+
 def digits_verdict(measured: dict[str, Any]) -> str:
-    """How far each method goes within a point of the dense network, without and with retraining."""
-    reach = {
-        key: {m: reached(curve) for m, curve in digits_by_sparsity(measured, key).items()}
-        for key in ("pruned", "retrained", "retrained_each_round")
-    }
-    lines = [f"{'within a point of dense up to a sparsity of':<46}" + "".join(f"{m:>11}" for m in METHODS)]
-    names = {
-        "pruned": "nothing retrained",
-        "retrained": "retrained once",
-        "retrained_each_round": "retrained every round",
-    }
-    for key, name in names.items():
-        lines.append(f"  {name:<44}" + "".join(f"{per_cent(reach[key][m]):>11}" for m in METHODS))
-    lines.append(str(claims.DIGITS.judge(measured)))
-    close = max(reach["retrained_each_round"].values()) - min(reach["retrained_each_round"].values())
-    lines.append(f"With retraining after every round the three lie within {100 * close:.0f} points of sparsity.")
-    return "\n".join(lines)
+    """Whether OBS goes further than both others without retraining, and how close the three are with it."""
+    reach = _reach(measured, "retrained_each_round").values()
+    apart = 100 * (max(reach) - min(reach))
+    return (
+        f"{claims.DIGITS.judge(measured)}\n"
+        f"With retraining after every round the three lie within {apart:.0f} points of sparsity."
+    )
 
 
 def rows_verdict(measured: dict[str, Any]) -> str:

@@ -37,7 +37,7 @@ def drawn_table(
     return fig
 
 
-def drawn_claims(claims: Iterable[Claim], *results: dict[str, Any], title: str = "") -> Figure:
+def drawn_claims(claims: Iterable[Claim], *results: dict[str, Any] | None, title: str = "") -> Figure:
     """Claims with the published value, ours and the verdict; judged by the committed results if none are given."""
     judged = [claim.judge(*results) for claim in claims]
     lines = [(each.claim.text, each.claim.published_value, each.ours, each.words) for each in judged]

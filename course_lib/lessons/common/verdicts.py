@@ -1,6 +1,7 @@
 """The verdict on a claim, decided from effects and their standard errors with Student's t."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,6 +11,7 @@ from jaxtyping import Float
 from scipy.special import stdtrit
 from torch import Tensor
 
+from course_lib.lessons.common.tables import COLUMNS
 from course_lib.measure.paired import mean_and_error
 
 HOLDS, PARTLY, MIXED, FAILS = "holds", "holds partly", "mixed", "does not hold"
@@ -19,6 +21,7 @@ NOT_MEASURED = "not measured"
 ERRORS = 2.0  # error bars in figures reach this many standard errors to either side
 CONFIDENCE = 0.95  # two-sided: an effect of zero is called significant in at most one of 20 samples
 MOST_NAMED = 4  # cases: a verdict names those of a few and counts those of many
+_LONGEST = 100  # characters of the names of all cases
 _OUT_OF_REACH = 100  # times the sample: beyond that, the number of samples needed is not informative
 
 
@@ -180,9 +183,11 @@ def _words(cases: dict[str, Effect], are_named: bool, larger_models: bool) -> st
         return word if len(failed) == len(cases) else f"{word} (fails in {len(failed)} of {len(cases)})"
     open_cases = [name for name, case in cases.items() if case.undecided]
     parts = {"holds in": held, "fails in": failed, "undecided in": open_cases}
-    are_listed = are_named and len(cases) <= MOST_NAMED
-    listed = [f"{word} {', '.join(names) if are_listed else len(names)}" for word, names in parts.items() if names]
-    return f"{MIXED} ({'; '.join(listed)})"
+    counted, named = (
+        "; ".join(f"{word} {how(names)}" for word, names in parts.items() if names) for how in (len, ", ".join)
+    )
+    is_short = are_named and len(cases) <= MOST_NAMED and len(named) <= _LONGEST
+    return f"{MIXED} ({named if is_short else counted})"
 
 
 def _by_name(effects: Effects | Iterable[Effect]) -> dict[str, Effect]:
@@ -204,9 +209,10 @@ def said(effect: Effect, digits: int = 3) -> str:
 
 
 def claim(text: str, effects: Effects | Iterable[Effect], larger_models: bool = False) -> str:
-    """The line of a claim and its verdict; without an effect, that nothing was measured."""
+    """A claim and its verdict, as they are printed; without an effect, that nothing was measured."""
     given = effects if isinstance(effects, Effect | Mapping) else list(effects)
-    return f"Claim: {text}: {verdict(given, larger_models) if given else NOT_MEASURED}"
+    line = f"Claim: {text}: {verdict(given, larger_models) if given else NOT_MEASURED}"
+    return textwrap.fill(line, COLUMNS, subsequent_indent="    ")
 
 
 def _samples_needed(undecided: list[Effect]) -> str:

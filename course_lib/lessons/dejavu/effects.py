@@ -9,7 +9,7 @@ from statistics import fmean
 
 from course_lib.lessons.common import gpu
 from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.tables import percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_count, of_samples
 from course_lib.lessons.dejavu import results
 from course_lib.lessons.dejavu.experiments.steps.attention.heads import OUTPUT
@@ -37,8 +37,8 @@ def fewest(measured: Measured, table: str, smallest: str, **wanted: str) -> Esti
 
 def _amount(row: Row) -> str:
     parts = [_heads(row)] if "kept" in row else []
-    parts += [f"{per_cent(row['density'])} of the neurons"] if "density" in row else []
-    parts += [f"{per_cent(row['left'])} of the blocks' weights"] if "left" in row else []
+    parts += [f"{percent(row['density'])} of the neurons"] if "density" in row else []
+    parts += [f"{percent(row['left'])} of the blocks' weights"] if "left" in row else []
     return ", ".join(parts)
 
 
@@ -58,7 +58,7 @@ def between_choices(measured: Measured, better: str, worse: str) -> Estimates:
 
 
 def _by_share(effects: Mapping[tuple[str, float], Effect], of: str = "neurons") -> Estimates:
-    return {f"{model} at {per_cent(share)} of the {of}": effect for (model, share), effect in effects.items()}
+    return {f"{model} at {percent(share)} of the {of}": effect for (model, share), effect in effects.items()}
 
 
 def own_heads(measured: Measured) -> Estimates:
@@ -162,7 +162,7 @@ def between_windows(measured: Measured) -> Estimates:
     for row in rows(measured, "activations", method=BY_INPUT, tokens=ALL):
         half = results.one(measured, "activations", method=BY_INPUT, tokens=SECOND_HALF, density=row["density"])
         pairs = zip(row["losses_second_half"], half["losses_second_half"], strict=True)
-        name = f"{per_cent(row['density'])} of the inputs"
+        name = f"{percent(row['density'])} of the inputs"
         effects[name] = of_samples([all_sparse - half_dense for all_sparse, half_dense in pairs])
     return effects
 
@@ -184,7 +184,7 @@ def together_and_alone(measured: Measured, n: int) -> str:
     """What n sequences and a single one need: "55 % for 4 and 20 % for one (SmolLM2)"."""
     parts = []
     for model in results.models(measured, "batch"):
-        together, alone = (per_cent(fmean(_fractions(measured, model, size))) for size in (n, 1))
+        together, alone = (percent(fmean(_fractions(measured, model, size))) for size in (n, 1))
         parts.append(f"{together} for {n} and {alone} for one ({model})")
     return ", ".join(parts)
 

@@ -40,8 +40,8 @@ _order = partial(
 ORDER_QUARTER, ORDER_HALF = (
     _order(
         id=f"patterns-order-{name}",
-        text=f"with {100 * sparsity:.0f} % of the weights pruned, perplexity rises from unstructured over n:m and blocks "
-        "to rows and columns",
+        text=f"with {100 * sparsity:.0f} % of the weights pruned, perplexity rises from unstructured over n:m and "
+        "blocks to rows and columns",
         measure=partial(_steps_at, sparsity),
     )
     for name, sparsity in (("quarter", 0.25), ("half", 0.5))

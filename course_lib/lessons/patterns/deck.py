@@ -8,8 +8,8 @@ from torch import Tensor
 from course_lib.data import corpora
 from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.drawn_tables import drawn_claims
-from course_lib.lessons.common.style import figure, label, line_style, log_scale, percent
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_measured, percent
 from course_lib.lessons.common.verdicts import ERRORS, of_samples, verdict
 from course_lib.lessons.patterns import budget, claims, figures, tables
 from course_lib.lessons.patterns.experiment import measured
@@ -20,8 +20,6 @@ from course_lib.lessons.patterns.measure import (
     one_of_each,
     stored_in_each_group,
 )
-from course_lib.lessons.patterns.speed import bench_on_a_cpu
-from course_lib.measure.roofline import H100
 from course_lib.models import blocks, head, linears, load_model, weight_of
 from course_lib.sparsity.patterns import Unstructured
 
@@ -119,17 +117,9 @@ def bytes_per_weight() -> Figure:
     return figures.bytes_per_weight(_weight())
 
 
-def bench() -> Figure:
-    return bench_on_a_cpu()
-
-
 def take_home() -> Figure:
     """Claims with the published value, ours and the verdict."""
     return drawn_claims((claims.TWO_FOUR_COSTS, claims.ORDER_QUARTER, claims.CSR_AT_HALF))
-
-
-def limits() -> Figure:
-    return figures.limits(11008, 4096, H100)
 
 
 def activity() -> Figure:

@@ -28,7 +28,7 @@ def csr_at_half() -> dict[str, Any]:
 
 def gpu_verdict(measured: Measured | None = None) -> str:
     """On a GPU: 2:4 by the hardware that is made for it, and half of the weights or fewer with a bitmap."""
-    return report(claims.GPU_CLAIMS, *([measured] if measured else []))
+    return report(claims.GPU_CLAIMS, measured)
 
 
 def times_faster(lines: dict[str, Points], processor: str) -> Figure:

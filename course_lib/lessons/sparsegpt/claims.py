@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim, Judgement
+from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.tables import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, of_samples
@@ -45,9 +45,8 @@ def _against(other: str, pattern: str, *results: Measured) -> Effect:
 
 
 def _published_against(other: str, pattern: str) -> str:
-    by_method = {
-        r["method"]: r for r in rows(load_published("sparsegpt"), "llama", model="LLaMA-2-7B", pattern=pattern)
-    }
+    published = rows(load_published("sparsegpt"), "llama", model="LLaMA-2-7B", pattern=pattern)
+    by_method = {row["method"]: row for row in published}
     return f"{by_method[other]['perplexity'] / by_method['sparsegpt']['perplexity']:.3f} times (LLaMA-2-7B)"
 
 
@@ -125,7 +124,7 @@ def _block_sizes(measured: Measured) -> dict[str, Effect]:
 
 BLOCK_SIZE = _claim(
     id="sparsegpt-block-size",
-    text=f"masks chosen for {PAPERS_BLOCK} columns at a time are better than masks chosen for 1 column or for all at once",
+    text=f"masks for {PAPERS_BLOCK} columns at a time are better than masks for 1 column or for all columns at once",
     results=("sparsegpt/experiments/sparsegpt_choices",),
     measure=_block_sizes,
     quantity=f"perplexity with another number of columns over that with {PAPERS_BLOCK}",
@@ -227,7 +226,7 @@ ACCURACY_CLOSE = _accuracy(
 )
 
 
-def beyond_forward(tables: Tables, pattern: str) -> dict[str, float]:
+def beyond_forward(tables: Measured, pattern: str) -> dict[str, float]:
     """Seconds beyond the forward passes, by method: what the choice of the method costs."""
     spent = {r["method"]: sum(r[phase] for phase in PHASES[1:]) for r in rows(tables, "seconds", pattern=pattern)}
     return {method: spent[method] for method in ("wanda", "sparsegpt")}
@@ -263,8 +262,3 @@ PAPERS_CLAIMS = (
     LATE_BLOCKS_2_4,
     ROUNDED,
 )
-
-
-def judged(claim: Claim, tables: Tables | None = None) -> Judgement:
-    """Judge a claim by tables that are joined already, or by the committed results."""
-    return claim.judge(tables, *({} for _ in claim.results[1:])) if tables else claim.judge()

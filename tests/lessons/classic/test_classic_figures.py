@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from figure_titles import drawn_title as title
+from table_cells import rows
 
 from course_lib.lessons.classic import claims, figures
 from course_lib.lessons.classic import measured as classic_results
@@ -155,11 +156,13 @@ def test_titles_of_the_measurement():
 
 def test_tables():
     measured = made_up()
-    table = classic_tables.recursion_table(measured).splitlines()
-    assert table[1].split() == ["1", "hidden", "layer", "exact", "exact"]
-    assert table[2].split() == ["2", "hidden", "layers", "46", "exact", "exact"]
-    assert classic_tables.xor_table(measured).splitlines()[1].split() == ["1e-05", "16", "2", "0", "16", "2"]
-    assert "13 (12–14)" in classic_tables.monks_table(measured)
+    assert rows(classic_tables.recursion_table(measured)) == [
+        ["1 hidden layer", "exact", "exact", "–"],
+        ["2 hidden layers", "46 %", "exact", "exact"],
+    ]
+    assert rows(classic_tables.xor_table(measured)) == [["1e-05", "16", "2", "0", "16", "2"]]
+    assert "13 (12–14)" in str(classic_tables.monks_table(measured))
+    assert rows(classic_tables.digits_table(measured))[0] == ["nothing retrained", "40 %", "40 %", "90 %"]
     assert "seed 0, 2026-01-02, a processor" in classic_tables.provenance(measured)
 
 

@@ -1,7 +1,6 @@
 """One rule decides every verdict, by Student's t: cases worked by hand, and properties of the rule."""
 
 import math
-import re
 
 import pytest
 import torch

@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.lessons.common.tables import Measured
-from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
-from course_lib.lessons.compress.tables import found
+from course_lib.lessons.common.verdicts import Effect, claim, of_samples
+from course_lib.lessons.compress import found
 from course_lib.models import layers_of, weight_of
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.initial import from_ids
@@ -50,7 +50,7 @@ def claims(of_pruned: Float[Tensor, "N"], of_dense: Float[Tensor, "N"]) -> str:
         "its own prompt lowers the pruned model's perplexity": of_samples(of_pruned),
         "it wins more than on the dense model": of_samples(of_pruned - of_dense),
     }.items():
-        said.append(f"Claim: {text}: {verdict(effect)}\n    {_nats(effect)}, {effect.n} windows, one run")
+        said.append(f"{claim(text, effect)}\n    {_nats(effect)}, {effect.n} windows, one run")
     return "\n".join(said)
 
 

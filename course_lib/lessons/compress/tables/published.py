@@ -2,11 +2,11 @@
 
 from course_lib.lessons.common.tables import Measured, load_published, rows
 from course_lib.lessons.common.verdicts import NOT_MEASURED, said
-from course_lib.lessons.compress.claims.rivals import SMALL, WANDA
-from course_lib.lessons.compress.tables import found, over, practice
+from course_lib.lessons.compress import claims as records
+from course_lib.lessons.compress import found
+from course_lib.lessons.compress.claims import BOTH
+from course_lib.lessons.compress.measuring.rivals import SMALL, WANDA
 from course_lib.prompts.compressed.store import DENSE
-
-BOTH = "sparsegpt-50-4bit"  # the paper's best known model
 
 
 def beside(measured: Measured) -> str:
@@ -44,13 +44,14 @@ def above_dense(measured: Measured) -> str:
 
 
 def goes_over(measured: Measured) -> str:
-    helped, halves, _ = over.effects(measured)
+    helped, fractions, _ = records.transferred(measured)
     if not helped:
         return NOT_MEASURED
-    return f"{sum(e.holds for e in helped)} of {len(helped)}; of the repair {sum(e.holds for e in halves)}"
+    halves = sum(fraction.above(0.5).holds for fraction in fractions.values())
+    return f"{sum(e.holds for e in helped.values())} of {len(helped)}; of the repair {halves}"
 
 
 def beside_lora(measured: Measured) -> str:
-    prompt, *others = practice.ways(measured, WANDA) or [None]
+    prompt, *others = records.ways(measured, WANDA) or [None]
     lora = next((row for row in others if row["way"] == SMALL), None)
     return f"{said(found.wins(prompt, lora), 2)} nats" if lora else NOT_MEASURED

@@ -1,7 +1,7 @@
 """Tables and verdicts of what changes slowly, and of other activations, as `course reproduce dejavu` measured them."""
 
 from course_lib.lessons.common.claim import report
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.tables import percent, rows
 from course_lib.lessons.common.verdicts import of_samples, said
 from course_lib.lessons.dejavu import claims, results
 from course_lib.lessons.dejavu.effects import OFF, as_asked, between_levels
@@ -31,11 +31,11 @@ def activations(measured: Measured) -> str:
     """Thresholds on the gate (CATS), on what every matrix reads (TEAL, two ways), and ReLU in place of SiLU."""
     lines = [f"{'':<26}{'asked':>8}{'reached':>9}{'perplexity':>12}{'nats above dense':>22}"]
     for row in rows(measured, "activations", tokens=ALL) + rows(measured, "activations", method=SWAPPED):
-        asked = "" if row["density"] is None else per_cent(row["density"])
-        reached = "" if row["reached"] is None else per_cent(row["reached"]) + ("" if as_asked(row) else " *")
+        asked = "" if row["density"] is None else percent(row["density"])
+        reached = "" if row["reached"] is None else percent(row["reached"]) + ("" if as_asked(row) else " *")
         above = said(results.above_dense(measured, row))
         lines.append(f"{row['method']:<26}{asked:>8}{reached:>9}{row['perplexity']:>12.2f}{above:>22}")
-    lines += [f"* more than {per_cent(OFF)} from what was asked: not compared"] * any("*" in line for line in lines)
+    lines += [f"* more than {percent(OFF)} from what was asked: not compared"] * any("*" in line for line in lines)
     judged = [claims.GREEDY_LEVELS] if between_levels(measured) else []
     return "\n".join([*lines, report([*judged, claims.SWAPPED_RELU], measured)])
 
@@ -51,7 +51,7 @@ def half_windows(measured: Measured) -> str:
             for each in (row, half)
         )
         lines.append(
-            f"{per_cent(row['density'])} of the inputs, nats above dense: {ours} where all tokens are sparse,\n"
+            f"{percent(row['density'])} of the inputs, nats above dense: {ours} where all tokens are sparse,\n"
             f"    {theirs} where the first half is dense"
         )
     return "\n".join([*lines, str(claims.HALF_WINDOWS.judge(measured))])

@@ -3,7 +3,7 @@
 from statistics import fmean
 
 from course_lib.lessons.common.claim import report
-from course_lib.lessons.common.tables import origin, per_cent, rows
+from course_lib.lessons.common.tables import origin, percent, rows
 from course_lib.lessons.dejavu import claims, results
 from course_lib.lessons.dejavu.experiments.steps.neurons import CHOICES
 from course_lib.lessons.dejavu.results import Measured
@@ -30,7 +30,7 @@ def neurons(measured: Measured) -> str:
         mine = rows(measured, "neurons", model=model)
         shares = results.densities(mine)
         whole = results.dense(measured, model)["perplexity"]
-        lines.append(f"{f'{model}, dense {whole:.2f}':<28}" + "".join(f"{per_cent(share):>10}" for share in shares))
+        lines.append(f"{f'{model}, dense {whole:.2f}':<28}" + "".join(f"{percent(share):>10}" for share in shares))
         for by in CHOICES:
             cells = [results.one(measured, "neurons", model=model, chosen_by=by, density=share) for share in shares]
             lines.append(
@@ -56,6 +56,6 @@ def active(measured: Measured) -> str:
         blocks = rows(measured, "active", model=model)
         for key, name in (("nonzero", "not zero"), ("carrying", "carry nearly all")):
             shares = [fmean(row[key]) for row in blocks]
-            cells = f"{per_cent(fmean(shares)):>16}{per_cent(min(shares)):>10}{per_cent(max(shares)):>10}"
+            cells = f"{percent(fmean(shares)):>16}{percent(min(shares)):>10}{percent(max(shares)):>10}"
             lines.append(f"{f'{model}, {name}':<44}{cells}")
     return "\n".join([*lines, str(claims.RELU_ZEROS.judge(measured))])

@@ -4,7 +4,7 @@ from statistics import fmean
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import log_gap
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.tables import percent, rows
 from course_lib.lessons.common.verdicts import said
 from course_lib.lessons.dejavu import claims, results
 from course_lib.lessons.dejavu.results import GATED, RELU, Measured
@@ -18,7 +18,7 @@ def heads(measured: Measured) -> str:
     for row in rows(measured, "heads"):
         name = f"{row['model']}, {row['kept']} of {row['of']}, {row['chosen_by']}"
         above = said(results.above_dense(measured, row))
-        lines.append(f"{name:<34}{row['perplexity']:>12.2f}{above:>22}{per_cent(row['groups']):>14}")
+        lines.append(f"{name:<34}{row['perplexity']:>12.2f}{above:>22}{percent(row['groups']):>14}")
     return "\n".join([*lines, str(claims.HEADS_DIFFER.judge(measured))])
 
 
@@ -41,8 +41,8 @@ def batch(measured: Measured) -> str:
         alone = fmean(those[0]["shares"])
         for row in those:
             shares, chance = row["shares"], 1 - (1 - alone) ** row["batch"]
-            line = f"{model}, {row['batch']:>2} at once: {per_cent(fmean(shares))} of the neurons; "
-            lines.append(f"{line}{per_cent(chance)} if choices were independent")
+            line = f"{model}, {row['batch']:>2} at once: {percent(fmean(shares))} of the neurons; "
+            lines.append(f"{line}{percent(chance)} if choices were independent")
     return "\n".join([*lines, str(claims.BATCHED.judge(measured))])
 
 
@@ -53,6 +53,6 @@ def rounded(measured: Measured) -> str:
         whole = results.one(measured, "rounded", model=sparse["model"], grid=sparse["grid"], density=1.0)
         lines.append(
             f"{sparse['model']}, {sparse['grid']}: {said(results.above_dense(measured, whole))} nats; with "
-            f"{per_cent(sparse['density'])} of the neurons {said(log_gap(whole, sparse))} more"
+            f"{percent(sparse['density'])} of the neurons {said(log_gap(whole, sparse))} more"
         )
     return "\n".join([*lines, str(claims.ROUNDED.judge(measured))])

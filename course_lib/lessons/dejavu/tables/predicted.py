@@ -3,7 +3,7 @@
 from statistics import fmean, median
 
 from course_lib.lessons.common.claim import report
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.tables import percent, rows
 from course_lib.lessons.common.verdicts import said
 from course_lib.lessons.dejavu import claims, results
 from course_lib.lessons.dejavu.effects import recall_lost
@@ -28,14 +28,14 @@ def selectors(measured: Measured) -> str:
     for model in results.models(measured, "predicted"):
         mine = rows(measured, "predicted", model=model, lookahead=0)
         shares, whole = results.densities(mine), results.dense(measured, model)["perplexity"]
-        head = "".join(f"{per_cent(share):>10}" for share in shares)
+        head = "".join(f"{percent(share):>10}" for share in shares)
         lines.append(f"{f'{model}, dense {whole:.2f}':<34}{head}{'bytes':>12}")
         for name in dict.fromkeys(row["chosen_by"] for row in mine):
             by_share = {row["density"]: row for row in mine if row["chosen_by"] == name}
             cells = [by_share.get(share) for share in shares]
             values = "".join(f"{row['perplexity']:>10.2f}" if row else f"{'':>10}" for row in cells)
             part = max(row["bytes"] / row["mlp_bytes"] for row in cells if row)
-            lines.append(f"  {name:<32}{values}{per_cent(part, 1):>12}")
+            lines.append(f"  {name:<32}{values}{percent(part, 1):>12}")
     return "\n".join(lines) + "\nBytes: beside the model's own weights, of those of its MLPs."
 
 
@@ -77,7 +77,7 @@ def _losses_ahead(measured: Measured, model: str, ahead: int) -> list[str]:
     sides = ({"chosen_by": PREDICTOR, "lookahead": each} for each in (0, ahead))
     effects = results.better(measured, "predicted", *sides)
     return [
-        f"    {per_cent(share)} of the neurons: {said(effect)} nats a token more"
+        f"    {percent(share)} of the neurons: {said(effect)} nats a token more"
         for (name, share), effect in effects.items()
         if name == model
     ]
@@ -91,6 +91,6 @@ def search(measured: Measured) -> str:
         if row["way"] != MLP:
             times = median(own / whole for own, whole in zip(row["seconds"], layer, strict=True))
             lines.append(
-                f"{row['way']}: {times:.2f} times the seconds of the MLP, {per_cent(row['recall'])} of the oracle's"
+                f"{row['way']}: {times:.2f} times the seconds of the MLP, {percent(row['recall'])} of the oracle's"
             )
     return "\n".join([*lines, str(claims.NEAREST.judge(measured))])

@@ -14,9 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.kv.analysis.by_head import of_text
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_count, of_independent, of_samples, verdict
-from course_lib.lessons.kv.claims.model import loaded, texts
 from course_lib.lessons.kv.measured import Measured, results
 from course_lib.measure.experiment import Tables
 from course_lib.measure.paired import mean_and_error
@@ -71,7 +71,7 @@ def _by_depth(sparsity: list[float]) -> Effect:
 def heads(n: int, length: int, seed: int) -> Tables:
     """A row a text."""
     model = loaded()[0]
-    return {"heads": [of_text(model, ids) for ids in texts(n, length, seed)]}
+    return {"heads": [of_text(model, ids) for ids in article_windows(n, length, seed)]}
 
 
 def apart(by_text: Float[Tensor, "N L A"]) -> Effect:

@@ -8,13 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.table import Table, percent, plus_minus
 from course_lib.lessons.common.tables import listed, load_measured, origin, rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples, verdict
 from course_lib.lessons.kv.claims.reading import HEAVIEST, RANDOM, SPARED
 
 Measured = dict[str, Any]
 SUFFICE = 0.05  # of the tokens: "over 95 % of the weights are negligible"
-ALIKE = 0.01  # nats a token; a perplexity within 1 % counts as the same
+ALIKE = 0.01  # nats per token; a perplexity within 1 % counts as the same
 NAMES = {HEAVIEST: "the heaviest", SPARED: "the heaviest but the first token", RANDOM: "as many at random"}
 
 
@@ -70,21 +71,35 @@ def enough_on(axes: Axes, measured: Measured) -> None:
     label(axes, title, "tokens that each query reads (%)", "times the full perplexity")
 
 
+def enough_table(measured: Measured | None = None) -> Table:
+    """What the text loses when each query reads only its largest weights, by how many it reads."""
+    frame = []
+    for row in sorted((measured or results())["tables"]["enough"], key=lambda row: row["share"]):
+        effect = above_full(row)
+        frame.append(
+            {"tokens read": row["share"], "loss increase (nats per token)": effect.value, "error": effect.error}
+        )
+        frame[-1]["next tokens that are the same"] = sum(row["same"]) / len(row["same"])
+    return Table(
+        frame,
+        caption="Each query reads only its largest weights",
+        formats={
+            "tokens read": percent,
+            ("loss increase (nats per token)", "error"): plus_minus(3, sign=True),
+            "next tokens that are the same": percent,
+        },
+        note="± one standard error over the texts.",
+    )
+
+
 def enough_verdict(measured: Measured | None = None) -> str:
     """Five in a hundred tokens for the same output."""
     measured = measured or results()
-    lines = []
-    for row in sorted(measured["tables"]["enough"], key=lambda row: row["share"]):
-        effect, same = above_full(row), 100 * sum(row["same"]) / len(row["same"])
-        lines.append(
-            f"{100 * row['share']:>3.0f} % read: log-perplexity {effect.value:+.3f} ± {effect.error:.3f}, "
-            f"{same:.0f} % of the next tokens the same"
-        )
     (five,) = rows(measured, "enough", share=SUFFICE)
     effect = above_full(five)
     within = Effect(value=ALIKE - effect.value, error=effect.error, n=effect.n)
     claim = f"Claim: {100 * SUFFICE:.0f} % of the tokens, chosen anew for each query, give a perplexity within 1 %"
-    return "\n".join([*lines, f"{claim}: {verdict(within, larger_models=True)}"])
+    return f"{claim}: {verdict(within, larger_models=True)}"
 
 
 def masked(measured: Measured | None = None) -> Figure:

@@ -18,10 +18,9 @@ from transformers import PreTrainedModel
 
 from course_lib.kv.analysis.attention_statistics import attention_statistics
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
-from course_lib.lessons.kv.claims.model import loaded
-from course_lib.lessons.kv.claims.model import texts as model_texts
 from course_lib.measure.experiment import Tables
 
 Decode = Callable[[list[int]], str]  # of a tokenizer
@@ -79,7 +78,7 @@ def correlations(texts: Sequence[Words]) -> list[Row]:
 def occurring(n: int, length: int, seed: int) -> Tables:
     """A row a text of what the lesson counts live."""
     model, tokenizer = loaded()
-    return {"words": correlations(counted(model, tokenizer.decode, model_texts(n, length, seed)))}
+    return {"words": correlations(counted(model, tokenizer.decode, article_windows(n, length, seed)))}
 
 
 def effects(rows: Sequence[Row]) -> tuple[Effect, Effect]:

@@ -5,6 +5,7 @@ import textwrap
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, figure
+from course_lib.lessons.common.table import Table, plus_minus
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.lessons.kv.claims.heavy_shown import Measured, results
 
@@ -44,21 +45,33 @@ def written_effects(measured: Measured | None = None) -> dict[str, tuple[Effect,
     }
 
 
+def written_table(measured: Measured | None = None) -> Table:
+    """For each cache: how many of the written tokens differ from each other, and the loss to the full cache."""
+    frame = []
+    for row in (measured or results())["tables"]["written"]:
+        distinct, loss = (of_samples(row[key]) for key in ("distinct", "losses"))
+        frame.append(
+            {"cache": row["policy"], "distinct tokens (%)": distinct.value, "error": distinct.error}
+            | {"loss to the full cache (nats per token)": loss.value, "error of the loss": loss.error}
+        )
+    return Table(
+        frame,
+        caption="The text that each cache writes",
+        formats={
+            ("distinct tokens (%)", "error"): plus_minus(0, scale=100),
+            ("loss to the full cache (nats per token)", "error of the loss"): plus_minus(2),
+        },
+        note="± one standard error over the prompts.",
+    )
+
+
 def written_verdict(measured: Measured | None = None) -> str:
     """The claim of the talk on H2O: fewer repeated words."""
     measured = measured or results()
-    table = {row["policy"]: row for row in measured["tables"]["written"]}
-    lines = [f"{'':<18}{'tokens that differ':>20}{'loss to the full cache':>26}"]
-    for name, row in table.items():
-        cells = [of_samples(row[key]) for key in ("distinct", "losses")]
-        lines.append(
-            f"{name:<18}{100 * cells[0].value:>13.0f} ± {100 * cells[0].error:.0f} %"
-            f"{cells[1].value:>19.2f} ± {cells[1].error:.2f}"
-        )
     distinct, _ = written_effects(measured)["H2O"]
     claim = "Claim: with H2O the model repeats itself less than with the full cache"
     points = f"{100 * distinct.value:+.0f} ± {100 * distinct.error:.0f} points of distinct tokens, n = {distinct.n}"
-    return "\n".join([*lines, f"{claim}. {points}: {verdict(distinct)}"])
+    return f"{claim}. {points}: {verdict(distinct)}"
 
 
 def side_by_side(measured: Measured | None = None) -> Figure:

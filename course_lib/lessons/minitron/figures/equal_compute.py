@@ -17,8 +17,10 @@ from course_lib.lessons.minitron.results import Measured
 NAMES = {"next token": "the cut model by the text", "from scratch": "the same shape from nothing, by the text"}
 
 
-def curves(measured: Measured, alone: Measured) -> Figure:
+def curves(measured: Measured | None = None, alone: Measured | None = None) -> Figure:
     """Perplexity over compute, and how far the text alone is behind the teacher."""
+    measured = measured or results.results()
+    alone = alone or results.without_teacher()
     fig, (left, right) = figure(n_columns=2, width=5.2, height=3.8)
     runs = {"the cut model by KL": results.curve(measured)} | {
         name: results.curve(alone, run) for run, name in NAMES.items()

@@ -6,7 +6,8 @@ Functions about other routers take two results, of `course reproduce moe` and of
 from statistics import fmean
 
 from course_lib.lessons.common.claim import report
-from course_lib.lessons.common.tables import Measured, per_cent, rows
+from course_lib.lessons.common.table import Table, percent
+from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.moe import claims
 from course_lib.lessons.moe.pairs import busiest, joined, of_seeds
 
@@ -33,20 +34,29 @@ def z_loss(both: Both) -> str:
     return report((claims.Z_LOG_SUM, claims.Z_SMALLER, claims.Z_LOWERS_LOSS, claims.Z_CHEAP), *both)
 
 
+BALANCES = ("top-2, sigmoid", "top-2, sigmoid, bias", "top-2", "top-2, balanced")
+
+
+def bias_table(both: Both) -> Table:
+    """How even loads become with a bias and with a balance loss."""
+    heading, found = "choices of the busiest expert", joined(*both)
+    return Table(
+        [{"model": name, heading: fmean(of_seeds(found, name, busiest).values())} for name in BALANCES],
+        caption="How even the loads are: means over blocks and seeds",
+        formats={heading: percent},
+    )
+
+
 def bias(both: Both) -> str:
     """A bias compared with a balance loss: how even loads become, and what that costs."""
-    found = joined(*both)
-    names = ("top-2, sigmoid", "top-2, sigmoid, bias", "top-2", "top-2, balanced")
-    lines = [f"{'choices of the busiest expert':<32}means over blocks and seeds"]
-    lines += [f"{name:<32}{per_cent(fmean(of_seeds(found, name, busiest).values())):>6}" for name in names]
-    return "\n".join([*lines, report((claims.BIAS_EVENS, claims.BIAS_EVENS_MORE, claims.BIAS_CHEAPER), *both)])
+    return report((claims.BIAS_EVENS, claims.BIAS_EVENS_MORE, claims.BIAS_CHEAPER), *both)
 
 
 def expert_choice(both: Both) -> str:
     """Experts that choose their bytes, read as they learnt and with each byte choosing."""
     found = joined(*both)
     read = {way: rows(found, "future", read_by=way) for way in ("experts choose", "bytes choose")}
-    moved = per_cent(fmean(row["moved"] for row in read["experts choose"]))
+    moved = percent(fmean(row["moved"] for row in read["experts choose"]))
     losses = ", ".join(f"{fmean(row['loss'] for row in its):.3f} where {way}" for way, its in read.items())
     return (
         f"Another last byte moves {moved} of the bytes before it.\nThe same weights, nats per byte: {losses}.\n"

@@ -164,8 +164,9 @@ def _claims(measured: dict[str, Any]) -> list[str]:
     ]
 
 
-def sample(measured: dict[str, Any]) -> Figure:
+def sample(measured: dict[str, Any] | None = None) -> Figure:
     """The attention of one model with a learnable sink, the first seed's, on one line of its language."""
+    measured = measured or results()
     line, *_ = rows(measured, "sample", variant="learnable sink")
     n_models = len(rows(measured, "attention", variant="learnable sink"))
     which = f"One model of {n_models} (seed {line['seed']})"

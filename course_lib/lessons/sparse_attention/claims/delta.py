@@ -4,7 +4,7 @@ import math
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row, log_gap
-from course_lib.lessons.common.tables import Measured, load_measured, per_cent
+from course_lib.lessons.common.tables import Measured, load_measured, percent
 from course_lib.lessons.common.verdicts import Effect, claim, of_samples, said
 from course_lib.lessons.sparse_attention.claims import rows as found
 
@@ -51,9 +51,9 @@ def over_threshold(measured: Measured) -> str:
     lines = _table(measured, every)
     cheap = [row for row in every if _below(measured, row).holds]
     most = max((row["sparsity"] for row in cheap), default=0.0)
-    lines.append(f"the most that is left out at clearly less than {CLOSE} nats a token: {per_cent(most)}")
+    lines.append(f"the most that is left out at clearly less than {CLOSE} nats a token: {percent(most)}")
     effect = Effect(value=most - PUBLISHED, error=0.0, n=len(every))
-    lines.append(claim(f"that is more than {per_cent(PUBLISHED)}", effect, larger_models=True))
+    lines.append(claim(f"that is more than {percent(PUBLISHED)}", effect, larger_models=True))
     return "\n".join(lines)
 
 
@@ -99,7 +99,7 @@ def decoded(measured: Measured) -> str:
     lines = [
         f"{row['n_tokens']} tokens at θ = {row['theta']:g}: {row['read_at_once']:.4f} nats a token read at once, "
         f"{row['decoded']:.4f} decoded;",
-        f"decoding leaves out {per_cent(row['sparsity'])} of its products",
+        f"decoding leaves out {percent(row['sparsity'])} of its products",
     ]
     effect = Effect(value=SAME - row["largest_difference"], error=0.0)
     lines.append(claim(f"both differ by less than {SAME} nats a token in every window", effect))
@@ -117,8 +117,8 @@ def _table(measured: Measured, shown: list[Row]) -> list[str]:
     head = f"{'θ':>5}{'window':>8}{'sinks':>7}{'RoPE':>8}{'zeros':>8}{'sparsity':>10}{'perplexity':>12}"
     lines = [head + f"{'nats above dense':>20}"]
     for row in sorted(shown, key=lambda row: row["theta"]):
-        cells = f"{row['theta']:>5g}{row['window']:>8}{row['sinks']:>7}{row['side']:>8}{per_cent(row['zeros']):>8}"
-        cells += f"{per_cent(row['sparsity']):>10}{row['perplexity']:>12.2f}{said(above(measured, row)):>20}"
+        cells = f"{row['theta']:>5g}{row['window']:>8}{row['sinks']:>7}{row['side']:>8}{percent(row['zeros']):>8}"
+        cells += f"{percent(row['sparsity']):>10}{row['perplexity']:>12.2f}{said(above(measured, row)):>20}"
         lines.append(cells)
     return lines
 

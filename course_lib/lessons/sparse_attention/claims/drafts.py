@@ -5,7 +5,7 @@ from statistics import fmean
 
 from course_lib.attention.speculative.accept import expected_tokens
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, load_measured, per_cent, rows
+from course_lib.lessons.common.tables import Measured, load_measured, percent, rows
 from course_lib.lessons.common.verdicts import Effect, claim, of_independent, of_samples
 from course_lib.lessons.sparse_attention.claims import rows as found
 from course_lib.lessons.sparse_attention.experiments.experiment_drafts import COPYING, HALF, LOOKUP, RUNNING
@@ -62,10 +62,10 @@ def overlaps(measured: Measured) -> str:
     for draft in drafts(measured):
         row = rows(measured, "speculated", draft=draft, kind=RUNNING)[0]
         cells = "".join(f"{_cell(*alpha(measured, draft, kind)):>20}" for kind in (RUNNING, COPYING))
-        lines.append(f"{draft:<24}{per_cent(row['read']):>8}{cells}")
+        lines.append(f"{draft:<24}{percent(row['read']):>8}{cells}")
         gaps.append(of_independent(alpha(measured, draft, RUNNING), alpha(measured, draft, COPYING)))
     shares = [rows(measured, "overlap", draft=LOOKUP, kind=kind)[0]["proposed"] for kind in (RUNNING, COPYING)]
-    lines.append(f"{LOOKUP} proposes a token at {per_cent(shares[0])} and {per_cent(shares[1])} of the places")
+    lines.append(f"{LOOKUP} proposes a token at {percent(shares[0])} and {percent(shares[1])} of the places")
     lines.append("read: bytes that a pass of the draft reads, of those of a pass of the model")
     lines.append(claim("more drafted tokens stay where a text is copied", gaps))
     return "\n".join(lines)
@@ -84,7 +84,7 @@ def passes(measured: Measured) -> str:
             row = rows(measured, "speculated", draft=draft, kind=kind)[0]
             mean, error = tokens_a_pass(measured, draft, kind)
             foretold, speed = expected(measured, draft, kind), _speeds(measured, row)
-            cells = f"{_cell(mean, error):>15}{foretold:>10.2f}{per_cent(row['stayed'] / max(1, row['tried'])):>8}"
+            cells = f"{_cell(mean, error):>15}{foretold:>10.2f}{percent(row['stayed'] / max(1, row['tried'])):>8}"
             cells += f"{100 / mean:>15.0f}{fmean(speed):>14.2f} x"
             lines.append(f"{f'{draft}, {kind}':<36}{cells}")
             fewer.append(of_samples(by_text(row), 1.0))
@@ -93,7 +93,7 @@ def passes(measured: Measured) -> str:
             faster += [of_samples(speed, 1.0)] if draft != HALF else []
     lines.append(claim("the weights are loaded fewer than 100 times for 100 tokens", fewer))
     lines.append("foretold: from α of the text that was given; stayed: of the drafted tokens that were tried")
-    lines.append(claim(f"on running text α foretells the tokens a pass within {per_cent(NEAR)}", near))
+    lines.append(claim(f"on running text α foretells the tokens a pass within {percent(NEAR)}", near))
     lines.append(claim("with the draft's own bytes counted, fewer bytes are read (the oracle left out)", faster))
     return "\n".join(lines)
 

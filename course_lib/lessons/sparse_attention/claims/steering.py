@@ -3,7 +3,7 @@
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row, accuracy_gap
-from course_lib.lessons.common.tables import Measured, per_cent
+from course_lib.lessons.common.tables import Measured, percent
 from course_lib.lessons.common.verdicts import Effect, claim, of_samples, said
 from course_lib.lessons.sparse_attention.claims import rows as found
 from course_lib.lessons.sparse_attention.experiments.experiment_steering import (
@@ -51,10 +51,10 @@ def answers(measured: Measured, data: str = RESIDENTS) -> str:
     every = found.some(measured, "answers", data=data)
     if not every:
         return claim(f"{data}: steered to the key sentence it answers better", [])
-    chance = per_cent(every[0]["chance"])
+    chance = percent(every[0]["chance"])
     lines = [f"{f'{data}: heads':<30}{'steered or told':<18}{'right':>8}{'log-probability':>17}   (chance {chance})"]
     for row in every:
-        share, likely = per_cent(row["accuracy"]), fmean(row["log_probability"])
+        share, likely = percent(row["accuracy"]), fmean(row["log_probability"])
         lines.append(f"{row['heads']:<30}{row['steered']:<18}{share:>8}{likely:>17.2f}")
     for text, (better, worse) in _compared(data).items():
         pair = (condition(measured, data, *better), condition(measured, data, *worse))
@@ -105,7 +105,7 @@ def named(measured: Measured) -> str:
     for row in found.some(measured, "named"):
         chance = fmean(1 / n for n in row["sentences"])
         n_right = row["right"].count("1")
-        lines.append(f"{row['data']}: the key sentence in {n_right} of {row['n']}; at random {per_cent(chance)}")
+        lines.append(f"{row['data']}: the key sentence in {n_right} of {row['n']}; at random {percent(chance)}")
         first = sum(place == 0 for place in row["place"])
         lines.append(f"    the first sentence of the text in {first} of {row['n']}")
         effects.append(Effect(value=n_right / row["n"] - chance, error=error_of_share(n_right, row["n"]), n=row["n"]))

@@ -8,8 +8,9 @@ from course_lib.lessons.common.tables import Measured
 from course_lib.lessons.sparse_attention.claims import clock
 
 
-def over_density(bench: Measured) -> Figure:
+def over_density(bench: Measured | None = None) -> Figure:
     """How many times as fast as dense attention: choosing and reading, reading alone, and what a density promises."""
+    bench = bench or clock.results()
     fig, panels = figure(n_columns=2, width=4.8, height=3.6)
     sides = {"choosing and reading": clock.CHOSEN_AND_READ, "reading alone": clock.READ}
     least = min(row["density"] for row in clock.timed(bench, clock.READ))
