@@ -15,7 +15,7 @@ from course_lib.lessons.kv.claims.reading import HEAVIEST, RANDOM, SPARED
 
 Measured = dict[str, Any]
 SUFFICE = 0.05  # of the tokens: "over 95 % of the weights are negligible"
-ALIKE = 0.01  # nats a token; a perplexity within 1 % counts as the same
+ALIKE = 0.01  # nats per token; a perplexity within 1 % counts as the same
 NAMES = {HEAVIEST: "the heaviest", SPARED: "the heaviest but the first token", RANDOM: "as many at random"}
 
 
