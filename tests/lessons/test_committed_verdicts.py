@@ -21,8 +21,6 @@ from course_lib.lessons.compress.tables import practice
 from course_lib.lessons.dejavu.tables import changes, further, parts, predicted
 from course_lib.lessons.dejavu.tables import found as deja_vu
 from course_lib.lessons.dejavu.tables import measured as oracles
-from course_lib.lessons.kv import tables as kv
-from course_lib.lessons.kv.claims import asked, heavy_shown, written
 from course_lib.lessons.minitron.figures import found
 from course_lib.lessons.minitron.figures import verdicts as minitron
 from course_lib.lessons.moe import kept
@@ -63,13 +61,6 @@ PRINTED = {
     "06 z-loss": lambda: experts.z_loss(kept.both()),
     "06 bias": lambda: experts.bias(kept.both()),
     "06 expert choice": lambda: experts.expert_choice(kept.both()),
-    "07 attention": kv.attention_verdicts,
-    "07 heavy hitters": kv.heavy_verdict,
-    "07 enough": heavy_shown.enough_verdict,
-    "07 masked": heavy_shown.masked_verdict,
-    "07 written": written.written_verdict,
-    "07 beside a window": asked.window_verdict,
-    "07 recycled": asked.recycled_verdict,
     "08 stream": sinks.stream_verdict,
     "08 pretraining": lambda: trained.pretraining_verdict(training.results()),
     "08 registers": lambda: trained.registers_verdict(training.results()),

@@ -14,7 +14,7 @@ import pytest
 from course_lib.lessons.classic import smallest
 from course_lib.lessons.common.tables import COLUMNS, load_measured, say
 from course_lib.lessons.compress.live import sentences
-from course_lib.lessons.kv.claims import own_text
+from course_lib.lessons.kv.running import own_text
 from course_lib.lessons.patterns import budget
 from course_lib.lessons.sinks.claims import first_tokens
 from course_lib.lessons.sparsegpt import recipes

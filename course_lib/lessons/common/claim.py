@@ -32,7 +32,7 @@ class Unit:
     """
 
     name: str
-    scale: float = 1.0
+    scale: int | float = 1
     is_log: bool = False
     signed: bool = False
 
@@ -55,7 +55,7 @@ class Unit:
         return with_error(value, error, self.signed)
 
 
-def with_error(value: float, error: float, signed: bool = False) -> str:
+def with_error(value: int | float, error: int | float, signed: bool = False) -> str:
     """A number with its standard error, both rounded to two significant digits of the error."""
     sign = "+" if signed else ""
     if error == 0 or math.isinf(error):
@@ -99,8 +99,8 @@ class Claim:
     refuted: str
     results: tuple[str, ...] = ()
     source: str = ""
-    above: float | None = None
-    below: float | None = None
+    above: int | float | None = None
+    below: int | float | None = None
     unit: Unit = NATS
     published: str | Callable[[], str] = ""
     larger_models: bool = False

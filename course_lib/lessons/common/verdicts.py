@@ -39,7 +39,7 @@ class Effect:
     value: float
     error: float
     n: int | None = None
-    freedom: float | None = None
+    freedom: int | float | None = None
 
     def __post_init__(self) -> None:
         freedom_is_valid = self.freedom is None or self.freedom > 0
@@ -52,7 +52,7 @@ class Effect:
             raise ValueError(f"got freedom={self.freedom}; expected a positive number of degrees of freedom or None.")
 
     @property
-    def degrees_of_freedom(self) -> float:
+    def degrees_of_freedom(self) -> int | float:
         if self.freedom is not None:
             return self.freedom
         return math.inf if self.n is None else max(self.n - 1, 0)
@@ -76,11 +76,11 @@ class Effect:
     def undecided(self) -> bool:
         return not self.holds and not self.fails
 
-    def above(self, threshold: float) -> "Effect":
+    def above(self, threshold: int | float) -> "Effect":
         """The same measurement as evidence that it exceeds a threshold."""
         return Effect(value=self.value - threshold, error=self.error, n=self.n, freedom=self.freedom)
 
-    def below(self, threshold: float) -> "Effect":
+    def below(self, threshold: int | float) -> "Effect":
         """The same measurement as evidence that it stays below a threshold."""
         return Effect(value=threshold - self.value, error=self.error, n=self.n, freedom=self.freedom)
 
@@ -110,7 +110,7 @@ def overheard() -> Iterator[list[Said]]:
         _HEARD.reset(token)
 
 
-def t_quantile(freedom: float) -> float:
+def t_quantile(freedom: int | float) -> float:
     """The two-sided 95 % quantile of Student's t: 12.7 for one degree of freedom, 1.96 for infinitely many."""
     if freedom <= 0:
         return math.inf

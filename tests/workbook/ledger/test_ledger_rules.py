@@ -44,29 +44,6 @@ TRIED = {
     "dejavu/test_further_dejavu_claims.py::test_predictors_are_asked_for_twice_the_speed": "dejavu-twice",
     "dejavu/test_further_dejavu_claims.py::test_a_batch_beside_twice_one_sequence": "dejavu-batch-needs-more",
     "dejavu/test_further_dejavu_claims.py::test_one_kernel_beside_copies": "dejavu-one-kernel",
-    "kv/test_kv_results_figures.py::test_claims_on_attention_are_counted_by_layer": (
-        "kv-sparse kv-power-law kv-persistence"
-    ),
-    "kv/test_kv_results_figures.py::test_heavy_hitters_are_compared_prompt_by_prompt": "kv-than-window kv-than-sinks",
-    "kv/test_kv_results_figures.py::test_recycled_attention_must_be_clearly_better": "kv-looks-again",
-    "kv/test_heavy.py::test_what_is_said_follows_from_the_numbers": "kv-masked kv-masked-but-first",
-    "kv/test_by_head.py::test_the_verdict_follows_the_numbers": "kv-heads-differ",
-    "kv/test_words.py::test_committed_rows_are_judged_like_live_ones": "kv-often",
-    "kv/test_policy_claims.py::test_a_twentieth_is_enough_within_one_per_cent": "kv-five-per-cent",
-    "kv/test_policy_claims.py::test_repetition_is_compared_prompt_by_prompt": "kv-repeats-less",
-    "kv/test_attended_claims.py::test_one_layer_of_six_is_not_most": (
-        "kv-first-token kv-punctuation kv-near kv-few-carry-most"
-    ),
-    "kv/test_attended_claims.py::test_depth_is_a_comparison_of_thirds": "kv-shallow-denser",
-    "kv/test_policy_claims.py::test_each_claim_turns_with_its_numbers": (
-        "kv-five-times kv-fewer-bits kv-ems-best kv-d2o-merges kv-ems-needles kv-streaming-h2o kv-forgets-the-middle "
-        "kv-by-similarity"
-    ),
-    "kv/test_policy_claims.py::test_codes_of_a_tenth_are_not_a_twentieth": "kv-twenty-times",
-    "kv/test_policy_claims.py::test_what_is_shown_turns_with_its_numbers": (
-        "kv-sum-is-biased kv-means-read-better kv-writes-on"
-    ),
-    "kv/test_policy_claims.py::test_the_clock_turns_with_its_numbers": "kv-faster kv-latency kv-recycled-speed",
     "minitron/test_minitron_measured.py::test_claims_change_with_the_numbers": "minitron-lots",
     "minitron/test_minitron_measured.py::test_which_way_is_ahead_follows_the_windows": "minitron-width",
     "minitron/test_minitron_measured.py::test_what_is_left_of_the_loss_by_hand": "minitron-repaired",

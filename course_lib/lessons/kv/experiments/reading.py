@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from course_lib.attention.interface import check_model, check_plain, reading_through
+from course_lib.lessons.kv.estimates import HEAVIEST, RANDOM, SPARED
 
 NAME = "course_reading_a_part"
 Choice = Callable[[Tensor], Tensor]  # weights (B, H, G, T, T) -> which of them are read, of a shape that fits
@@ -77,9 +78,6 @@ def without(n: int, which: str, generator: torch.Generator) -> Choice:
         return ~masked[:, :, None, None, :] | torch.eye(weights.shape[-1], dtype=torch.bool)
 
     return choice
-
-
-HEAVIEST, SPARED, RANDOM = "heaviest", "heaviest but the first", "random"
 
 
 def _causal(n: int) -> Bool[Tensor, "T T"]:

@@ -5,8 +5,8 @@ from typing import Any
 from course_lib.kv.analysis.streaming import StreamingPerplexity, streaming_perplexity
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
-from course_lib.lessons.kv.claims import settings
-from course_lib.lessons.kv.claims.model import loaded, one_text
+from course_lib.lessons.kv.experiments import settings
+from course_lib.lessons.kv.experiments.model import loaded, one_text
 from course_lib.measure.experiment import Tables
 from course_lib.measure.paired import block_means
 

@@ -12,8 +12,8 @@ from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.quantized import Quantized
 from course_lib.kv.recycled import Recycled, recycling
 from course_lib.kv.vectors import FULL_PRECISION
-from course_lib.lessons.kv.claims import settings
-from course_lib.lessons.kv.claims.model import error_of, loaded, texts
+from course_lib.lessons.kv.experiments import settings
+from course_lib.lessons.kv.experiments.model import error_of, loaded, texts
 from course_lib.measure.experiment import Tables
 
 RECYCLED = {

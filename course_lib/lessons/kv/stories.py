@@ -5,16 +5,17 @@ import textwrap
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, figure
-from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
-from course_lib.lessons.kv.claims.heavy_shown import Measured, results
+from course_lib.lessons.common.verdicts import of_samples
+from course_lib.lessons.kv import claims
+from course_lib.lessons.kv.estimates import FULL_WRITER, Measured
+from course_lib.lessons.kv.heavy_hitters import results
 
 WIDTH = 96  # columns of a printed text
 COLUMN = 27  # letters of a line of the picture
-FULL = "full"
 
 
 def _slots(measured: Measured, row: dict) -> int:
-    return row["n_prompt"] if row["policy"] == FULL else round(measured["sizes"]["share"] * row["n_prompt"])
+    return row["n_prompt"] if row["policy"] == FULL_WRITER else round(measured["sizes"]["share"] * row["n_prompt"])
 
 
 def stories(measured: Measured | None = None) -> str:
@@ -31,19 +32,6 @@ def stories(measured: Measured | None = None) -> str:
     return "\n".join(lines)
 
 
-def written_effects(measured: Measured | None = None) -> dict[str, tuple[Effect, Effect]]:
-    """Of each cache that evicts: distinct tokens above those of the full cache, and how much more surprising it is."""
-    table = {row["policy"]: row for row in (measured or results())["tables"]["written"]}
-    full = table.pop(FULL)
-    return {
-        name: tuple(
-            of_samples([mine - whole for mine, whole in zip(row[key], full[key], strict=True)])
-            for key in ("distinct", "losses")
-        )
-        for name, row in table.items()
-    }
-
-
 def written_verdict(measured: Measured | None = None) -> str:
     """The claim of the talk on H2O: fewer repeated words."""
     measured = measured or results()
@@ -55,10 +43,7 @@ def written_verdict(measured: Measured | None = None) -> str:
             f"{name:<18}{100 * cells[0].value:>13.0f} ± {100 * cells[0].error:.0f} %"
             f"{cells[1].value:>19.2f} ± {cells[1].error:.2f}"
         )
-    distinct, _ = written_effects(measured)["H2O"]
-    claim = "Claim: with H2O the model repeats itself less than with the full cache"
-    points = f"{100 * distinct.value:+.0f} ± {100 * distinct.error:.0f} points of distinct tokens, n = {distinct.n}"
-    return "\n".join([*lines, f"{claim}. {points}: {verdict(distinct)}"])
+    return "\n".join([*lines, str(claims.REPEATS_LESS.judge(measured))])
 
 
 def side_by_side(measured: Measured | None = None) -> Figure:

@@ -1,11 +1,9 @@
 """The printed tables and verdicts of lesson 07 on what a compressed prompt can still be asked for."""
 
-from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.tables import rows
-from course_lib.lessons.common.verdicts import Effect, verdict
-from course_lib.lessons.kv.measured import FULL, Measured, results
-
-WINDOW = "Window"
+from course_lib.lessons.kv import claims
+from course_lib.lessons.kv.estimates import FULL, WINDOW, Measured, by_budget, needles_above_window, second_answers
+from course_lib.lessons.kv.measured import results
 
 
 def retrieval_table(measured: Measured | None = None) -> str:
@@ -34,46 +32,26 @@ def _of_task(measured: Measured, task: str) -> list[str]:
 def window_verdict(measured: Measured | None = None) -> str:
     """Whether any policy answers more than a plain window of as many slots, by task and budget."""
     measured = measured or results()
-    lines, cases = [], []
+    lines = []
     for full in (row for row in measured["tables"]["retrieval"] if row["policy"] == FULL and row["usable"]):
-        for window in sorted(
-            rows(measured, "retrieval", task=full["task"], policy=WINDOW), key=lambda row: row["budget"]
-        ):
-            gaps = _above_window(measured, window)
-            cases += gaps.values()
+        for window in by_budget(measured, "retrieval", task=full["task"], policy=WINDOW):
+            gaps = needles_above_window(measured, window)
             better = [name for name, gap in gaps.items() if gap.holds]
             worse = [name for name, gap in gaps.items() if gap.fails]
             lines.append(
                 f"{full['task']}, {100 * window['budget']:.0f} % kept, n = {window['n']}: window "
                 f"{100 * window['exact']:.0f} %; clearly better {', '.join(better) or 'none'}, clearly worse "
-                f"{', '.join(worse) or 'none'}, not told apart {len(gaps) - len(better) - len(worse)} of {len(gaps)}"
+                f"{', '.join(worse) or 'none'}, undecided {len(gaps) - len(better) - len(worse)} of {len(gaps)}"
             )
-    claim = "Claim: each way to choose who stays answers more than a plain window of as many slots"
-    return "\n".join([*lines, f"{claim}: {verdict(cases)}"])
-
-
-def _above_window(measured: Measured, window: dict) -> dict[str, Effect]:
-    """Of every other policy that evicts, on the same needles: its right answers above those of the window."""
-    others = rows(measured, "retrieval", task=window["task"], budget=window["budget"])
-    return {row["policy"]: accuracy_gap(row, window, "exact") for row in others if row["policy"] not in (WINDOW, FULL)}
+    return "\n".join([*lines, str(claims.CHOOSING.judge(measured))])
 
 
 def recycled_verdict(measured: Measured | None = None) -> str:
     """The claim that looking again finds what eviction has lost: the second question."""
     measured = measured or results()
-    second = {row["policy"]: row for row in rows(measured, "second_needle", question=2)}
-    recycled = {name: row for name, row in second.items() if name.startswith("recycled") and "never" not in name}
-    evicting = {name: row for name, row in second.items() if name not in recycled and name != FULL}
-    best_lost = max(evicting.values(), key=lambda row: row["exact"])
-    gaps = {name: accuracy_gap(row, best_lost, "exact") for name, row in recycled.items()}
     lines = [
         f"{name:<26}{100 * row['exact']:>5.0f} %, {row['bytes'] / 1e6:.1f} MB"
         + (f", {row['full_steps']:.1f} full steps after the prompt" if "full_steps" in row else "")
-        for name, row in second.items()
+        for name, row in second_answers(measured).items()
     ]
-    lines += [
-        f"{name}: {100 * gap.value:+.0f} ± {100 * gap.error:.0f} points beside {best_lost['policy']}"
-        for name, gap in gaps.items()
-    ]
-    claim = "Claim: looking at everything now and then answers the second question better than any eviction"
-    return "\n".join([*lines, f"{claim}: {verdict(gaps.values())}"])
+    return "\n".join([*lines, str(claims.LOOKS_AGAIN.judge(measured))])

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.kv.analysis.attention_statistics import KINDS, AttentionStatistics, attention_statistics, kinds_of
-from course_lib.lessons.kv.claims.model import loaded, texts
+from course_lib.lessons.kv.experiments.model import loaded, texts
 from course_lib.measure.experiment import Tables
 
 N_RANKS = 40  # points of a curve, evenly spaced in the logarithm

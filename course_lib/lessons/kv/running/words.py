@@ -17,12 +17,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.kv.analysis.attention_statistics import attention_statistics
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
-from course_lib.lessons.kv.claims.model import loaded
-from course_lib.lessons.kv.claims.model import texts as model_texts
-from course_lib.measure.experiment import Tables
+from course_lib.lessons.kv import claims
 
 Decode = Callable[[list[int]], str]  # of a tokenizer
 Row = dict[str, float]
@@ -76,36 +74,18 @@ def correlations(texts: Sequence[Words]) -> list[Row]:
     ]
 
 
-def occurring(n: int, length: int, seed: int) -> Tables:
-    """A row a text of what the lesson counts live."""
-    model, tokenizer = loaded()
-    return {"words": correlations(counted(model, tokenizer.decode, model_texts(n, length, seed)))}
-
-
-def effects(rows: Sequence[Row]) -> tuple[Effect, Effect]:
-    """Over texts: in all, and at one occurrence."""
-    whole, each = (of_samples([row[which] for row in rows]) for which in RECEIVED)
-    return whole, each
-
-
 def said(texts: Sequence[Words]) -> str:
-    """Both correlations with their errors, and what becomes of the claim."""
-    return _said(correlations(texts))
+    """Both claims on how often a token occurs, judged by these texts."""
+    return _judged(correlations(texts))
 
 
 def committed(measured: dict[str, Any] | None = None) -> str:
-    """The same of more texts, as they were measured."""
-    return _said((measured or load_measured("kv", "heavy"))["tables"]["words"])
+    """The same for the texts of the committed measurement."""
+    return _judged((measured or load_measured("kv", "heavy"))["tables"]["words"])
 
 
-def _said(rows: Sequence[Row]) -> str:
-    whole, each = effects(rows)
-    return (
-        f"{len(rows)} texts; rank correlation of how often a token occurs with what it receives:\n"
-        f"in all {whole.value:+.2f} ± {whole.error:.2f}, at one occurrence {each.value:+.2f} ± {each.error:.2f}\n"
-        f"Claim: tokens that occur often receive more in all: {verdict(whole)}\n"
-        f"Claim: each of their occurrences receives more, too: {verdict(each)}"
-    )
+def _judged(rows: Sequence[Row]) -> str:
+    return f"{len(rows)} texts\n" + report((claims.OFTEN, claims.OFTEN_EACH), {"tables": {"words": rows}})
 
 
 def drawn(words: Words) -> Figure:

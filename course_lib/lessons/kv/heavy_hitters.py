@@ -1,20 +1,29 @@
-"""Figures and verdicts of heavy.json on who is enough and who is missed, which `course reproduce heavy` measured."""
+"""Figures and verdicts on heavy hitters, from heavy.json, which `course reproduce heavy` measured."""
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from statistics import fmean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import listed, load_measured, origin, rows
-from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples, verdict
-from course_lib.lessons.kv.claims.reading import HEAVIEST, RANDOM, SPARED
+from course_lib.lessons.common.tables import load_measured, origin, per_cent, rows
+from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples
+from course_lib.lessons.kv import claims
+from course_lib.lessons.kv.estimates import (
+    HEAVIEST,
+    RANDOM,
+    SPARED,
+    SUFFICE,
+    Measured,
+    above_full,
+    by_budget,
+    suffices,
+    sum_minus_mean,
+)
 
-Measured = dict[str, Any]
-SUFFICE = 0.05  # of the tokens: "over 95 % of the weights are negligible"
-ALIKE = 0.01  # nats a token; a perplexity within 1 % counts as the same
 NAMES = {HEAVIEST: "the heaviest", SPARED: "the heaviest but the first token", RANDOM: "as many at random"}
 
 
@@ -33,11 +42,6 @@ def provenance(measured: Measured | None = None) -> str:
         f"{sizes['new']} written after each"
     )
     return origin(measured, amounts)
-
-
-def above_full(row: dict[str, Any]) -> Effect:
-    """By how many nats a token a text is harder than with everything read, text by text."""
-    return of_samples([loss - full for loss, full in zip(row["losses"], row["full"], strict=True)])
 
 
 def _log_points(axes: Axes, points: Sequence[tuple[float, Effect]], name: str, index: int) -> None:
@@ -63,28 +67,23 @@ def enough_on(axes: Axes, measured: Measured) -> None:
     axes.axhline(1, color="black", linewidth=0.8, linestyle=":", label="all weights")
     axes.set_ylim(bottom=0.99)
     axes.legend(frameon=False, fontsize=9, title="each query reads", alignment="left")
-    (five,) = rows(measured, "enough", share=SUFFICE)
-    same, times = 100 * sum(five["same"]) / len(five["same"]), math.exp(above_full(five).value)
-    title = f"{100 * SUFFICE:.0f} % of the tokens: {times:.2f} times the perplexity;\n"
-    title += f"{same:.0f} % of the next tokens the same, n = {len(five['losses'])} texts"
+    five = suffices(measured)
+    title = f"{100 * SUFFICE:.0f} % of the tokens: {math.exp(above_full(five).value):.2f} times the perplexity;\n"
+    title += f"{per_cent(fmean(five['same']))} of the next tokens the same, n = {len(five['losses'])} texts"
     label(axes, title, "tokens that each query reads (%)", "times the full perplexity")
 
 
 def enough_verdict(measured: Measured | None = None) -> str:
-    """Five in a hundred tokens for the same output."""
+    """What each query loses that reads its largest weights alone, and the claim that 5 % of the tokens are enough."""
     measured = measured or results()
     lines = []
     for row in sorted(measured["tables"]["enough"], key=lambda row: row["share"]):
-        effect, same = above_full(row), 100 * sum(row["same"]) / len(row["same"])
+        effect = above_full(row)
         lines.append(
             f"{100 * row['share']:>3.0f} % read: log-perplexity {effect.value:+.3f} ± {effect.error:.3f}, "
-            f"{same:.0f} % of the next tokens the same"
+            f"{per_cent(fmean(row['same']))} of the next tokens the same"
         )
-    (five,) = rows(measured, "enough", share=SUFFICE)
-    effect = above_full(five)
-    within = Effect(value=ALIKE - effect.value, error=effect.error, n=effect.n)
-    claim = f"Claim: {100 * SUFFICE:.0f} % of the tokens, chosen anew for each query, give a perplexity within 1 %"
-    return "\n".join([*lines, f"{claim}: {verdict(within, larger_models=True)}"])
+    return "\n".join([*lines, str(claims.FIVE_PER_CENT.judge(measured))])
 
 
 def masked(measured: Measured | None = None) -> Figure:
@@ -109,36 +108,13 @@ def masked(measured: Measured | None = None) -> Figure:
 
 def masked_verdict(measured: Measured | None = None) -> str:
     """Heavy hitters against as many random tokens, text by text."""
+    return report((claims.MASKED, claims.MASKED_BUT_FIRST), measured or results())
+
+
+def heads_verdict(measured: Measured | None = None) -> str:
+    """Whether the heads of a layer differ, judged on other texts than those that chose the heads."""
     measured = measured or results()
-    lines = []
-    for which in (HEAVIEST, SPARED):
-        gaps = []
-        for row in sorted(rows(measured, "masked", which=which), key=lambda row: row["share"]):
-            (chance,) = rows(measured, "masked", which=RANDOM, share=row["share"])
-            pairs = zip(row["losses"], chance["losses"], strict=True)
-            gaps.append(of_samples([heavy - random for heavy, random in pairs]))
-        shares = listed([f"{100 * row['share']:.0f}" for row in _by_share(measured)])
-        listing = ", ".join(f"{gap.value:.2f} ± {gap.error:.2f}" for gap in gaps)
-        lines.append(
-            f"Claim: masking {NAMES[which]} costs more than masking {NAMES[RANDOM]}. "
-            f"At {shares} % log-perplexity is higher by {listing}: {verdict(gaps)}"
-        )
-    return "\n".join(lines)
-
-
-def _by_share(measured: Measured) -> list[dict[str, Any]]:
-    return sorted(rows(measured, "masked", which=RANDOM), key=lambda row: row["share"])
-
-
-def bias_effects(measured: Measured | None = None) -> list[tuple[float, Effect, Effect]]:
-    """By budget: how much more of the sum lies in the first quarter, and how much lower the loss by the mean is."""
-    found = []
-    for old in sorted(rows(measured or results(), "bias", score="sum"), key=lambda row: row["budget"]):
-        (new,) = rows(measured or results(), "bias", score="mean", budget=old["budget"])
-        early = [a - b for a, b in zip(old["first_quarter"], new["first_quarter"], strict=True)]
-        lower = [a - b for a, b in zip(old["losses"], new["losses"], strict=True)]
-        found.append((old["budget"], of_samples(early), of_samples(lower)))
-    return found
+    return f"{len(measured['tables']['heads'])} texts\n{claims.HEADS_DIFFER.judge(measured)}"
 
 
 def bias(measured: Measured | None = None) -> Figure:
@@ -146,7 +122,7 @@ def bias(measured: Measured | None = None) -> Figure:
     measured = measured or results()
     fig, (where, what) = figure(2, width=4.6, height=3.4)
     for index, score in enumerate(("sum", "mean")):
-        table = sorted(rows(measured, "bias", score=score), key=lambda row: row["budget"])
+        table = by_budget(measured, "bias", score=score)
         effects = [of_samples(row["first_quarter"]) for row in table]
         at, errors = [100 * effect.value for effect in effects], [100 * ERRORS * effect.error for effect in effects]
         shares = [100 * row["budget"] for row in table]
@@ -154,17 +130,15 @@ def bias(measured: Measured | None = None) -> Figure:
     where.axhline(25, color="black", linewidth=0.8, linestyle=":", label="an even share")
     where.set_ylim(0, 100)
     where.legend(frameon=False, fontsize=9)
-    found = bias_effects(measured)
-    lower = [effect for _, _, effect in found]
+    early, lower = (list(sum_minus_mean(measured, column).values()) for column in ("first_quarter", "losses"))
+    kept = [100 * row["budget"] for row in by_budget(measured, "bias", score="sum")]
     errors = [ERRORS * effect.error for effect in lower]
-    what.errorbar(
-        [100 * share for share, *_ in found], [e.value for e in lower], yerr=errors, capsize=3, **line_style(2)
-    )
+    what.errorbar(kept, [effect.value for effect in lower], yerr=errors, capsize=3, **line_style(2))
     what.axhline(0, color="black", linewidth=0.8, linestyle=":")
-    more = ", ".join(f"{100 * early.value:.0f}" for _, early, _ in found)
+    more = ", ".join(f"{100 * effect.value:.0f}" for effect in early)
     label(
         where, f"The sum keeps more old tokens,\nby {more} points", "kept of the prompt (%)", "in the first quarter (%)"
     )
-    told = f"The mean is better: {verdict(lower)}".replace(" (", "\n(")
-    label(what, told, "kept of the prompt (%)", "log-perplexity lower by")
+    words = claims.MEANS_READ_BETTER.judge(measured).words.replace(" (", "\n(")
+    label(what, f"The mean is better: {words}", "kept of the prompt (%)", "log-perplexity lower by")
     return fig

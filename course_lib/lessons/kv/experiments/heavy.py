@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from course_lib.kv.analysis import by_head
 from course_lib.kv.analysis.compressed_prompts import compressions, continuation_losses
 from course_lib.kv.cache import evicting
 from course_lib.kv.layers import EvictingCache
@@ -20,8 +21,9 @@ from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.policy import EvictionPolicy
-from course_lib.lessons.kv.claims import reading
-from course_lib.lessons.kv.claims.model import loaded, texts
+from course_lib.lessons.kv.experiments import reading
+from course_lib.lessons.kv.experiments.model import loaded, texts
+from course_lib.lessons.kv.running import words
 from course_lib.measure.experiment import Tables
 
 WRITERS = ("full", "window", "4 sinks + window", "H2O")
@@ -141,3 +143,15 @@ def written(name: str, share: float, n: int, length: int, n_new: int, seed: int)
     losses = [round(loss, 5) for loss in surprise(articles, after).tolist()]
     shown = {"policy": name, "prompt": STORY, "n_prompt": story.shape[1], "text": tokenizer.decode(text[0])}
     return {"stories": [shown], "written": [{"policy": name, "distinct": distinct(after), "losses": losses}]}
+
+
+def occurring(n: int, length: int, seed: int) -> Tables:
+    """How often the tokens of each text occur, against what they receive: one row per text."""
+    model, tokenizer = loaded()
+    return {"words": words.correlations(words.counted(model, tokenizer.decode, texts(n, length, seed)))}
+
+
+def heads(n: int, length: int, seed: int) -> Tables:
+    """How sparse the attention of each head is and how similar its keys are: one row per text."""
+    model = loaded()[0]
+    return {"heads": [by_head.of_text(model, ids) for ids in texts(n, length, seed)]}
