@@ -27,8 +27,6 @@ from course_lib.lessons.moe import kept
 from course_lib.lessons.moe.tables import compared as experts
 from course_lib.lessons.moe.tables import measured as mixtures
 from course_lib.lessons.patterns import speed
-from course_lib.lessons.sinks.claims import backcopy, trained, training
-from course_lib.lessons.sinks.claims import measured as sinks
 from course_lib.lessons.sparse_attention.claims import clock, delta, drafts, steering
 from course_lib.lessons.sparse_attention.claims import prefill as sparse_prefill
 from course_lib.lessons.sparsegpt import tables as sparsegpt
@@ -61,10 +59,6 @@ PRINTED = {
     "06 z-loss": lambda: experts.z_loss(kept.both()),
     "06 bias": lambda: experts.bias(kept.both()),
     "06 expert choice": lambda: experts.expert_choice(kept.both()),
-    "08 stream": sinks.stream_verdict,
-    "08 pretraining": lambda: trained.pretraining_verdict(training.results()),
-    "08 registers": lambda: trained.registers_verdict(training.results()),
-    "08 idle head": lambda: backcopy.verdict(backcopy.results()),
     "09 contextual": lambda: oracles.contextual(deja_vu.results()),
     "09 exists": lambda: oracles.exists(deja_vu.results()),
     "09 active": lambda: oracles.active(deja_vu.results()),

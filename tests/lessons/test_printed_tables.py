@@ -16,7 +16,7 @@ from course_lib.lessons.common.tables import COLUMNS, load_measured, say
 from course_lib.lessons.compress.live import sentences
 from course_lib.lessons.kv.running import own_text
 from course_lib.lessons.patterns import budget
-from course_lib.lessons.sinks.claims import first_tokens
+from course_lib.lessons.sinks.experiments import first_tokens
 from course_lib.lessons.sparsegpt import recipes
 from course_lib.lessons.wanda import shares
 from course_lib.workbook.masters import ROOT, masters

@@ -5,6 +5,7 @@ calls `measure`, compares the estimates with the threshold, and returns a `Judge
 """
 
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import kernels
-from course_lib.lessons.common.verdicts import Effect, Effects, verdict, word_of
+from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common.verdicts import NOT_MEASURED, Effect, Effects, verdict, word_of
 from course_lib.measure.result_files import load
 
 LESSONS = Path(__file__).parents[1]
@@ -84,7 +86,7 @@ class Claim:
         above, below: the threshold. The claim is right where every estimate is above (or below) it. Without either,
             the claim is right where the estimate is above 0.
         unit: how estimates are written.
-        quantity: what an estimate is, in words.
+        quantity: what the number that is shown means, such as "perplexity over the dense model's".
         refuted: the outcome that would refute the claim.
         published: the number that the source reports, in the claim's unit and with what it was measured on; a function
             where it is computed from the lesson's published.json.
@@ -123,22 +125,25 @@ class Claim:
     def published_value(self) -> str:
         return self.published() if callable(self.published) else self.published
 
-    def judge(self, *results: dict[str, Any]) -> "Judgement":
-        """Judge the claim by these results, or by the committed ones where none are given.
+    def judge(self, *results: dict[str, Any] | None) -> "Judgement":
+        """Judge the claim by these results (or by one that joins them), or by the committed ones where none are given.
 
         Raises:
             ValueError: a result is missing, incomplete or of another version.
         """
-        if not results:
+        given = tuple(result for result in results if result is not None)
+        if not given:
             return _judge_committed(self)
-        if len(results) != len(self.results):
-            raise ValueError(f"claim {self.id}: got {len(results)} results; expected {', '.join(self.results)}.")
-        return self._judged(results)
+        if len(given) not in (1, len(self.results)):
+            raise ValueError(f"claim {self.id}: got {len(given)} results; expected {', '.join(self.results)}.")
+        return self._judged(given)
 
     def _judged(self, results: tuple[dict[str, Any], ...]) -> "Judgement":
         estimates = self.measure(*results)
         by_case = {"": estimates} if isinstance(estimates, Effect) else dict(estimates)
         effects = {name: self._effect(estimate) for name, estimate in by_case.items()}
+        if not effects:
+            return Judgement(self, {}, {}, NOT_MEASURED, "–")
         given = effects[""] if isinstance(estimates, Effect) else effects
         ours = self.shown(*results) if self.shown else self._ours(estimates)
         return Judgement(self, by_case, effects, verdict(given, self.larger_models), ours)
@@ -152,7 +157,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim with our estimates, their distances from the threshold (`effects`), and the verdict."""
+    """A claim with our estimates, their distances from the threshold (`effects`), and the verdict.
+
+    Results of a run that was stopped early may hold no case of a claim; the verdict is then "not measured".
+    """
 
     claim: Claim
     estimates: Mapping[str, Effect]
@@ -175,7 +183,10 @@ class Judgement:
 
     def __str__(self) -> str:
         published = f"; published: {value}" if (value := self.claim.published_value) else ""
-        return f"Claim: {self.claim.text}. Here: {self.ours}{published}. Verdict: {self.words}."
+        quantity = "" if self.claim.shown else f", {self.claim.quantity}"
+        first = f"Claim: {self.claim.text}"
+        others = (f"Here{quantity}: {self.ours}{published}", f"Verdict: {self.words}")
+        return "\n".join([_wrapped(first, ""), *(_wrapped(line, "    ") for line in others)])
 
     __repr__ = __str__
 
@@ -187,8 +198,12 @@ def result_path(name: str) -> Path:
     return LESSONS / f"{name}.json"
 
 
-def report(claims: Iterable[Claim], *results: dict[str, Any]) -> str:
-    """One line per claim, judged by these results or by the committed ones."""
+def _wrapped(line: str, indent: str) -> str:
+    return textwrap.fill(line, COLUMNS, initial_indent=indent, subsequent_indent=indent + "    ")
+
+
+def report(claims: Iterable[Claim], *results: dict[str, Any] | None) -> str:
+    """Each claim with our value and the verdict, judged by these results or by the committed ones."""
     return "\n".join(str(claim.judge(*results)) for claim in claims)
 
 

@@ -19,6 +19,7 @@ NOT_MEASURED = "not measured"
 ERRORS = 2.0  # error bars in figures reach this many standard errors to either side
 CONFIDENCE = 0.95  # two-sided: an effect of zero is called significant in at most one of 20 samples
 MOST_NAMED = 4  # cases: a verdict names those of a few and counts those of many
+_LONGEST = 100  # characters of the names of all cases
 _OUT_OF_REACH = 100  # times the sample: beyond that, the number of samples needed is not informative
 
 
@@ -180,9 +181,11 @@ def _words(cases: dict[str, Effect], are_named: bool, larger_models: bool) -> st
         return word if len(failed) == len(cases) else f"{word} (fails in {len(failed)} of {len(cases)})"
     open_cases = [name for name, case in cases.items() if case.undecided]
     parts = {"holds in": held, "fails in": failed, "undecided in": open_cases}
-    are_listed = are_named and len(cases) <= MOST_NAMED
-    listed = [f"{word} {', '.join(names) if are_listed else len(names)}" for word, names in parts.items() if names]
-    return f"{MIXED} ({'; '.join(listed)})"
+    counted, named = (
+        "; ".join(f"{word} {how(names)}" for word, names in parts.items() if names) for how in (len, ", ".join)
+    )
+    is_short = are_named and len(cases) <= MOST_NAMED and len(named) <= _LONGEST
+    return f"{MIXED} ({named if is_short else counted})"
 
 
 def _by_name(effects: Effects | Iterable[Effect]) -> dict[str, Effect]:

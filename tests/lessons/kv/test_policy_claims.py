@@ -61,7 +61,7 @@ def made_up(**means):
         (
             {"EMS": 2.9, "TOVA": 2.8},
             claims.EMS_BEST,
-            "mixed (holds in StreamingLLM with 20 % kept, H2O with",
+            "mixed (holds in 3; fails in 1)",
         ),
         ({"EMS": 3.1}, claims.EMS_BEST, "not at this scale"),
         ({"D2O": 2.9}, claims.D2O_MERGES, "holds"),

@@ -71,20 +71,6 @@ TRIED = {
         "patterns-csr-no-faster patterns-csr-faster-when-smaller"
     ),
     "patterns/test_format_claims.py::test_packed_weights_beside_dense": "patterns-packed-no-faster",
-    "sinks/test_sinks_results_figures.py::test_verdicts_follow_from_the_numbers": (
-        "sinks-collapse sinks-one-sink sinks-newlines"
-    ),
-    "sinks/test_sinks_results_figures.py::test_claims_on_pretraining_follow_from_paired_losses": (
-        "sinks-slot-missed sinks-own-slot"
-    ),
-    "sinks/test_sinks_results_figures.py::test_registers_hold_where_patches_stood_out": "sinks-registers",
-    "sinks/test_four_ways.py::test_verdicts_follow_from_pairs": (
-        "sinks-dense-beyond sinks-window-along sinks-as-afresh sinks-chat-collapses sinks-chat-goes-on"
-    ),
-    "sinks/test_backcopy_figures.py::test_claims_are_counted_over_seeds": "sinks-idle",
-    "sinks/test_further_sinks_claims.py::test_each_claim_turns_with_its_numbers": (
-        "sinks-one-is-not-enough sinks-rolling sinks-stream-steady sinks-twenty-two"
-    ),
     "sparse_attention/test_sparse_attention_claims.py::test_deltas_over_the_threshold": "sparse_attention-nothing-lost",
     "sparse_attention/test_sparse_attention_claims.py::test_neighbouring_keys": "sparse_attention-keys-change-little",
     "sparse_attention/test_sparse_attention_claims.py::test_drafts": "sparse_attention-fewer-loads",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.cache_speed import EVERYTHING
+from course_lib.lessons.common.drawn_tables import drawn_claims
 from course_lib.lessons.common.style import COLOURS, HouseFigure
 from course_lib.lessons.common.tables import load_bench
 from course_lib.lessons.kv import claims
@@ -62,6 +63,4 @@ def published() -> Figure:
 
 def take_home() -> Figure:
     """The claims to remember, the published numbers, ours, and the verdicts."""
-    judged = [claim.judge() for claim in TAKE_HOME]
-    body = [(each.claim.text, each.claim.published_value, each.ours, each.words) for each in judged]
-    return drawn(("claim", "published", "here", "verdict"), body, (36, 26, 27, 20), size=12.0)
+    return drawn_claims(TAKE_HOME)

@@ -10,11 +10,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.dots import error_bars, side_by_side
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import load_measured, load_published, rows
-
-VARIANTS = ("vanilla", "zero sink", "learnable sink")
+from course_lib.lessons.sinks import claims
+from course_lib.lessons.sinks.estimates import VARIANTS, losses_by_sinks
 
 
 def results() -> dict[str, Any]:
@@ -29,11 +30,6 @@ def cost(measured: dict[str, Any], variant: str, sinks: int, compared_to: int | 
     """
     losses = losses_by_sinks(measured, variant)
     return _dearer(losses[sinks], losses[max(losses) if compared_to is None else compared_to])
-
-
-def losses_by_sinks(measured: dict[str, Any], variant: str) -> dict[int, list[float]]:
-    """The loss of each document, by the number of first slots kept."""
-    return {row["sinks"]: row["losses"] for row in rows(measured, "streaming", variant=variant)}
 
 
 def cost_at(measured: dict[str, Any], rate: float) -> tuple[float, float]:
@@ -177,3 +173,13 @@ def register_norms(measured: dict[str, Any]) -> Figure:
     title = f"Largest patch norm over the median, mean of {n_trained} trainings:\n{peaks} registers"
     label(axes, title, "layer", "norm / median of the layer")
     return fig
+
+
+def pretraining_verdict(measured: dict[str, Any]) -> str:
+    """The paper's three claims on models trained with a sink, document by document."""
+    return report(claims.TRAINED_CLAIMS, measured)
+
+
+def registers_verdict(measured: dict[str, Any]) -> str:
+    """Whether patches stand out without registers, and whether registers take that over."""
+    return report([claims.REGISTERS], measured)

@@ -6,29 +6,24 @@ Dimension key: C compared predictions.
 """
 
 import math
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-import torch
-from jaxtyping import Float
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
-from torch import Tensor
 
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.dots import ERROR_BARS, reach
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
-from course_lib.lessons.common.verdicts import of_samples, verdict
-from course_lib.lessons.sinks.claims import four_ways
-from course_lib.lessons.sinks.claims.dialogue import CACHES, EVERYTHING, NEWEST, SINKS
-from course_lib.lessons.sinks.claims.four_ways import AFRESH, DENSE, STREAMING, WAYS, WINDOW
+from course_lib.lessons.sinks import claims
+from course_lib.lessons.sinks.estimates import blocks, losses, repeats
+from course_lib.lessons.sinks.experiments import four_ways
+from course_lib.lessons.sinks.experiments.dialogue import CACHES, EVERYTHING, NEWEST, SINKS
+from course_lib.lessons.sinks.experiments.four_ways import DENSE, STREAMING, WAYS, WINDOW
 from course_lib.measure.paired import mean_and_error
-
-COLLAPSED, WITHIN = 1.5, 1.05  # times the perplexity
-CIRCLES = 0.1  # of an answer
 
 
 def results() -> dict[str, Any]:
@@ -43,38 +38,9 @@ def provenance(measured: dict[str, Any]) -> str:
     return origin(measured, amounts + " compared")
 
 
-def losses(measured: dict[str, Any], way: str) -> Float[Tensor, "C"]:
-    """Of the predictions that all ways make."""
-    (row,) = rows(measured, "ways", way=way)
-    return torch.tensor(row["losses"], dtype=torch.float64)
-
-
-def blocks(measured: dict[str, Any], way: str, first: int) -> Float[Tensor, "n"]:
-    """The losses of the blocks that begin at a token or later: every prediction, where nothing was read afresh."""
-    (row,) = rows(measured, "ways", way=way)
-    return torch.tensor(row["blocks"][math.ceil(first / row["block"]) :], dtype=torch.float64)
-
-
 def ways_verdict(measured: dict[str, Any]) -> str:
-    """The claims of figure 1, in pairs: block by block, and prediction by prediction where a window is read afresh."""
-    dense, window = rows(measured, "ways", way=DENSE)[0], rows(measured, "ways", way=WINDOW)[0]
-    beyond = f"{100 * (measured['sizes']['tokens'] / dense['trained'] - 1):.0f} % beyond the trained length, dense"
-    claims = []
-    without = "without sinks, along the whole text"
-    for way, what, first in ((DENSE, beyond, dense["trained"]), (WINDOW, without, window["budget"])):
-        more = blocks(measured, way, first) - blocks(measured, STREAMING, first)
-        worse = of_samples(more, math.log(COLLAPSED))
-        claims.append(
-            f"Claim: {what}, perplexity is over {COLLAPSED} times that of StreamingLLM:\n"
-            f"{more.mean().exp():.2f} times, ± {100 * worse.error:.0f} %, n = {worse.n}: {verdict(worse)}"
-        )
-    more = losses(measured, STREAMING) - losses(measured, AFRESH)
-    as_good = of_samples(math.log(WITHIN) - more)
-    claims.append(
-        f"Claim: StreamingLLM is at most {100 * (WITHIN - 1):.0f} % above the perplexity of a window read afresh:\n"
-        f"{more.mean().exp():.2f} times, ± {100 * as_good.error:.0f} %, n = {as_good.n}: {verdict(as_good)}"
-    )
-    return "\n".join(claims)
+    """The claims of figure 1, in pairs: by block, and by prediction where a window is read again."""
+    return report(claims.WAYS_CLAIMS, measured)
 
 
 def along_the_text(measured: dict[str, Any]) -> Figure:
@@ -162,30 +128,19 @@ def costs(n_read: Sequence[int], counted: Mapping[str, Sequence[float]], window:
     return fig
 
 
-def repeated(text: str) -> float:
-    """The share of a text's runs of three words that occurred in it before."""
-    words = re.findall(r"[a-z0-9']+", text.lower())
-    runs = list(zip(words, words[1:], words[2:], strict=False))
-    return 1 - len(set(runs)) / len(runs) if runs else 0.0
-
-
-def _repeats(measured: dict[str, Any], cache: str, number: int) -> list[float]:
-    return [repeated(row["text"]) for row in rows(measured, "chats", cache=cache, round=number)]
-
-
 def chat_repeats(measured: dict[str, Any]) -> Figure:
     """How much of each answer goes round in circles, each chat a mark."""
     fig, (axes,) = figure(width=7.2, height=3.3)
     for index, cache in enumerate(CACHES):
         for number in (1, 2):
-            values = [100 * value for value in _repeats(measured, cache, number)]
+            values = [100 * value for value in repeats(measured, cache, number)]
             places = [index + 0.3 * (number - 1.5) + 0.02 * (i - len(values) / 2) for i in range(len(values))]
             look = {"marker": "o" if number == 1 else "s", "edgecolors": COLOURS[index], "s": 36}
             axes.scatter(places, values, facecolors=COLOURS[index] if number == 1 else "none", **look)
     axes.set_xticks(range(len(CACHES)), CACHES)
     axes.set_xlim(-0.6, len(CACHES) - 0.4)
     axes.set_ylim(-4, 104)
-    second = {cache: 100 * fmean(_repeats(measured, cache, 2)) for cache in CACHES}
+    second = {cache: 100 * fmean(repeats(measured, cache, 2)) for cache in CACHES}
     title = f"Of the second answers {second[NEWEST]:.0f} % are repetition without sinks,\n"
     label(axes, title + f"{second[SINKS]:.0f} % with four, {second[EVERYTHING]:.0f} % with everything kept")
     axes.set_ylabel("repeated runs of 3 words (%)\n(filled: first answer, open: second)")
@@ -194,20 +149,7 @@ def chat_repeats(measured: dict[str, Any]) -> Figure:
 
 def chat_verdict(measured: dict[str, Any]) -> str:
     """The claim that a chat collapses without sinks, by the second answers to the same questions."""
-    by_cache = {cache: _repeats(measured, cache, 2) for cache in CACHES}
-    points, said = f"{100 * CIRCLES:.0f} points", []
-    for cache, what, sign in (
-        (NEWEST, f"without sinks over {points}", 1),
-        (SINKS, f"with four sinks less than {points}", -1),
-    ):
-        more = [a - b for a, b in zip(by_cache[cache], by_cache[EVERYTHING], strict=True)]
-        effect = of_samples([sign * (each - CIRCLES) for each in more])
-        said.append(
-            f"Claim: {what} more of the second answer is repetition than with\n"
-            f"everything kept: {100 * fmean(more):+.0f} ± {100 * effect.error:.0f} points, n = {effect.n} chats: "
-            f"{verdict(effect)}"
-        )
-    return "\n".join(said)
+    return report(claims.CHAT_CLAIMS, measured)
 
 
 def chat(measured: dict[str, Any], index: int = 1, width: int = 96, most: int = 330) -> str:

@@ -7,11 +7,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from course_lib.lessons.common.drawn_tables import drawn_claims
 from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.sinks.claims import first_tokens
+from course_lib.lessons.common.verdicts import ERRORS, of_samples
+from course_lib.lessons.sinks import claims
+from course_lib.lessons.sinks.experiments import first_tokens
 
 SIZE, NEAR, FIRST = 12, 4, 2  # tokens, window and sinks of the schemes
 
@@ -91,7 +93,7 @@ def starts() -> Figure:
     axes.axvline(0, color=COLOURS[1], linestyle="--", linewidth=1)
     axes.set_yticks(range(len(names)), [f"{name}: {ideas[name].n_kept}" for name in names])
     axes.set_ylim(-0.6, len(names) - 0.4)
-    better = [name for name in names if _clearly(ideas[name], own)]
+    better = [name for name in names if of_samples(own.losses - ideas[name].losses).holds]
     lost = -100 * against(none.losses, own.losses)[0]
     title = f"Clearly better than the text's own first 4 tokens: {len(better)} of {len(names)} starts;\n"
     title += f"none at all costs {lost:.0f} hundredths of a nat"
@@ -100,6 +102,6 @@ def starts() -> Figure:
     return fig
 
 
-def _clearly(made: first_tokens.Attempt, own: first_tokens.Attempt) -> bool:
-    lower, error = against(made.losses, own.losses)
-    return lower > ERRORS * error
+def take_home() -> Figure:
+    """The claims to remember: the published number, ours, and the verdict."""
+    return drawn_claims(claims.TAKE_HOME)

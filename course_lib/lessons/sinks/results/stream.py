@@ -3,21 +3,16 @@
 import math
 from typing import Any
 
-import torch
-from jaxtyping import Float
 from matplotlib.figure import Figure
-from torch import Tensor
 
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.dots import reach
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
-from course_lib.lessons.common.verdicts import of_independent, verdict
-from course_lib.lessons.sinks import tables
-from course_lib.measure.paired import mean_and_error
+from course_lib.lessons.sinks import claims
+from course_lib.lessons.sinks.estimates import EVERYTHING, by_block, one_minus_four
 
 NAMES = ("0 sinks", "1 sink", "2 sinks", "4 sinks", "4 newlines")
-EVERYTHING = "everything kept"
-FLAT = 1.25  # the second half of a stream may take that many times as long a token: clocks are not quiet
 
 
 def results() -> dict[str, Any]:
@@ -54,11 +49,12 @@ def by_sinks(measured: dict[str, Any] | None = None) -> Figure:
         n: rows(measured, "streaming", name=name)[0]["perplexity"]
         for n, name in ((0, NAMES[0]), (1, NAMES[1]), (4, NAMES[3]))
     }
-    less, error = one_instead_of_four(measured)
+    more = one_minus_four(measured)
+    above = f"{100 * more.value:.2f} ± {100 * more.error:.2f} % above 4"
     back = _way_back(here[0], here[1], here[4])
     label(
         right,
-        f"Here: one sink is {back:.0f} % of the way from 0 to 4,\nand {100 * less:.2f} ± {100 * error:.2f} % above 4",
+        f"Here: one sink is {back:.0f} % of the way from 0 to 4,\nand {above}",
     )
     for panel in (left, right):
         panel.set_xlabel("first tokens kept")
@@ -74,12 +70,6 @@ def _way_back(none: float, one: float, most: float) -> float:
 def _more(published: dict[int, float]) -> float:
     """By how many percent perplexity with one sink is above that with the most."""
     return 100 * (published[1] / published[max(published)] - 1)
-
-
-def one_instead_of_four(measured: dict[str, Any]) -> tuple[float, float]:
-    """How much more log-perplexity one sink costs than four, and its standard error over blocks of the same text."""
-    one, four = by_block(measured, NAMES[1], NAMES[3])
-    return mean_and_error(one - four)
 
 
 def compared(measured: dict[str, Any]) -> dict[str, float]:
@@ -145,39 +135,8 @@ def gaps(measured: dict[str, Any] | None = None) -> Figure:
 
 
 def stream_verdict(measured: dict[str, Any] | None = None) -> str:
-    """The claims on a long stream: it does not collapse, in constant memory, at a constant time a token."""
-    return "\n".join(_claims(measured or results()))
-
-
-def _claims(measured: dict[str, Any]) -> list[str]:
-    """Block by block of the same text, of as much of it as the caches of a claim have read."""
-    window, full, one = by_block(measured, "0 sinks", EVERYTHING, "1 sink")
-    newlines, sinks, none = by_block(measured, "4 newlines", "4 sinks", "0 sinks")
-    return [*tables.collapse_claims(window, full, one), tables.newline_claim(newlines, sinks, none), _flat(measured)]
-
-
-def by_block(measured: dict[str, Any], *names: str) -> list[Float[Tensor, "n"]]:
-    """The log-perplexities of the blocks that the caches of these names have all read, once those are full."""
-    found = [rows(measured, "streaming", name=name)[0] for name in names]
-    key = "compared_losses" if EVERYTHING in names else "losses"
-    if all(key in row for row in found):
-        return [torch.tensor(row[key], dtype=torch.float64) for row in found]
-    curves = [rows(measured, "streaming_curves", name=name)[0]["perplexity"][1:] for name in names]
-    shortest = min(len(curve) for curve in curves)
-    return [torch.tensor(curve[:shortest], dtype=torch.float64).log() for curve in curves]
-
-
-def _flat(measured: dict[str, Any], name: str = "4 sinks") -> str:
-    """Whether a token of the second half of a stream takes as long as one of the first, from the parts of each."""
-    (row,) = rows(measured, "streaming_curves", name=name)
-    times = torch.tensor(row["milliseconds_per_token"], dtype=torch.float64).log()
-    first, second = (mean_and_error(half) for half in (times[: len(times) // 2], times[len(times) // 2 :]))
-    longer = of_independent(second, first, -math.log(FLAT))  # the first half, FLAT times as long, above the second
-    ratio = math.exp(second[0] - first[0])
-    return (
-        f"Claim: the time of a token stays what it is, within {FLAT} times: second half over first {ratio:.2f} "
-        f"± {100 * longer.error:.0f} %: {verdict(longer)}"
-    )
+    """The claims on a long stream: it does not collapse, in constant memory, at a constant time per token."""
+    return report(claims.STREAM_CLAIMS, measured or results())
 
 
 def provenance() -> str:

@@ -11,13 +11,12 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.lessons.common.effects import share_above
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import load_measured, rows
-from course_lib.lessons.common.verdicts import verdict as words
+from course_lib.lessons.sinks import claims
+from course_lib.lessons.sinks.estimates import VARIANTS
 
-VARIANTS = ("vanilla", "zero sink", "learnable sink")
-MOST, LITTLE = 0.5, 0.1  # of the attention of a query
 UNITS = "hidden units behind the head"
 
 
@@ -96,7 +95,7 @@ def emergence(measured: dict[str, Any]) -> Figure:
 
 def verdict(measured: dict[str, Any]) -> str:
     """The claims about idle and busy queries: each speaks of most trainings, and seeds are tries."""
-    return "\n".join(_claims(measured))
+    return report(claims.IDLE_CLAIMS, measured)
 
 
 def by_width(measured: dict[str, Any]) -> Figure:
@@ -136,32 +135,6 @@ def widths(measured: dict[str, Any]) -> dict[int, list[tuple[float, float]]]:
         cell = (100 * row["idle_first_slot"], row["others_0"] - row["others_1"])
         by_hidden.setdefault(row["hidden"], []).append(cell)
     return dict(sorted(by_hidden.items()))
-
-
-def _claims(measured: dict[str, Any]) -> list[str]:
-    own = rows(measured, "attention", variant="learnable sink")
-    idle, busy = [row["idle_first_slot"] > MOST for row in own], [row["busy_first_slot"] < LITTLE for row in own]
-    excess = {
-        (variant, n): [row["others"] for row in rows(measured, "streaming", variant=variant, sinks=n)]
-        for variant in VARIANTS
-        for n in (0, 1, 4)
-    }
-    needs = {v: [a - b for a, b in zip(excess[v, 0], excess[v, 4], strict=True)] for v in VARIANTS}
-    worse = [more > 0.01 for more in needs["learnable sink"]]
-    enough = [abs(a - b) < 0.01 for a, b in zip(excess["learnable sink", 1], excess["learnable sink", 4], strict=True)]
-    spared = [more < 0.01 for variant in VARIANTS[:2] for more in needs[variant]]
-    claims = (
-        ("idle, the head gives most of its attention to its sink", idle),
-        ("busy, it gives its sink less than a tenth", busy),
-        ("the model with a sink needs it, more than 0.01 nats worse without", worse),
-        ("that one slot is enough", enough),
-        ("models without a slot of their own lose nothing", spared),
-    )
-    return [
-        f"Claim: in most trainings {claim}: in {sum(held)} of {len(held)}: "
-        f"{words(share_above(sum(held), len(held), 0.5))}"
-        for claim, held in claims
-    ]
 
 
 def sample(measured: dict[str, Any]) -> Figure:
