@@ -27,9 +27,6 @@ from course_lib.lessons.moe import kept
 from course_lib.lessons.moe.tables import compared as experts
 from course_lib.lessons.moe.tables import measured as mixtures
 from course_lib.lessons.patterns import speed
-from course_lib.lessons.sparse_attention.claims import clock, delta, drafts, steering
-from course_lib.lessons.sparse_attention.claims import prefill as sparse_prefill
-from course_lib.lessons.sparsegpt import tables as sparsegpt
 from course_lib.lessons.wanda import accuracies
 from course_lib.lessons.wanda import measured as wanda_results
 from course_lib.lessons.wanda import tables as wanda
@@ -82,18 +79,6 @@ PRINTED = {
     "10 tasks": lambda: practice.tasks(prompts.results()),
     "10 rivals": lambda: practice.rivals(prompts.results()),
     "10 smaller": lambda: practice.smaller(prompts.results()),
-    "11 over gamma": lambda: sparse_prefill.over_gamma(sparse_prefill.results()),
-    "11 deltas": lambda: delta.over_threshold(delta.results()),
-    "11 rivals": lambda: sparse_prefill.rivals(sparse_prefill.results()),
-    "11 floor": lambda: sparse_prefill.floor(sparse_prefill.results()),
-    "11 as released": lambda: sparse_prefill.released(sparse_prefill.results()),
-    "11 clock": lambda: clock.verdicts(clock.results()),
-    "11 variants": lambda: delta.variants(delta.results()),
-    "11 SciQ": lambda: steering.reading(steering.results()),
-    "11 drafts": lambda: drafts.passes(drafts.results()),
-    "11 heads": lambda: sparse_prefill.heads(sparse_prefill.results()),
-    "11 steered": lambda: steering.answers(steering.results()),
-    "11 named": lambda: steering.named(steering.results()),
     "12 shares": lambda: beside.shares(recipes.results()),
     "12 pairs": lambda: beside.pairs(recipes.results()),
     "12 orders": lambda: beside.orders(recipes.results()),

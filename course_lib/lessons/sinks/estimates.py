@@ -48,25 +48,25 @@ def lost_by_window(measured: Measured) -> Effect:
 
 
 def restored(lost: Float[Tensor, "n"], gained: Float[Tensor, "n"], fraction: float) -> Effect:
-    """What was gained minus a fraction of what was lost, in nats per token; above 0 where more is gained."""
+    """The gain minus a fraction of the loss, in nats per token; above 0 where more is gained."""
     return of_samples(gained - fraction * lost)
 
 
 def fraction_restored(lost: Float[Tensor, "n"], gained: Float[Tensor, "n"], fraction: float) -> Effect:
-    """What was gained, as a fraction of what was lost; the error is that of `restored` on the same scale."""
+    """The gain as a fraction of the loss; its error is that of `restored` on the same scale."""
     whole = lost.mean().item()
     effect = restored(lost, gained, fraction)
     return Effect(value=gained.mean().item() / whole, error=effect.error / abs(whole), n=effect.n)
 
 
 def one_sink_against_none(measured: Measured) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """What a window without sinks loses against the full cache, and what one sink gains against that window."""
+    """The loss of a window without sinks against the full cache, and the gain of one sink over that window."""
     window, full, one = by_block(measured, "0 sinks", EVERYTHING, "1 sink")
     return window - full, window - one
 
 
 def newlines_against_none(measured: Measured) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """What the text's own first four tokens gain against a window without sinks, and what four newlines gain."""
+    """The gains over a window without sinks: with the text's own first four tokens, and with four newlines."""
     newlines, own, window = by_block(measured, "4 newlines", "4 sinks", "0 sinks")
     return window - own, window - newlines
 
@@ -156,7 +156,7 @@ def cost_of_few(measured: Measured, variant: str, sinks: int) -> Effect:
 
 
 def own_slot_against_none(measured: Measured) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """What the learnable sink loses with no first slot instead of the most, and what one slot gains against none."""
+    """The learnable sink's loss with no first slot instead of the most, and its gain with one slot instead of none."""
     by_sinks = losses_by_sinks(measured, "learnable sink")
     none, one, most = (torch.tensor(by_sinks[n], dtype=torch.float64) for n in (0, 1, max(by_sinks)))
     return none - most, none - one
@@ -175,7 +175,7 @@ def peaks(measured: Measured) -> dict[int, list[float]]:
 
 
 def register_effects(measured: Measured) -> dict[str, Effect]:
-    """Logs of the largest norm over HIGH medians without registers, and of what registers leave of it over a half."""
+    """Logs of the largest norm over HIGH medians without registers, and over HALF times that with most registers."""
     without, *_, with_most = peaks(measured).values()
     return {
         "without registers": of_samples([math.log(peak / HIGH) for peak in without]),

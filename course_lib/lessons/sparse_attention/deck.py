@@ -7,12 +7,6 @@ from torch import Tensor
 
 from course_lib.attention.prefill.cumulative import smallest_set
 from course_lib.attention.prefill.lines import on_columns, slashes
-from course_lib.lessons.sparse_attention.claims import clock as clock_claims
-from course_lib.lessons.sparse_attention.claims import delta as delta_claims
-from course_lib.lessons.sparse_attention.claims import drafts as draft_claims
-from course_lib.lessons.sparse_attention.claims import prefill as prefill_claims
-from course_lib.lessons.sparse_attention.claims import steering as steering_claims
-from course_lib.lessons.sparse_attention.claims import visual as visual_claims
 from course_lib.lessons.sparse_attention.drawings import clock as clock_plots
 from course_lib.lessons.sparse_attention.drawings import delta as delta_plots
 from course_lib.lessons.sparse_attention.drawings import drafts as draft_plots
@@ -25,6 +19,12 @@ from course_lib.lessons.sparse_attention.live import heads, plots
 from course_lib.lessons.sparse_attention.measuring.ground import loaded, text
 from course_lib.lessons.sparse_attention.measuring.items import READING
 from course_lib.lessons.sparse_attention.steps.mask import token_mask
+from course_lib.lessons.sparse_attention.tables import clock as clock_claims
+from course_lib.lessons.sparse_attention.tables import delta as delta_claims
+from course_lib.lessons.sparse_attention.tables import drafts as draft_claims
+from course_lib.lessons.sparse_attention.tables import prefill as prefill_claims
+from course_lib.lessons.sparse_attention.tables import steering as steering_claims
+from course_lib.lessons.sparse_attention.tables import visual as visual_claims
 
 SHOWN = ((17, 4), (2, 2), (11, 6))  # a head that rests on the sink, one that looks near, one that block means foretell
 LENGTH = 1024  # tokens

@@ -71,20 +71,6 @@ TRIED = {
         "patterns-csr-no-faster patterns-csr-faster-when-smaller"
     ),
     "patterns/test_format_claims.py::test_packed_weights_beside_dense": "patterns-packed-no-faster",
-    "sparse_attention/test_sparse_attention_claims.py::test_deltas_over_the_threshold": "sparse_attention-nothing-lost",
-    "sparse_attention/test_sparse_attention_claims.py::test_neighbouring_keys": "sparse_attention-keys-change-little",
-    "sparse_attention/test_sparse_attention_claims.py::test_drafts": "sparse_attention-fewer-loads",
-    "sparse_attention/test_sparse_attention_claims.py::test_flexprefill_over_gamma": "sparse_attention-read-at-no-loss",
-    "sparse_attention/test_sparse_attention_claims.py::test_flexprefill_beside_others": "sparse_attention-by-share",
-    "sparse_attention/test_sparse_attention_claims.py::test_the_clock": "sparse_attention-read-faster",
-    "sparse_attention/test_sparse_attention_claims.py::test_heads": "sparse_attention-both-kinds",
-    "sparse_attention/test_sparse_attention_claims.py::test_named_sentences": "sparse_attention-names-the-key",
-    "sparse_attention/test_sparse_attention_claims.py::test_steered_answers": "sparse_attention-steered",
-    "sparse_attention/test_visual_claims.py::test_all_better_and_no_part_matters": "sparse_attention-both-signals",
-    "sparse_attention/test_visual_claims.py::test_parts_that_matter_and_parts_that_harm": (
-        "sparse_attention-recycled sparse_attention-calibrated"
-    ),
-    "sparse_attention/test_visual_claims.py::test_too_much_lost": "sparse_attention-a-tenth",
     "sparsegpt/test_sparsegpt_results_figures.py::test_the_order_of_patterns_is_judged_by_method": (
         "sparsegpt-patterns"
     ),

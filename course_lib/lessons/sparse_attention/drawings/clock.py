@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from course_lib.lessons.common.effects import Row, of_repetitions
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.tables import Measured
-from course_lib.lessons.sparse_attention.claims import clock
+from course_lib.lessons.sparse_attention.estimates import clock
 
 
 def over_density(bench: Measured) -> Figure:

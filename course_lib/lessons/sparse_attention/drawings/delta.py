@@ -7,7 +7,7 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.sparse_attention.claims import delta
+from course_lib.lessons.sparse_attention.estimates import delta
 
 FAR = 0.5  # nats a token: what lies above is drawn here, with its number beside it
 

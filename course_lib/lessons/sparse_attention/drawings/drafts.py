@@ -6,7 +6,7 @@ from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.sparse_attention.claims import drafts
+from course_lib.lessons.sparse_attention.estimates import drafts
 from course_lib.lessons.sparse_attention.experiments.experiment_drafts import COPYING, RUNNING
 
 

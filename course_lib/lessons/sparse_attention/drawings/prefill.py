@@ -11,7 +11,7 @@ from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.sparse_attention.claims import prefill
+from course_lib.lessons.sparse_attention.estimates import prefill
 
 
 def over_gamma(measured: Measured) -> Figure:

@@ -6,7 +6,7 @@ from course_lib.lessons.common.dots import SHARE_BARS, share_reach
 from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label
 from course_lib.lessons.common.tables import Measured, listed, rows
-from course_lib.lessons.sparse_attention.claims import steering
+from course_lib.lessons.sparse_attention.estimates import steering
 from course_lib.lessons.sparse_attention.experiments.experiment_steering import NO_HEADS, NOTHING, PROMPTED, TRUE
 from course_lib.lessons.sparse_attention.measuring.items import RESIDENTS
 

@@ -20,7 +20,7 @@ from course_lib.lessons.common.dots import ERROR_BARS, SHARE_BARS, share_reach
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.sparse_attention.claims import visual as found
+from course_lib.lessons.sparse_attention.estimates import visual as found
 from course_lib.lessons.sparse_attention.experiments.experiment_visual_tokens import (
     ALL,
     ALONE,

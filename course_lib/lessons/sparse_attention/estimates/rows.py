@@ -11,12 +11,18 @@ LESSON = Path(__file__).parents[1]
 TABLES = ("gate", "search", "named", "answers", "read", "heads")
 
 
-def joined(name: str, further: str) -> Measured:
-    """A measurement, and the rows of the one that goes on with it where that was made."""
+def load_joined(name: str, further: str) -> Measured:
+    """A committed measurement, and the rows of the one that continues it where that was made."""
     first = load_measured("sparse_attention", name)
     if not (LESSON / f"{further}.json").exists():
         return first
-    second = load_measured("sparse_attention", further)
+    return joined(first, load_measured("sparse_attention", further))
+
+
+def joined(first: Measured, second: Measured | None = None) -> Measured:
+    """A measurement with the rows of the one that continues it."""
+    if second is None:
+        return first
     tables = {table: first["tables"].get(table, []) + second["tables"].get(table, []) for table in TABLES}
     both = {"steps": first["steps"] | second["steps"], "tables": {k: v for k, v in tables.items() if v}}
     return first | both | {"joined": f"with `{second['command']}`, {second['started'][:10]}"}
