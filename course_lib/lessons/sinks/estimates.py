@@ -1,4 +1,4 @@
-"""The estimates behind the claims of lesson 08, computed from the rows of its results.
+"""The estimates that decide the claims of lesson 08, computed from the rows of its results.
 
 Dimension key: C compared predictions.
 """

@@ -102,8 +102,8 @@ THAN_RANDOM = _rival("random", "than-random", "random blocks")
 RELEASED_READS_FEWER = _prefill(
     prefill.fewer_than_asked,
     id="sparse_attention-released-reads-fewer",
-    text="the code as released reads fewer blocks than γ asks for",
-    quantity="fraction of the blocks that γ asks for minus the fraction that the released code reads",
+    text="the code as released reads fewer blocks than γ requires",
+    quantity="fraction of the blocks that γ requires minus the fraction that the released code reads",
     refuted="released code that reads as many blocks",
     unit=POINTS,
 )

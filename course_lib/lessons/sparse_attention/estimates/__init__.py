@@ -1,1 +1,1 @@
-"""The estimates behind the claims and figures of lesson 11, one module per result."""
+"""The estimates that decide the claims of lesson 11 and enter its figures, one module per result."""

@@ -17,12 +17,12 @@ def dense(measured: Measured) -> Row:
 
 
 def above(measured: Measured, row: Row) -> Effect:
-    """By how many nats a token it reads worse than the model as it is."""
+    """Its loss minus that of the unchanged model, in nats per token."""
     return log_gap(dense(measured), row)
 
 
 def main(measured: Measured) -> list[Row]:
-    """The thresholds with a window, exact sinks, and codes behind RoPE."""
+    """The thresholds with a window, exact sinks, and keys coded after RoPE."""
     sizes = measured["sizes"]
     return found.some(measured, "read", window=sizes["window"], sinks=sizes["sinks"], side="after")
 

@@ -37,7 +37,7 @@ def expected(measured: Measured, draft: str, kind: str) -> float:
 
 
 def speeds(measured: Measured, row: Row) -> list[float]:
-    """By text: bytes a token without a draft over those with it, k passes of the draft a pass of the model."""
+    """By text: bytes per token without a draft over those with it, with k passes of the draft per pass of the model."""
     drafted = row["drafted"] / sum(row["passes"])
     return [tokens / (1 + row["read"] * drafted) for tokens in by_text(row)]
 

@@ -26,7 +26,7 @@ def dense(measured: Measured, length: int) -> Row:
 
 
 def above(measured: Measured, row: Row) -> Effect:
-    """By how many nats a token it reads worse than dense attention."""
+    """Its loss minus that of dense attention, in nats per token."""
     return log_gap(dense(measured, row["tokens"]), row)
 
 
@@ -62,7 +62,7 @@ def flat(layers: list[Row], name: str) -> list[float]:
 
 
 def below(most: float, measured: Measured, row: Row) -> Effect:
-    """By how much less than that many nats a token it costs."""
+    """By how many nats per token it costs less than a limit."""
     pairs = zip(dense(measured, row["tokens"])["losses"], row["losses"], strict=True)
     return of_samples([most - (sparse - whole) for whole, sparse in pairs])
 
