@@ -50,10 +50,11 @@ setup: $(STAMP) ## Make the virtual environment, fetch and verify the model and 
 	@$(BIN)/course setup
 
 # BEGIN INSTRUCTORS
-lint: $(STAMP) ## Check style
+lint: $(STAMP) ## Check the style of the code and of the prose
 	$(BIN)/ruff check .
 	@# Text without a named encoding is another text on Windows. A rule in preview: it alone.
 	$(BIN)/ruff check --preview --select PLW1514 course_lib kernels
+	$(BIN)/python tests/helpers/prose.py
 
 build: $(STAMP) ## Write the student notebooks from the masters
 	$(BIN)/course build

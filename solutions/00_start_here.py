@@ -16,6 +16,7 @@ import math
 
 import torch
 
+from course_lib.lessons.common.table import Table, number, percent
 from course_lib.lessons.common.tables import load_measured, say
 from course_lib.measure import timing
 from course_lib.measure.machine import measure_device
@@ -48,9 +49,11 @@ print(f"SmolLM2-135M-Instruct: {sizes.n_weights / 1e6:.1f} million weights in {s
 # The inputs of a check may be float32 or float64 tensors, and you may return either. Give a tensor that you create in
 # your function the dtype of the inputs: for example, `torch.zeros(n, dtype=x.dtype)` instead of `torch.zeros(n)`.
 #
-# If you are stuck, run `hint("start.sparsity")` in a new cell; each call says a little more. `show_progress()`, or
-# `course progress` in a terminal, shows what you have solved. Your progress is kept outside the notebook, so you may
-# rename or copy it.
+# If you are stuck, press the hint button under the check, or run `hint("start.sparsity")` in a new cell; each time you
+# see one more hint. After a right answer you can unfold one way to solve the exercise, unless your copy came without
+# solutions. `check_all()` in the last cell of each notebook lists all of its exercises and what grading would run.
+# `show_progress()`, or `course progress` in a terminal, shows what you have solved. Your progress is kept outside the
+# notebook, so you may rename or copy it.
 #
 # **What is graded, if you hand a notebook in.** For each exercise everything above its check runs that gives a value to
 # a name which your function needs, or changes one (imports, definitions, loops, calls that fill a table, files written
@@ -97,8 +100,13 @@ print(f"{100 * small.double().mean():.1f} % are smaller than a tenth of the root
 # seen.
 
 # %%
-for name, linear in linears(blocks(model)[0]).items():
-    print(f"{name:<17} at most {most_values(weight_of(linear).detach(), 32)} different values among 32 neighbours")
+Table(
+    [
+        {"layer": name, "different values": most_values(weight_of(linear).detach(), 32)}
+        for name, linear in linears(blocks(model)[0]).items()
+    ],
+    caption="How many different values 32 neighbouring weights have at most",
+)
 
 # %% [markdown]
 # So every number of this course is measured on a model that was rounded once, and even the model that the lessons call
@@ -221,13 +229,27 @@ machine = measure_device()
 timings = timing.time_decoding(model, (1, 4, 16)) + timing.time_prefill(model, (16, 64, 256))
 print(f"{machine.name}: {machine.flops_per_second / 1e9:.0f} GFLOP/s, {machine.bytes_per_second / GB:.1f} GB/s")
 print(f"ridge at {machine.ridge:.0f} FLOP/byte; an A100 has its ridge at {A100.ridge:.0f}")
-print("phase    tokens  FLOP/byte  bound by   least (ms)  measured (ms)  of the roofline")
-for t in timings:
-    least, bound = 1000 * t.work.seconds(machine), t.work.bound(machine)
-    print(
-        f"{t.kind:8} {t.n_tokens:6} {t.work.intensity:10.1f}  {bound:8} {least:11.0f} {1000 * t.seconds:14.0f} "
-        f"{100 * t.of_roofline(machine):14.0f} %"
-    )
+Table(
+    [
+        {
+            "phase": t.kind,
+            "bound by": t.work.bound(machine),
+            "tokens": t.n_tokens,
+            "FLOP/byte": t.work.intensity,
+            "least time (ms)": 1000 * t.work.seconds(machine),
+            "measured (ms)": 1000 * t.seconds,
+            "least / measured": t.of_roofline(machine),
+        }
+        for t in timings
+    ],
+    caption="Each step and its least time by the roofline",
+    formats={
+        "FLOP/byte": number(1),
+        "least time (ms)": number(),
+        "measured (ms)": number(),
+        "least / measured": percent,
+    },
+)
 
 # %%
 plots.roofline(machine, timings)
@@ -240,12 +262,17 @@ plots.roofline(machine, timings)
 
 # %%
 bound_of = mine("start.step_seconds", step_seconds)
-print("tokens  as one piece (ms)  layer by layer (ms)")
+bounds = []
 for n_tokens in (1, 16, 64, 256):
     works = layer_works(sizes, n_tokens, value_bytes=4)
     one_piece = max(works[0].sum().item() / machine.flops_per_second, works[1].sum().item() / machine.bytes_per_second)
     by_layers = bound_of(*works, machine.flops_per_second, machine.bytes_per_second)
-    print(f"{n_tokens:6} {1000 * one_piece:18.0f} {1000 * by_layers:20.0f}")
+    bounds.append({"tokens": n_tokens, "as one piece (ms)": 1000 * one_piece, "layer by layer (ms)": 1000 * by_layers})
+Table(
+    bounds,
+    caption="The least time of a prefill, computed in two ways",
+    formats={"as one piece (ms)": number(), "layer by layer (ms)": number()},
+)
 
 # %% [markdown]
 # **The claim.** Where memory decides, a second token at the same time is nearly free, because the weights are read once
@@ -313,9 +340,12 @@ share = (seconds["attention matrices"] + seconds["MLP matrices"]) / sum(seconds.
 print(f"The matrices of the blocks take {100 * share:.0f} % of a decoding step;")
 print(f"without them it would be {1 / (1 - share):.2f} times as fast.")
 needed_for = mine("start.speedup", speedup)
-for goal in (1.25, 1.5, 2, 4):
-    factor = needed_for(share, goal)
-    print(f"{goal:4} times as fast: ", f"they must get {factor:.1f} times faster" if factor else "not with them alone")
+Table(
+    [{"whole step": goal, "matrices of the blocks": needed_for(share, goal)} for goal in (1.25, 1.5, 2, 4)],
+    caption="How many times as fast the matrices must become for a faster step",
+    formats={"matrices of the blocks": number(1)},
+    note="A dash: the matrices alone cannot do it.",
+)
 
 # %% [markdown]
 # ## 4. Where the memory goes
@@ -393,7 +423,7 @@ plan = plans.Plan(answers=1, context=64, neurons=1.0, blocks=1.0, tokens=1.0)
 # %%
 measured = load_measured("start", "plans")
 there = Device(**measured["tables"]["machine"][0], source="measured")
-print(plans.table(plans.stored(measured["tables"]["ideas"], sizes) | {"yours": plans.attempt(model, plan)}, there))
+plans.table(plans.stored(measured["tables"]["ideas"], sizes) | {"yours": plans.attempt(model, plan)}, there)
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once on the machine that `course reproduce plans` ran on; your row was

@@ -16,6 +16,7 @@ from torch.nn.functional import linear
 
 from course_lib.data import corpora
 from course_lib.lessons.common import gpu
+from course_lib.lessons.common.table import Table, number, percent
 from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.patterns.experiment import measured
 from course_lib.measure.machine import measure_device
@@ -72,8 +73,14 @@ zeros = sum(int((matrix == 0).sum()) for matrix in matrices)
 n_weights = sum(matrix.numel() for matrix in matrices)
 share = 100 * zeros / n_weights
 print(f"exact zeros in the trained model: {zeros:,} of {n_weights:,} weights in the blocks ({share:.3f} %)")
-for name, pattern in one_of_each(0.5).items():
-    print(f"{name:15} {sparsity_of(pattern.keep(weight.square())):.3f}")
+Table(
+    [
+        {"pattern": name, "sparsity": sparsity_of(pattern.keep(weight.square()))}
+        for name, pattern in one_of_each(0.5).items()
+    ],
+    caption="The sparsity that each pattern of the library has when half of the weights are asked for",
+    formats={"sparsity": number(3)},
+)
 
 # %% [markdown]
 # The few zeros of the model come from the file, which rounds its weights to 4 bits. The patterns of the library reach
@@ -113,8 +120,14 @@ vocabulary = weight_of(head(model)).shape[0]
 plots.perplexities({0.25: found}, vocabulary)
 
 # %%
-for name, result in found.items():
-    print(f"{name:15} perplexity × {result.value / found['dense'].value:,.2f}")
+times = [{"pattern": name, "perplexity / dense": each.value / found["dense"].value} for name, each in found.items()]
+display(
+    Table(
+        times,
+        caption="Perplexity after pruning, as a multiple of the dense model's",
+        formats={"perplexity / dense": number(2)},
+    )
+)
 print(f"on these {len(held_out)} windows, each compared with itself:")
 print(printed.order_verdict(found))
 
@@ -211,10 +224,16 @@ check("patterns.blocks", keep_blocks)
 
 # %%
 block_mask = mine("patterns.blocks", keep_blocks)
+by_size = []
 for size in (2, 4, 16, 64):
     keep = block_mask(weight, size, size, weight.numel() // size**2 // 2)
-    zeros, share = 100 * sparsity_of(keep), 100 * weight[keep].square().sum() / weight.square().sum()
-    print(f"half of all blocks of {size:2} × {size:2}: {zeros:.0f} % sparse, {share:.0f} % of squares kept")
+    kept_squares = (weight[keep].square().sum() / weight.square().sum()).item()
+    by_size.append({"weight tile": f"{size} × {size}", "sparsity": sparsity_of(keep), "squares kept": kept_squares})
+Table(
+    by_size,
+    caption="Half of all tiles of a matrix are kept",
+    formats={"sparsity": percent, "squares kept": percent},
+)
 
 # %% [markdown]
 # The larger the blocks are, the more alike are their sums, and the less is gained by choosing among them.
@@ -350,13 +369,19 @@ check("patterns.choose", choose_format)
 
 # %%
 choose, count = mine("patterns.choose", choose_format), mine("patterns.bytes", format_bytes)
+cheapest_formats = []
 for density in (0.5, 0.25, 0.02):
     masks = one_of_each(1 - density) if density > 0.1 else {"unstructured": Unstructured(1 - density)}
     for name, pattern in masks.items():
         keep = pattern.keep(weight.abs())
         form, n_bytes = choose(keep, count(*weight.shape, int(keep.sum()), 2), 2)
-        share = 100 * n_bytes / (2 * weight.numel())
-        print(f"{100 * density:3.0f} % kept, {name:15} {form:8} {share:4.1f} % of the dense bytes")
+        row = {"pattern": name, "cheapest format": form, "weights kept": density}
+        cheapest_formats.append(row | {"bytes / dense": n_bytes / (2 * weight.numel())})
+Table(
+    cheapest_formats,
+    caption="The format with the fewest bytes, by pattern and density",
+    formats={"weights kept": percent, "bytes / dense": number(1, "%", 100)},
+)
 
 # %% [markdown]
 # With half or a quarter of the weights the answer is a bitmap, unless the zeros are 2:4 or whole columns. CSR is chosen
@@ -450,8 +475,14 @@ encoded = {
     "blocks": BlockSparse.encode(half * Block(tile, tile, 0.5).keep(half.abs()), tile, tile),
     "columns": Dense.encode(half[:, Columns(0.5).keep(half.abs())[0]]),
 }
-for name, format in encoded.items():
-    print(f"{name:8} {format.n_bytes:9,} bytes, dense / this = {encoded['dense'].n_bytes / format.n_bytes:.2f}")
+Table(
+    [
+        {"format": name, "bytes": form.n_bytes, "dense bytes / its bytes": encoded["dense"].n_bytes / form.n_bytes}
+        for name, form in encoded.items()
+    ],
+    caption="The same matrix in each format, half of its weights pruned",
+    formats={"bytes": number(), "dense bytes / its bytes": number(2)},
+)
 
 # %% [markdown]
 # ## 7. Explore
@@ -477,9 +508,12 @@ controls = explore(model)
 machine = measure_device()
 print(f"{machine.name}: {machine.flops_per_second / 1e9:.0f} GFLOP/s, {machine.bytes_per_second / 1e9:.1f} GB/s")
 print(f"below {machine.ridge:.1f} FLOPs a byte memory decides, above it arithmetic")
-for n_tokens in (1, 8, 64):
-    work = linear_work(*weight.shape, n_tokens, value_bytes=4)
-    print(f"  tokens at once {n_tokens:3}: {work.intensity:5.2f} FLOPs a byte, bound by {work.bound(machine)}")
+works = {n_tokens: linear_work(*weight.shape, n_tokens, value_bytes=4) for n_tokens in (1, 8, 64)}
+Table(
+    [{"batch size": n, "FLOP/byte": work.intensity, "bound by": work.bound(machine)} for n, work in works.items()],
+    caption="What limits a dense layer",
+    formats={"FLOP/byte": number(2)},
+)
 
 # %% [markdown]
 # With one token at a time, as in generation, memory decides, and fewer bytes should mean less time, in the ratio of the
@@ -494,9 +528,17 @@ faster = layer_speed(large, densities=[0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7], to
 plots.speed(faster)
 
 # %%
-for n_tokens, formats in faster.items():
-    csr, columns = formats["CSR"][0.5], formats["columns"][0.5]
-    print(f"half of the weights, tokens at once {n_tokens:2}: CSR × {csr:.2f}, columns × {columns:.2f} against dense")
+speedups = [
+    {"batch size": n_tokens, "CSR": formats["CSR"][0.5], "columns": formats["columns"][0.5]}
+    for n_tokens, formats in faster.items()
+]
+display(
+    Table(
+        speedups,
+        caption="Speedup over the dense layer with half of the weights",
+        formats={"CSR": number(2), "columns": number(2)},
+    )
+)
 again = {n_tokens: speed_by_round(large, 0.5, n_tokens) for n_tokens in faster}  # all take turns, round by round
 claims = {
     "CSR": "with half of the weights, CSR makes a layer a tenth faster",
@@ -538,8 +580,8 @@ plots.limits(11008, 4096, H100)
 
 # %%
 print(gpu.provenance())
-print(gpu.table("nm_matmul", contests=("2:4, tokens: 1", "2:4, tokens: 4096")))
-print(gpu.table("bitmap_matvec", contests=("density 0.5", "density 0.1")))
+display(gpu.table("nm_matmul", contests=("2:4, tokens: 1", "2:4, tokens: 4096")))
+display(gpu.table("bitmap_matvec", contests=("density 0.5", "density 0.1")))
 for side in ("torch semi-structured", "N:M kernel"):
     say(gpu.everywhere("nm_matmul", side))
 say(gpu.everywhere("bitmap_matvec", "bitmap kernel"))
@@ -596,10 +638,17 @@ plots.activity(keep_most_active(neurons, neurons.shape[1] // 10), errors)
 
 # %%
 dynamic, dense_output = mine("patterns.dynamic", dynamic_linear), linear(neurons, weight_of(layer))
+errors_by_k = []
 for k in (77, 154, 384):
     error = (dynamic(weight_of(layer), neurons, k) - dense_output).square().sum(1) / dense_output.square().sum(1)
-    lost = 100 * error.mean()
-    print(f"{k:4} of {neurons.shape[1]} neurons for each token: squared error {lost:.1f} % of the output's")
+    errors_by_k.append(
+        {"neurons kept per token": k, "of": neurons.shape[1], "squared error / output": error.mean().item()}
+    )
+Table(
+    errors_by_k,
+    caption="The error of a layer that keeps the largest neurons of each token",
+    formats={"squared error / output": number(1, "%", 100)},
+)
 
 # %% [markdown]
 # This model's activation function (SiLU) makes no exact zeros, unlike ReLU. Even so, a few neurons carry most of what
@@ -655,7 +704,7 @@ def keep(part, depth, weight):
 
 # %%
 ideas = budget.stored(load_measured("patterns", "budget")["tables"]["ideas"])
-print(budget.table(ideas, budget.attempt(keep, model, tokenizer)))
+budget.table(ideas, budget.attempt(keep, model, tokenizer))
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once on the same text (`course reproduce budget`). *Relative size* is

@@ -36,6 +36,7 @@ from course_lib.pruning.classic.deletion import cheapest, delete, deletions, who
 from course_lib.pruning.classic.training import levenberg_marquardt, solved
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.lessons.classic import figures as plots
+from course_lib.lessons.common.table import Table, number
 from course_lib.lessons.classic import deck, fisher, measured as classic_results, schematics, smallest, tables
 from course_lib.pruning.input_statistics import input_gram
 from course_lib.workbook import check, mine
@@ -111,12 +112,20 @@ exact = full_hessian(state.network, state.theta, patterns)
 slope = error_gradient(state.network, state.theta, patterns)
 rise_of = mine("classic.taylor", predicted_change)
 print(f"largest gradient {slope.abs().max():.1e}, error before any deletion {state.error(patterns):.5f}\n")
-print("weight      value   predicted rise   real rise")
+rises = []
 for q, name in enumerate(deck.XOR_NAMES):
     gone = torch.arange(len(state.theta)) == q
     without = whole(XOR_NETWORK, torch.where(gone, 0.0, state.theta))
     rise = without.error(patterns) - state.error(patterns)
-    print(f"{name:<8}{state.theta[q]:>9.2f}{rise_of(slope, exact, state.theta, gone):>17.4f}{rise:>12.4f}")
+    predicted = float(rise_of(slope, exact, state.theta, gone))
+    rises.append(
+        {"weight": name, "value": state.theta[q].item(), "predicted rise": predicted, "real rise": float(rise)}
+    )
+Table(
+    rises,
+    caption="What deleting each weight does to the error",
+    formats={"value": number(2), "predicted rise": number(4), "real rise": number(4)},
+)
 
 # %% [markdown]
 # The predictions are far too small, for every weight. The trained units are saturated, so the error is flat around the
@@ -153,11 +162,17 @@ def obd_saliency(weight, diagonal):
 check("classic.obd_saliency", obd_saliency)
 
 # %% [markdown]
+# <details><summary>The saliency as a formula</summary>
+#
+# $$ s_k = \tfrac12 h_{kk} w_k^2 $$
+#
+# </details>
+#
 # ## 4. The diagonal in one backward pass
 #
-# So the saliency is $s_k = \tfrac12 h_{kk} w_k^2$, and OBD needs only the diagonal of $H$: $d$ numbers instead of
-# $d^2$. One more backward pass finds them. In the drawing unit $i$ reads $a_i = \sum_j w_{ij} x_j$ from the units $j$
-# below, gives out $x_i = f(a_i)$, and is read by the units $l, m$ above.
+# So OBD needs only the diagonal of $H$: $d$ numbers instead of $d^2$. One more backward pass finds them. In the drawing
+# unit $i$ reads $a_i = \sum_j w_{ij} x_j$ from the units $j$ below, gives out $x_i = f(a_i)$, and is read by the units
+# $l, m$ above.
 
 # %%
 schematics.units()
@@ -208,10 +223,12 @@ def back_one_layer(weight, first, second, slope, bend):
 check("classic.back_one_layer", back_one_layer)
 
 # %% [markdown]
-# The result is the paper's recursion:
+# <details><summary>The result, which is the paper's recursion</summary>
 #
 # $$ \frac{\partial^2 E}{\partial a_i^2} = f'(a_i)^2 \sum_l w_{li}^2 \frac{\partial^2 E}{\partial a_l^2}
 # + f''(a_i) \frac{\partial E}{\partial x_i} $$
+#
+# </details>
 #
 # Is it the exact diagonal? What it leaves out are the products $w_{li} w_{mi}\, \partial^2 E / \partial a_l \partial
 # a_m$ of two different units above. For two outputs of a squared error these mixed derivatives are zero, so the last
@@ -225,7 +242,7 @@ deck.diagonals()
 
 # %%
 measured = classic_results.results()
-print(tables.recursion_table(measured))
+tables.recursion_table(measured)
 
 # %% [markdown]
 # In the last row weights are shared, as in LeCun's own networks: a kernel slides over the inputs, and $h_{kk}$ is the
@@ -283,7 +300,7 @@ fisher.diagonals_figure()
 
 # %%
 small_networks = classic_results.small()
-print(fisher.curvature_table(small_networks), "\n")
+display(fisher.curvature_table(small_networks))
 print(fisher.order_verdict(small_networks))
 
 # %%
@@ -343,9 +360,13 @@ def obs_update(weight, inverse, q):
 check("classic.obs_update", obs_update)
 
 # %% [markdown]
+# <details><summary>The solution as a formula</summary>
+#
 # The other weights move along a column of the inverse Hessian:
 #
 # $$ \delta w = -\frac{w_q}{[H^{-1}]_{qq}}\, H^{-1} e_q $$
+#
+# </details>
 
 # %% [markdown]
 # ### The surgeon's saliency
@@ -370,8 +391,14 @@ def obs_saliency(weight, inverse):
 check("classic.obs_saliency", obs_saliency)
 
 # %% [markdown]
-# So $L_q = w_q^2 / (2\,[H^{-1}]_{qq})$. A weight is cheap to delete when it is small, or when $[H^{-1}]_{qq}$ is large,
-# which means that other weights can take over what it did.
+# <details><summary>The saliency as a formula</summary>
+#
+# $$ L_q = \frac{w_q^2}{2\,[H^{-1}]_{qq}} $$
+#
+# A weight is cheap to delete when it is small, or when $[H^{-1}]_{qq}$ is large, which means that other weights can
+# take over what it did.
+#
+# </details>
 #
 # With $H = I$ this is magnitude pruning, and with a diagonal $H$ it is OBD. The three methods are one formula with
 # three Hessians.
@@ -417,10 +444,12 @@ def inverse_hessian(gradients, alpha):
 check("classic.recursion", inverse_hessian)
 
 # %% [markdown]
-# In the paper, for one output, it reads
+# <details><summary>The recursion as the paper writes it, for one output</summary>
 #
 # $$ H^{-1}_{k+1} = H^{-1}_k - \frac{H^{-1}_k X_{k+1} X_{k+1}^\top H^{-1}_k}{P + X_{k+1}^\top H^{-1}_k X_{k+1}}
 # \qquad H^{-1}_0 = \frac1\alpha I $$
+#
+# </details>
 
 # %%
 slopes = output_gradients(state.network, state.theta, patterns.inputs)
@@ -456,8 +485,8 @@ print(f"of {n_solved} networks still right: " + ", ".join(f"{name} {count}" for 
 # course, and this lesson reads them from here on.
 
 # %%
-print(tables.provenance(measured), "\n")
-print(tables.xor_table(measured))
+print(tables.provenance(measured))
+display(tables.xor_table(measured))
 print(tables.xor_verdict(measured))
 
 # %%
@@ -521,21 +550,30 @@ check("classic.prune", prune)
 # robots. We train one network for each of these two, and prune it without any retraining.
 
 # %%
+ends = []
 for problem, good in ((1, 1.0), (3, 0.93)):
     training, test = monks(problem)
     dense = solved(NETWORKS[problem], training, torch.Generator().manual_seed(0), good, DECAY[problem])
     for name, method in METHODS.items():
         method = partial(brain_surgeon, alpha=DECAY[problem]) if name == "OBS" else method
         end = last_good(deletions(dense, training, method), accurate(training, dense.accuracy(training)))
-        right = f"{100 * end.accuracy(test):.1f} % of all 432 right"
-        print(f"problem {problem}, {name:<10} {end.n_left:>2} of {len(end.keep)} weights left, {right}")
+        row = {"problem": str(problem), "method": name, "weights left": end.n_left, "of": len(end.keep)}
+        ends.append(row | {"robots right": end.accuracy(test)})
+display(
+    Table(
+        ends,
+        caption="The last network that is as good on the training robots as the trained one",
+        formats={("weights left", "of"): "{} of {}".format, "robots right": number(1, "%", 100)},
+        note="robots right: of all 432.",
+    )
+)
 plots.surviving(end, dense)
 
 # %% [markdown]
 # The pruned network for problem 3 can be read: a robot belongs to the class unless its body is 3 or its jacket is 4.
 # That is the rule without its rare second half, which the wrong labels hide, and it is right for 97.2 % of the robots,
 # as the trained network was. A hidden unit without inputs is a constant ½, so its outgoing weight acts as a bias.
-# Compare magnitude in the list above: where it ends with as few weights and as many robots right, the small network is
+# Compare magnitude in the table above: where it ends with as few weights and as many robots right, the small network is
 # explained by the problem, and not by OBS alone.
 #
 # The paper's abstract gives reductions of 90, 76 and 62 % without saying which belongs to which problem. We read them
@@ -546,7 +584,7 @@ plots.surviving(end, dense)
 classic_results.monks_counts(measured)
 
 # %%
-print(tables.monks_table(measured), "\n")
+display(tables.monks_table(measured))
 print(tables.monks_verdict(measured))
 
 # %% [markdown]
@@ -586,6 +624,7 @@ classic_results.dense_pruned_retrained(measured)
 # it.
 
 # %%
+display(tables.digits_table(measured))
 print(tables.digits_verdict(measured))
 
 # %% [markdown]
@@ -620,12 +659,22 @@ check("classic.scale", scale)
 plots.bytes_of_inverses(deck.SIZES, 16 * 10**9)
 
 # %%
-for name, size in deck.SIZES.items():
-    needs = cost(size, 2048)
-    print(
-        f"{name:<17} OBD {plots.in_words(needs.obd_bytes):>9}, {needs.obd_flops:.0e} FLOPs;   "
-        f"OBS {plots.in_words(needs.obs_bytes):>9}, {needs.obs_flops:.0e} FLOPs for 2048 gradients"
-    )
+needs = {name: cost(size, 2048) for name, size in deck.SIZES.items()}
+Table(
+    [
+        {
+            "network": name,
+            "OBD: bytes": need.obd_bytes,
+            "OBD: FLOPs": need.obd_flops,
+            "OBS: bytes": need.obs_bytes,
+            "OBS: FLOPs": need.obs_flops,
+        }
+        for name, need in needs.items()
+    ],
+    caption="What second derivatives cost, with 2048 gradients",
+    formats=dict.fromkeys(("OBD: bytes", "OBS: bytes"), plots.in_words)
+    | dict.fromkeys(("OBD: FLOPs", "OBS: FLOPs"), "{:.0e}".format),
+)
 
 # %% [markdown]
 # OBD scales, because it needs one number a weight and one backward pass. OBS does not: for the 106 million weights in
@@ -647,11 +696,17 @@ texts = {
 grams = {name: input_gram(model, ids, 15, "self_attn.q_proj") for name, ids in texts.items()}
 weight = weight_of(linears(blocks(model)[15])["self_attn.q_proj"])
 row_surface = row_surfaces(grams["calibration"].matrix, grams["calibration"].n_tokens)
+errors = []
 for row in (44, 465):
     for name, surface in row_surface.items():
         pruned = prune_row(weight[row], surface, 288)
-        errors = [100 * output_error(grams[text].matrix, weight[row], pruned) for text in texts]
-        print(f"row {row:>3}, {name:<10} error {errors[0]:5.2f} %, on unseen text {errors[1]:5.2f} %")
+        error_of = {f"error, {text} text": output_error(grams[text].matrix, weight[row], pruned) for text in texts}
+        errors.append({"row": str(row), "method": name} | error_of)
+Table(
+    errors,
+    caption="The relative error of one output with half of its weights pruned",
+    formats=dict.fromkeys(("error, calibration text", "error, unseen text"), number(2, "%", 100)),
+)
 
 # %% [markdown]
 # The next cell does the same with the two formulas that you wrote, saliency and update, on row 44. Then it runs your
@@ -726,7 +781,7 @@ def make_small(dense, training):
 
 
 # %%
-print(smallest.table(smallest.stored(), smallest.attempt(make_small)))
+smallest.table(smallest.stored(), smallest.attempt(make_small))
 
 # %% [markdown]
 # The rows above yours are simple ideas on the same ten networks (`course reproduce small`). The third column is the

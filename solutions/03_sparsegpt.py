@@ -32,6 +32,7 @@ from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
 from course_lib.lessons.common.dots import perplexities
 from course_lib.lessons.common import gpu
+from course_lib.lessons.common.table import Table, number
 from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.pruning.methods.magnitude import Magnitude
@@ -123,9 +124,15 @@ check("sparsegpt.layer_error", layer_error)
 # %%
 error_of = mine("sparsegpt.layer_error", layer_error)
 size = error_of(weight, torch.zeros_like(weight), gram.matrix)
-for title, pruner in {"magnitude": Magnitude(), "Wanda": Wanda(), "SparseGPT": SparseGPT()}.items():
-    changed = error_of(weight, pruner.prune(weight, gram), gram.matrix) / size
-    print(f"{title:<10} changes {100 * changed:5.2f} % of the output")
+pruners = {"magnitude": Magnitude(), "Wanda": Wanda(), "SparseGPT": SparseGPT()}
+Table(
+    [
+        {"method": name, "output changed": float(error_of(weight, pruner.prune(weight, gram), gram.matrix) / size)}
+        for name, pruner in pruners.items()
+    ],
+    caption="Half of the weights of a layer pruned: the fraction of the squared output that changes",
+    formats={"output changed": number(2, "%", 100)},
+)
 
 # %% [markdown]
 # ## 3. Step two: the Hessian, in closed form
@@ -315,8 +322,12 @@ def settle(weight, values, upper, j):
 check("sparsegpt.settle", settle)
 
 # %% [markdown]
+# <details><summary>What a column sends to the right</summary>
+#
 # A weight that keeps its value sends no error to the right, and a pruned one ($v = 0$) sends $w_j / U_{jj}$ times row
 # $j$ of $U$, which is equation 3 with the inverse of what is left.
+#
+# </details>
 #
 # Here is the whole sweep on a small piece of the real layer, 32 outputs and 96 inputs. White weights are zero, light
 # ones are as they were, and the darker a weight, the further it has moved. The line shows which columns are settled.
@@ -456,7 +467,7 @@ print(printed.solver_speed())
 
 # %%
 print(gpu.provenance())
-print(gpu.table("sparsegpt_columns"))
+gpu.table("sparsegpt_columns")
 
 # %% [markdown]
 # The loops start several kernels for every column, and the one kernel is faster than any of them. It, too, is far from
@@ -517,8 +528,12 @@ grid = Quantization(3, group=64).grid(some)
 rounded = some.clone()
 for j in range(some.shape[1]):
     rounded = settle_column(rounded, grid.round_column(rounded[:, j], j), upper, j)
-for title, each in {"each weight to the nearest": grid.round(some), "column by column, settled": rounded}.items():
-    print(f"{title:<27} changes {100 * relative_error(some, each, gate_gram):5.2f} % of the output")
+ways = {"each weight to the nearest": grid.round(some), "column by column, settled": rounded}
+Table(
+    [{"rounding": name, "output changed": float(relative_error(some, w, gate_gram))} for name, w in ways.items()],
+    caption="Rounded to 3 bits: the fraction of the squared output that changes",
+    formats={"output changed": number(2, "%", 100)},
+)
 
 # %% [markdown]
 # Is pruning worth it beside rounding? To compare the two we must count the bits.
@@ -559,8 +574,13 @@ contestants = {
     "dense, 4 bits": SparseGPT(dense, quantization=Quantization(4, group=64)),
 }
 changed = {name: relative_error(gate, p.prune(gate, gate_gram), gate_gram) for name, p in contestants.items()}
-for title, share in changed.items():
-    print(f"{title:<17} changes {100 * share:5.2f} % of the output")
+display(
+    Table(
+        [{"weights": name, "output changed": float(fraction)} for name, fraction in changed.items()],
+        caption="Pruned, rounded, or both: the fraction of the squared output that changes",
+        formats={"output changed": number(2, "%", 100)},
+    )
+)
 # One layer, all of it, so there is no sampling error.
 gain = Effect(value=math.log(changed["dense, 3 bits"] / changed["50 % zero, 4 bits"]), error=0.0)
 say(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {verdict(gain, larger_models=True)}")
@@ -573,12 +593,19 @@ say(f"Claim: at equal size, half the weights at 4 bits beat all of them at 3: {v
 
 # %%
 moved = before_rounding(gate, group=32, bits=4, generator=torch.Generator().manual_seed(0))
+losses = []
 for bits in (4, 3):
     for group in (32, 64, None):
         grids = [Quantization(bits, group).grid(each) for each in (gate, moved)]
         lost, lost_moved = ((grid.round(w) - w).norm() / w.norm() for grid, w in zip(grids, (gate, moved), strict=True))
         where = f"groups of {group}" if group else "whole rows"
-        print(f"{bits} bits, {where:<12}: {100 * lost:5.2f} % as they are, {100 * lost_moved:5.2f} % moved")
+        row = {"grid": f"{bits} bits, {where}", "weights as they are": lost.item(), "weights moved": lost_moved.item()}
+        losses.append(row)
+Table(
+    losses,
+    caption="The relative error of rounding a layer",
+    formats=dict.fromkeys(("weights as they are", "weights moved"), number(2, "%", 100)),
+)
 
 # %% [markdown]
 # Both lose about the same, even in groups of 32. The reason is that the old grid started at each group's smallest
@@ -642,7 +669,7 @@ print(printed.thirds_verdict(measured))
 results.errors_over_depth(measured)
 
 # %%
-print(printed.gap_by_layer(measured))
+printed.gap_by_layer(measured)
 
 # %% [markdown]
 # **What came after SparseGPT?** *Refitting* keeps its mask and takes the best weights on it. *SparseSwaps* (Zimmer and
@@ -653,7 +680,7 @@ print(printed.gap_by_layer(measured))
 # information (`course_lib/pruning/methods/fisher.py`).
 
 # %%
-print(printed.successors_table(measured))
+printed.successors_table(measured)
 
 # %% [markdown]
 # **Is it better to prune and round, or to round more?** Several pairs of about equal size. Rounding is the least stable
@@ -662,17 +689,19 @@ print(printed.successors_table(measured))
 # perplexity of 58.
 
 # %%
-print(printed.rounded_table(measured))
+display(printed.rounded_table(measured))
+print(printed.rounded_verdict(measured))
 
 # %% [markdown]
 # **Do benchmarks agree?** We use only those on which the dense model is clearly better than chance (lesson 04 has the
 # others and says why):
 
 # %%
+display(printed.accuracy_table(measured))
 print(printed.accuracy_verdict(measured))
 
 # %%
-print(printed.accuracy_by_pattern(measured))
+printed.accuracy_by_pattern(measured)
 
 # %% [markdown]
 # **And larger models?** These are the authors' numbers, quoted and not measured here; OPT's are from the paper of
@@ -680,7 +709,8 @@ print(printed.accuracy_by_pattern(measured))
 # It took 4.3 hours for 1.3 billion parameters, about as long as SparseGPT for 175 billion (section 4.1).
 
 # %%
-print(printed.published_table())
+display(printed.published_table("opt"))
+display(printed.published_table("llama"))
 
 # %% [markdown]
 # Larger models lose less. Ours is small, its dense weights have been rounded to 4 bits before, and the text is another.
@@ -694,7 +724,7 @@ beside.by_size(measured)
 
 # %%
 print(printed.seconds_provenance())
-print(printed.seconds_table(measured))
+printed.seconds_table(measured)
 
 # %% [markdown]
 # The paper's ratio is that of the metric alone, without forward passes and on a GPU. On our small model the forward
@@ -734,7 +764,7 @@ def recipe(weight, gram):
 
 # %%
 ideas = load_measured("sparsegpt", "experiments/recipes")["tables"]["ideas"]
-print(recipes.table(recipes.stored(ideas), recipes.attempt(recipe)))
+recipes.table(recipes.stored(ideas), recipes.attempt(recipe))
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once on the same text (`course reproduce recipes`). The first two

@@ -22,6 +22,7 @@ import torch
 from course_lib.attention.small_models.byte_model import load_byte_model, untrained
 from course_lib.attention.small_models.training import Schedule
 from course_lib.data import corpora
+from course_lib.lessons.common.table import Table
 from course_lib.lessons.common.tables import load_bench, load_measured, say
 from course_lib.lessons.minitron import tables
 from course_lib.lessons.minitron.figures import computed as plots
@@ -161,7 +162,7 @@ check("minitron.count", count_parameters)
 # 64, vocabulary 49,152.)
 
 # %%
-print(tables.sizes_table(mine("minitron.count", count_parameters), dense_shape))
+tables.sizes_table(mine("minitron.count", count_parameters), dense_shape)
 
 # %% [markdown]
 # The embedding is a fifth of this model, and only the width makes it smaller. Nemotron-4, a hundred times as large, has
@@ -169,7 +170,7 @@ print(tables.sizes_table(mine("minitron.count", count_parameters), dense_shape))
 # own models, counted from the shapes that the source lecture prints, give the lecture's numbers:
 
 # %%
-print(tables.published_shapes())
+tables.published_shapes()
 
 # %% [markdown]
 # ## 4. One pass, all scores: neurons
@@ -232,16 +233,23 @@ plots.cuts(results, tables.cut_title(results, n_kept))
 # whole. The last line turns it round: all blocks are cut by the norms of weights, but the first by activations.
 
 # %%
+single_blocks = []
 for number in (0, 15):
     gone = scores["weight norms"][number].argsort()[: dense_shape.neurons - n_kept]
     with live.silenced(model, number, gone):
         alone = perplexity(model, held_out, progress=False).value
     loudest = scores["activations"][number].topk(10).indices
     n_lost = int(torch.isin(loudest, gone).sum())
-    print(f"block {number:>2} alone: perplexity {alone:8.1f}; {n_lost:>2} of its 10 loudest neurons leave")
+    row = {"pruned by weight norms": f"block {number} alone", "perplexity": alone}
+    single_blocks.append(row | {"of the 10 most active neurons, pruned": n_lost})
 mixed = torch.cat([scores["activations"][:1], scores["weight norms"][1:]])
 others = perplexity(cut(model, target, Scores(neurons=mixed)), held_out, progress=False).value
-print(f"all but block 0: perplexity {others:,.1f}")
+single_blocks.append({"pruned by weight norms": "all blocks except block 0", "perplexity": others})
+Table(
+    single_blocks,
+    caption="Where the norms of the weights choose badly",
+    formats={"perplexity": "{:,.1f}".format, "of the 10 most active neurons, pruned": "{:.0f}".format},
+)
 
 # %% [markdown]
 # No single block matters as much as the first, which makes the stream out of embeddings. Its loudest neurons have
@@ -626,6 +634,7 @@ measured.scores(result)
 # **Mean or L2 over the tokens?** The paper takes the mean over the tokens of a sequence and L2 over sequences.
 
 # %%
+display(verdicts.aggregations_table(result))
 say(verdicts.aggregations(result))
 
 # %% [markdown]
@@ -636,7 +645,7 @@ say(verdicts.aggregations(result))
 # compared which no configuration describes: any three heads of a block.
 
 # %%
-print(verdicts.heads_add_up(result))
+display(verdicts.heads_add_up(result))
 measured.heads(result)
 
 # %% [markdown]
@@ -692,14 +701,14 @@ measured.repaired(result)
 # **Tasks.** The same questions for all models; perplexity is not everything.
 
 # %%
-print(verdicts.zero_shot(result))
+display(verdicts.zero_shot(result))
 say(verdicts.accuracies(result))
 
 # %% [markdown]
 # **Does the order of shapes right after the cut tell the order after ten steps?** That is what a search needs to know.
 
 # %%
-print(verdicts.search(result))
+verdicts.search(result)
 
 # %% [markdown]
 # In both lists the two best change places, in the first by hardly anything. Who searches takes the shape that leads
@@ -725,7 +734,7 @@ say(verdicts.claims_table(result))
 # trained from nothing, on 40 times as many tokens.
 
 # %%
-print(tables.published_benchmarks())
+tables.published_benchmarks()
 
 # %% [markdown]
 # "These models outperform Nemotron-3 8B" holds for eight of these nine rows, and two more things in the lecture's short
@@ -736,7 +745,7 @@ print(tables.published_benchmarks())
 # same group are for Llama-3.1 8B, cut to 4.5 billion parameters in both ways and distilled over 94 billion tokens.
 
 # %%
-print(tables.published_width_and_depth())
+tables.published_width_and_depth()
 
 # %% [markdown]
 # By *width* the paper means all that leaves the number of blocks as it is: neurons, heads and channels. And it is a
@@ -770,7 +779,7 @@ plots.speeds(load_bench("cpu_structured"))
 #   a model of the right size exists already and had more training.
 
 # %%
-print(verdicts.step_cost(result))
+verdicts.step_cost(result)
 
 # %% [markdown]
 # ## 14. An open task
@@ -788,7 +797,7 @@ def sizes():
 
 # %%
 ideas = shapes.stored(load_measured("minitron", "shapes")["tables"]["ideas"])
-print(shapes.table(ideas, shapes.attempt(sizes(), (model, tokenizer), found | Scores(blocks=turns))))
+shapes.table(ideas, shapes.attempt(sizes(), (model, tokenizer), found | Scores(blocks=turns)))
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once on the same windows (`course reproduce shapes`). The last column

@@ -119,9 +119,8 @@ drawn_gate.top_k_then_softmax()
 weights = mine("moe.gate", gate_weights)(logits, 2)
 same = routed.experts_from(model, block_number, n_experts)
 tokens, one = reads.flatten(0, 1), same.one(0, reads.flatten(0, 1))
-print(printed.copies_line(weights.sum(1, keepdim=True) * one, one, "probabilities of all experts"))
-alone = Mixtral(2).route(logits).weights
-print(printed.copies_line(alone.sum(1, keepdim=True) * one, one, "softmax of the two best alone"))
+both = {"probabilities of all experts": weights, "softmax of the two best alone": Mixtral(2).route(logits).weights}
+display(printed.copies_table({name: each.sum(1, keepdim=True) * one for name, each in both.items()}, one))
 total = weights.sum(1)
 print(f"a token's two weights add up to {total.min():.2f} to {total.max():.2f}")
 
@@ -135,7 +134,7 @@ losses = {"dense": window_losses(model, held_out, progress=False)}
 for name, router in {"weights that add up to one": Mixtral(2), "probabilities of all experts": OLMoE(2)}.items():
     with routed.copied(model, n_experts, router):
         losses[f"four copies of each MLP, {name}"] = window_losses(model, held_out, len(held_out), progress=False)
-print(printed.perplexities(losses))
+printed.perplexities(losses)
 
 # %% [markdown]
 # ## 3. What teaches a router
@@ -186,7 +185,7 @@ for name, (experts, router) in {
     "2 experts, probabilities, all experts alike": (same, OLMoE(2)),
 }.items():
     found[name] = routed.gate_gradient(tokens, gate, experts, router)
-print(printed.gradient_table(found))
+printed.gradient_table(found)
 
 # %% [markdown]
 # A single weight that is divided by itself is always 1, and a router that always says 1 cannot learn. So Switch does
@@ -210,14 +209,14 @@ history.upcycled()
 
 # %%
 copied = load_measured("moe", "experiments/moe_upcycling")
-print(measured_tables.copies(copied))
+measured_tables.copies(copied)
 
 # %% [markdown]
 # Then the model of bytes: the dense one and four mixtures of its copies learn on for 200 steps, from the same bytes in
 # the same order, with a loss for the balance (section 6).
 
 # %%
-print(measured_tables.first_gradients(copied))
+display(measured_tables.first_gradients(copied))
 print(measured_tables.trained_on(copied))
 
 # %% [markdown]
@@ -295,7 +294,7 @@ routers = {
     "expert choice": ExpertChoice(),
 }
 sequence = logits[: reads.shape[1]]
-print(printed.moved_table(routed.moved_by_the_last(sequence, routers), len(sequence)))
+printed.moved_table(routed.moved_by_the_last(sequence, routers), len(sequence))
 
 # %% [markdown]
 # An expert that takes its best tokens takes a later one instead of an earlier one. Whoever trains such a decoder lets
@@ -355,7 +354,7 @@ routing_plots.overflow(kept, n_experts)
 # Places that stay empty cost time too. What Switch reports for two factors, and for one expert a token beside two:
 
 # %%
-print(published.switch())
+published.switch()
 
 # %% [markdown]
 # With E / k times an equal share there are as many places as tokens, and nothing is ever dropped. *Dropless* layers do
@@ -403,7 +402,7 @@ check("moe.balance", balance)
 
 # %%
 even_out = mine("moe.balance", balance)
-print(printed.per_layer(printed.two_layers(), even_out, load_balancing_loss_func))
+printed.per_layer(printed.two_layers(), even_out, load_balancing_loss_func)
 
 # %% [markdown]
 # The widely used implementation in `transformers` averages over layers before it multiplies, and sees no difference:
@@ -426,7 +425,8 @@ runs = {
     "no balancing": training.learn(router),
     "balanced": training.learn(router, added=training.penalty(even_out, alpha=0.01)),
 }
-print(printed.runs_lines(runs, router.k))
+display(printed.runs_table(runs, router.k))
+print(printed.runs_lines(runs))
 
 # %%
 training_plots.loads(runs, router.k)
@@ -438,7 +438,7 @@ training_plots.loads(runs, router.k)
 # What Shazeer and others report is for 256 experts, trained for long:
 
 # %%
-print(published.losses())
+published.losses()
 
 # %% [markdown]
 # `course reproduce moe` trained larger models of bytes for 800 steps, in 75 minutes: four blocks, from three beginnings
@@ -447,7 +447,7 @@ print(published.losses())
 
 # %%
 measured = load_measured("moe")
-print(measured_tables.ends(measured))
+measured_tables.ends(measured)
 
 # %%
 kept_plots.losses()
@@ -518,7 +518,7 @@ for number, routing in enumerate(routings(kept, byte_windows(48)[:, :-1])):
 # means over the three beginnings of section 6:
 
 # %%
-print(measured_tables.specialisation(measured, "top-2, balanced"))
+measured_tables.specialisation(measured, "top-2, balanced")
 
 # %% [markdown]
 # ## 8. Noise, and what it is good for
@@ -588,7 +588,7 @@ drawn_gate.jitter_three_meanings()
 # twin without the aid. Before that, what Switch reports of jitter:
 
 # %%
-print(published.exploration())
+published.exploration()
 
 # %%
 aids = kept_plots.both()
@@ -604,6 +604,7 @@ print(compared.z_loss(aids))
 # experts that choose their bytes, of section 4.
 
 # %%
+display(compared.bias_table(aids))
 print(compared.bias(aids))
 print(compared.expert_choice(aids))
 
@@ -686,8 +687,9 @@ classic_plots.climbed(climb, depth=3)
 
 # %%
 found = load_measured("moe", "experiments/moe_classic")
-print(classic_tables.vowels(found))
+display(classic_tables.vowels(found))
 print(classic_tables.vowel_claims(found))
+display(classic_tables.arms_table(found))
 print(classic_tables.arms(found))
 
 # %% [markdown]
@@ -761,7 +763,7 @@ check("moe.estimate", sparsemixer)
 # probabilities they give the mean exactly, and nothing has to be sampled.
 
 # %%
-print(printed.estimates_table(gradients.compared(mine("moe.estimate", sparsemixer), gradients.a_router())))
+printed.estimates_table(gradients.compared(mine("moe.estimate", sparsemixer), gradients.a_router()))
 
 # %% [markdown]
 # The midpoint rule is exact for a quadratic loss like this one, if every draw may be halved. The exception for the most
@@ -782,7 +784,7 @@ deck.estimators()
 # are awake:
 
 # %%
-print(printed.awake(8, 2, (1, 2, 4, 8, 16, 64)))
+printed.awake(8, 2, (1, 2, 4, 8, 16, 64))
 
 # %% [markdown]
 # `course bench moe` timed a layer of the size of our model's MLP, two of eight experts a token, beside a dense MLP with
@@ -810,8 +812,8 @@ deck.speeds()
 # %%
 print(gpu.provenance())
 few_and_many = ("tokens: 1, awake: 8 of 128", "tokens: 8192, awake: 128 of 128")
-print(gpu.table("grouped_matmul", contests=few_and_many))
-print(gpu.table("router_topk", contests=("8 of 128 experts, tokens: 1", "8 of 128 experts, tokens: 8192")))
+display(gpu.table("grouped_matmul", contests=few_and_many))
+display(gpu.table("router_topk", contests=("8 of 128 experts, tokens: 1", "8 of 128 experts, tokens: 8192")))
 
 # %% [markdown]
 # A plain loop over all experts, in float32 and with those that have no token, loses to torch's grouped product at every
@@ -835,7 +837,7 @@ def choices():
 # %%
 usual = budget.usual(runs["balanced"])
 print(f"at most {budget.BUDGET:,} FLOP a byte and {budget.MOST_WEIGHTS:,} weights")
-print(budget.table(budget.attempt(choices()), usual))
+budget.table(budget.attempt(choices()), usual)
 
 # %% [markdown]
 # The error is that of the text, not that of another beginning. What another beginning is worth, simple ideas show that
@@ -844,7 +846,7 @@ print(budget.table(budget.attempt(choices()), usual))
 # end elsewhere.
 
 # %%
-print(ideas.table(ideas.stored(load_measured("moe", "experiments/moe_ideas")["tables"]["ideas"])))
+ideas.table(ideas.stored(load_measured("moe", "experiments/moe_ideas")["tables"]["ideas"]))
 
 # %% [markdown]
 # Weights that sum to one, and one large expert in place of two, are ahead from one beginning and far behind from the

@@ -43,6 +43,7 @@ from course_lib.lessons.kv import figures as plots
 from course_lib.lessons.kv import measured as results
 from course_lib.lessons.common import cache_speed as speed
 from course_lib.lessons.common import gpu
+from course_lib.lessons.common.table import Table, number, plus_minus
 from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.common.verdicts import of_count, verdict
 from course_lib.lessons.kv import tables as printed
@@ -125,9 +126,11 @@ check("kv.slots", slots_that_fit)
 # are held after a pass are counted:
 
 # %%
+peak_memory = []
 for name, policy in {"full": Full(), "window": Window(64)}.items():
     found = race(model, text[:257], {name: policy}, chunk=64)[name]
-    print(f"{name:<7}{found.peak_bytes / 1e6:6.2f} MB of keys and values after a pass, at most")
+    peak_memory.append({"cache": name, "MB after a pass, at most": found.peak_bytes / 1e6})
+display(Table(peak_memory, caption="Keys and values", formats={"MB after a pass, at most": number(2)}))
 print(f"formula: {2 * n_layers * sizes.n_key_value * sizes.size * 4 * 64 / 1e6:.2f} MB for 64 slots")
 
 # %% [markdown]
@@ -260,6 +263,7 @@ say(heavy.heads_verdict())
 
 # %%
 say(heavy.provenance())
+display(heavy.enough_table())
 say(heavy.enough_verdict())
 heavy.masked()
 
@@ -400,6 +404,7 @@ print(written.stories())
 # read all of the prompt.
 
 # %%
+display(written.written_table())
 say(written.written_verdict())
 
 # %% [markdown]
@@ -606,12 +611,16 @@ def merge_token(key, value, keys, values, threshold):
 check("kv.merge", merge_token)
 
 # %% [markdown]
-# The softmax gives
+# <details><summary>The mean as a formula</summary>
+#
+# The kept key has the cosine 1 with itself, so the softmax gives
 #
 # $$ k \leftarrow \frac{e \cdot k + e^{s} \cdot k_\text{evicted}}{e + e^{s}} $$
 #
-# and the weights sum to 1. Weights that do not, as in the authors' code, shorten keys and values with every merge. The
-# threshold of D2O is not fixed. It is a moving average of how similar the evicted tokens have been lately,
+# </details>
+#
+# The weights of the mean sum to 1. Weights that do not, as in the authors' code, shorten keys and values with every
+# merge. The threshold of D2O is not fixed. It is a moving average of how similar the evicted tokens have been lately,
 # $\tau \leftarrow \tfrac12 \tau + \tfrac12 \operatorname{mean}(s)$, so that in every text some tokens are similar
 # enough.
 #
@@ -625,7 +634,7 @@ check("kv.merge", merge_token)
 policies = {"D2O": D2O(budget, sinks=4, recent=budget // 2), "EMS": EMS(budget, recent=budget // 2)}
 found |= race(model, text, policies)
 for name in ("H2O", *policies):
-    print(f"{name:<5} beside the full cache: {beside(found[name].losses, found['full'].losses, budget)}")
+    print(f"{name} beside the full cache: {beside(found[name].losses, found['full'].losses, budget)}")
 
 # %% [markdown]
 # ## 9. Fewer bits for what stays
@@ -663,19 +672,33 @@ def quantize_row(row, n_bits, group_size):
 check("kv.quantize", quantize_row)
 
 # %% [markdown]
+# <details><summary>The rounding as a formula</summary>
+#
 # With a step of $(\text{high} - \text{low}) / (2^b - 1)$ a number becomes
-# $\text{low} + \operatorname{round}((x - \text{low}) / \text{step}) \cdot \text{step}$. Now your function works on the
-# real cache: the model reads 128 tokens, every key and value is rounded, and the next 64 tokens are read with what came
-# back. How much does their prediction suffer?
+# $\text{low} + \operatorname{round}((x - \text{low}) / \text{step}) \cdot \text{step}$.
+#
+# </details>
+#
+# Now your function works on the real cache: the model reads 128 tokens, every key and value is rounded, and the next 64
+# tokens are read with what came back. How much does their prediction suffer?
 
 # %%
 rounded = mine("kv.quantize", quantize_row)
 exact = losses_after(model, text[:193], 128)
+by_bits = []
 for bits in (8, 4, 2):
     losses = losses_after(model, text[:193], 128, lambda vectors, bits=bits: rounded(vectors, bits, 32))
     more = losses - exact
-    error = more.std() / len(more) ** 0.5
-    print(f"{bits} bits: {more.mean():+.3f} ± {error:.3f} nats a token, {more.mean().exp():.3f} times the perplexity")
+    loss = {"loss increase (nats per token)": more.mean().item(), "error": (more.std() / len(more) ** 0.5).item()}
+    by_bits.append({"bits": bits} | loss | {"times the perplexity": more.mean().exp().item()})
+Table(
+    by_bits,
+    caption="What rounding keys and values costs",
+    formats={
+        ("loss increase (nats per token)", "error"): plus_minus(3, sign=True),
+        "times the perplexity": number(3),
+    },
+)
 
 # %% [markdown]
 # In the library this is not a policy but a way to store vectors, so it can be combined with every policy. There the
@@ -730,6 +753,7 @@ say(printed.heavy_tokens(measured))
 results.compressed(measured)
 
 # %%
+display(printed.heavy_table(measured))
 say(printed.heavy_verdict(measured))
 
 # %% [markdown]
@@ -743,7 +767,7 @@ say(printed.heavy_verdict(measured))
 # times are of this machine and this small model, where the weights take most of a step.
 
 # %%
-print(printed.streams_table(measured))
+printed.streams_table(measured)
 
 # %% [markdown]
 # All policies read the same text, so the third column compares them with the full cache block by block, and differences
@@ -758,7 +782,7 @@ print(printed.streams_table(measured))
 results.by_depth(measured)
 
 # %%
-print(questions.retrieval_table(measured))
+questions.retrieval_table(measured)
 
 # %% [markdown]
 # **Is it worth choosing?** By perplexity the window was far behind, because it had lost the first token. These
@@ -779,7 +803,7 @@ results.answers(measured)
 # others have come. In a small cache they are a large part, and four bits take far more than an eighth of its bytes:
 
 # %%
-print(printed.bits_table(measured))
+printed.bits_table(measured)
 
 # %% [markdown]
 # **A second question.** Each text hides two words, which are asked for one after the other. A policy that evicts cannot
@@ -789,6 +813,7 @@ print(printed.bits_table(measured))
 results.second_needle(measured)
 
 # %%
+display(questions.second_question_table(measured))
 say(questions.recycled_verdict(measured))
 
 # %% [markdown]
@@ -820,7 +845,7 @@ print(
 speed.steps()
 
 # %%
-print(speed.prompts())
+speed.prompts()
 
 # %% [markdown]
 # For one sequence, evicting four fifths gains far less than a factor of five over the same cache with everything in
@@ -836,7 +861,8 @@ print(speed.prompts())
 # and many sequences. What the authors report from there is quoted, not measured here:
 
 # %%
-say(printed.published_table())
+display(printed.published_speed())
+display(printed.published_claims())
 
 # %% [markdown]
 # - **It does not pay** where the cache is small beside the weights: one sequence, a short text. There a step reads
@@ -859,9 +885,9 @@ say(printed.published_table())
 # %%
 print(gpu.provenance())
 steps = ("batch 1, slots 1638", "batch 1, slots 8192", "batch 32, slots 1638", "batch 32, slots 8192")
-print(gpu.table("decode_attention", contests=steps))
+display(gpu.table("decode_attention", contests=steps))
 say(gpu.everywhere("decode_attention", "kernel, with weights"))
-print(gpu.table("attention_mass", contests=("tokens: 4096",)))
+gpu.table("attention_mass", contests=("tokens: 4096",))
 
 # %% [markdown]
 # Writing the weights down, as plain torch must, costs more than torch's fused attention in every contest. A kernel that
@@ -883,7 +909,7 @@ my_text = " ".join(f"{i} times {j} is {i * j}." for i in range(2, 9) for j in ra
 
 # %%
 texts = own_text.stored(load_measured("kv", "own_text")["tables"]["texts"])
-print(own_text.table(texts | {"yours": own_text.contest(model, tokenizer, my_text)}))
+own_text.table(texts | {"yours": own_text.contest(model, tokenizer, my_text)})
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once with `course reproduce own_text`; the texts stand in

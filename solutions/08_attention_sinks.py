@@ -165,8 +165,14 @@ def after_eviction(weights, keep):
 check("sinks.evict", after_eviction)
 
 # %% [markdown]
-# When a token with a share of $s$ leaves, all other weights grow by the factor $1 / (1 - s)$, and so does what is read
-# from them. This is the factor for every head of the model:
+# <details><summary>By which factor the others grow</summary>
+#
+# When a token with a fraction $s$ of the attention leaves, all other weights grow by the factor $1 / (1 - s)$, and so
+# does what is read from them.
+#
+# </details>
+#
+# By how much do the other weights grow? This is the factor for every head of the model, when the first token leaves:
 
 # %%
 plots.growth(share)
@@ -234,7 +240,8 @@ for sinks in (1, 4):
 plots.streams(losses, budget)
 
 # %%
-say(printed.collapse_verdict({name: each[budget:] for name, each in losses.items()}))
+display(printed.perplexities(filled := {name: each[budget:] for name, each in losses.items()}))
+say(printed.collapse_verdict(filled))
 
 # %% [markdown]
 # **Do the first tokens matter, or that there are any?** The paper replaces the first four by newlines (table 1). The
@@ -694,7 +701,7 @@ my_start = "The"
 
 # %%
 ideas = first_tokens.stored(load_measured("sinks", "first_tokens")["tables"]["ideas"])
-print(first_tokens.table(ideas, first_tokens.attempt(model, tokenizer, my_start)))
+first_tokens.table(ideas, first_tokens.attempt(model, tokenizer, my_start))
 
 # %% [markdown]
 # The rows above yours are simple ideas, measured once (`course reproduce first_tokens`). The last column compares each

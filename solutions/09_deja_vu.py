@@ -162,7 +162,7 @@ for name, selector in ways.items():
 selectors.density_curves(kept_by, dense, at=0.5)
 
 # %%
-print(printed.perplexities(kept_by, dense))
+display(printed.perplexities(kept_by, dense))
 print(printed.claim("at 50 % of the neurons contextual reads better than one set", kept_by, 0.5, "one set for all"))
 print(printed.claim("… than a set by a map of the embedding", kept_by, 0.5, "map of the embedding"))
 print(printed.claim("one set reads better than the token alone", kept_by, 0.5, "token alone", "one set for all"))
@@ -319,7 +319,7 @@ speed.over_density(timed)
 relu, bytes_held_out, bytes_read = load_relu_model(n_held_out=10, n_training=24)  # windows of 128 bytes
 relu_names = [f"block {number}" for number in range(len(blocks(relu)))]
 relu_here = neurons.seen_at(relu, bytes_held_out, range(len(relu_names)))
-print(printed.active_lines({"SmolLM2": (names, here), "ReLU": (relu_names, relu_here)}))
+printed.active_table({"SmolLM2": (names, here), "ReLU": (relu_names, relu_here)})
 
 # %%
 curves = {
@@ -355,7 +355,7 @@ ahead.predictor()
 # were to spare:
 
 # %%
-print(published.search())
+published.search()
 
 # %% [markdown]
 # A search that takes longer than what it spares is of no use, and it is asked anew for every token and block. The
@@ -494,7 +494,7 @@ for name, selector in relu_ways.items():
 selectors.density_curves(relu_kept, relu_dense, at=0.2)
 
 # %%
-print(printed.perplexities(relu_kept, relu_dense, nats=True))
+display(printed.perplexities(relu_kept, relu_dense, nats=True))
 said = "at 20 % of the neurons the predicted set reads better than a fixed one"
 print(printed.claim(said, relu_kept, 0.2, "one set for all", "predicted"))
 
@@ -503,7 +503,7 @@ print(printed.claim(said, relu_kept, 0.2, "one set for all", "predicted"))
 # left out:
 
 # %%
-print(published.accuracy())
+published.accuracy()
 
 # %% [markdown]
 # **And on SmolLM2?** Behind a SiLU there is no line between active and silent that a predictor could learn, only larger
@@ -757,7 +757,7 @@ ways = {
     "20 %, oracle": lambda ids: known(oracle_sets(decoder, ids, 0.2)),
     "20 %, predicted": lambda ids: predicted((*predictors, predictor), 0.2),
 }
-print(printed.laps(race(decoder, few, ways), n_tokens=few.shape[1] - 1))
+printed.laps(race(decoder, few, ways), n_tokens=few.shape[1] - 1)
 
 # %% [markdown]
 # The loss of the predicted way is that of predictors which have learnt for a few seconds. Every block keeps the same
@@ -774,7 +774,7 @@ print(printed.laps(race(decoder, few, ways), n_tokens=few.shape[1] - 1))
 # The paper's own times are for OPT-175B on eight A100. They are published, not measured here:
 
 # %%
-print(published.latency())
+published.latency()
 
 # %% [markdown]
 # ## 10. An open task
@@ -805,7 +805,7 @@ print(ideas.line(made, model, whole["losses"], by_oracle["losses"]))
 # ideas were measured in the same way (`course reproduce dejavu_ideas`); yours is the last row.
 
 # %%
-print(ideas.table(ideas.stored(load_measured("dejavu", "experiments/dejavu_ideas")["tables"]["ideas"]), made))
+ideas.table(ideas.stored(load_measured("dejavu", "experiments/dejavu_ideas")["tables"]["ideas"]), made)
 
 # %% [markdown]
 # At like bytes, few bits for every neuron tell far more than a low rank for all of them. Each row is compared with the
@@ -825,8 +825,9 @@ say(tables.provenance(found))
 # **A small set exists.** An oracle knows all values and keeps the largest. How few are enough?
 
 # %%
+display(tables.active_table(found))
 print(tables.active(found))
-print(tables.neurons(found))
+display(tables.neurons(found))
 say(tables.exists(found))
 
 # %% [markdown]
@@ -835,6 +836,7 @@ say(tables.exists(found))
 # exists, but it is not as small. Of nine heads two can be spared, and of the ReLU model's four none.
 
 # %%
+display(parts.heads_table(found))
 print(parts.heads(found))
 
 # %% [markdown]
@@ -855,7 +857,7 @@ say(tables.contextual(found))
 # adds.
 
 # %%
-print(predicted_tables.selectors(predictions))
+display(predicted_tables.selectors(predictions))
 say(predicted_tables.predictable(predictions))
 
 # %% [markdown]
@@ -864,7 +866,7 @@ say(predicted_tables.predictable(predictions))
 # how: it finds more of the oracle's neurons than the fixed set does, and these carry less.
 
 # %%
-print(predicted_tables.recalls(predictions))
+predicted_tables.recalls(predictions)
 
 # %% [markdown]
 # Its loss counts all neurons of a token's upper half alike, whatever they add to the output (section 6). It had 12,288
@@ -901,6 +903,7 @@ say(predicted_tables.search(predictions))
 # of them misses its density. Rows that lie more than 2 % from what was asked are marked, and are not compared.
 
 # %%
+display(changes.activations_table(found))
 print(changes.activations(found))
 say(changes.half_windows(found))
 
@@ -912,7 +915,7 @@ say(changes.half_windows(found))
 
 # %%
 print(changes.depth(found))
-print(published.depth())
+published.depth()
 
 # %% [markdown]
 # OPT-175B loses little where attention and MLP stand side by side, and all where two blocks do. SmolLM2 loses all in
@@ -939,9 +942,9 @@ say(parts.batch(found))
 # %%
 one_token, decoded = clock_tables.results(clock_tables.ONE_TOKEN), clock_tables.results(clock_tables.RELU)
 print(clock_tables.provenance(one_token))
-print(clock_tables.one_token(one_token))
-print(clock_tables.batches(one_token))
-print(clock_tables.end_to_end(decoded))
+display(clock_tables.one_token(one_token))
+display(clock_tables.batches(one_token))
+clock_tables.end_to_end(decoded)
 
 # %% [markdown]
 # A tenth of the neurons is far from ten times as fast, since rows that lie apart have to be gathered, and near a half
@@ -954,9 +957,11 @@ print(clock_tables.end_to_end(decoded))
 
 # %%
 print(gpu.provenance())
-print(gpu.table("gathered_mlp", contests=("density 0.5, tokens: 1", "density 0.05, tokens: 1")))
-print(gpu.table("threshold_matvec", contests=("inputs at zero: 50 %", "inputs at zero: 90 %")))
-print(gpu.table("head_sparse_decode", contests=("groups of 4, half of the groups", "groups of 4, half of each group")))
+display(gpu.table("gathered_mlp", contests=("density 0.5, tokens: 1", "density 0.05, tokens: 1")))
+display(gpu.table("threshold_matvec", contests=("inputs at zero: 50 %", "inputs at zero: 90 %")))
+display(
+    gpu.table("head_sparse_decode", contests=("groups of 4, half of the groups", "groups of 4, half of each group"))
+)
 say(gpu.everywhere("gathered_mlp", "kernel"))
 say(gpu.everywhere("threshold_matvec", "kernel"))
 say(further.one_kernel())

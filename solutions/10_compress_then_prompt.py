@@ -20,6 +20,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from course_lib.data import corpora
+from course_lib.lessons.common.table import Table, number, plus_minus
 from course_lib.lessons.common.tables import load_measured, say
 from course_lib.lessons.compress import deck
 from course_lib.lessons.compress.drawings import inputs, sizes
@@ -27,7 +28,8 @@ from course_lib.lessons.compress.figures import further as further_plots
 from course_lib.lessons.compress.figures import live as plots
 from course_lib.lessons.compress.figures import measured as measured_plots
 from course_lib.lessons.compress.live import learning, printed, sentences, view
-from course_lib.lessons.compress.tables import claims, found, over, practice, published
+from course_lib.lessons.compress import found
+from course_lib.lessons.compress.tables import gain_tables, over, practice, published
 from course_lib.models import load_model
 from course_lib.prompts.hard import SENTENCES, hard_prompt, meaningless
 from course_lib.prompts.soft import table_of
@@ -46,8 +48,11 @@ print(f"{to_learn.numel()} tokens to learn from, {held_out.numel()} held out, no
 # %%
 pruned = learning.half_pruned(tokenizer)
 alone = {name: learning.losses_alone(each, held_out) for name, each in {"pruned": pruned, "dense": model}.items()}
-for name, losses in alone.items():
-    print(f"{name:<8} perplexity {losses.double().mean().exp():.1f}")
+Table(
+    [{"model": name, "perplexity": losses.double().mean().exp().item()} for name, losses in alone.items()],
+    caption="Perplexity without a prompt",
+    formats={"perplexity": number(1)},
+)
 
 # %% [markdown]
 # ## 1. The idea in one picture
@@ -341,7 +346,7 @@ behind = {
 for name, each in {"pruned": pruned, "dense": model}.items():
     behind[name, "its own, 5 vectors"] = learning.losses_at_places(each, learned[name].last, held_out, put, label)
 rows = [(*which, *ratio_of(losses, alone[which[0]], real)) for which, losses in behind.items()]
-print(printed.comparison(alone, rows))
+display(printed.comparison(alone, rows))
 plots.ratios([(*which, float(ratio), float(error)) for *which, ratio, error in rows])
 
 # %%
@@ -410,13 +415,19 @@ check("compress.bytes", stored_bytes)
 
 # %%
 stored, (shapes, others) = mine("compress.bytes", stored_bytes), printed.shapes_of(pruned)
+by_part = []
 for name, (bits, n_others, n_prompt) in {
     "the pruned layers alone": (4, 0, 0),
     "the whole model": (4, others, 0),
     "with its prompt": (4, others, begun.numel()),
 }.items():
     n_bytes, times = stored(shapes, n_others, n_prompt, bits, 128)
-    print(f"{name:<24} {n_bytes / 1e6:7.2f} MB, {times:.2f} times smaller than in 16 bits")
+    by_part.append({"part": name, "memory (MB)": n_bytes / 1e6, "times smaller than in 16 bits": float(times)})
+Table(
+    by_part,
+    caption="What the compressed model takes",
+    formats={"memory (MB)": number(2), "times smaller than in 16 bits": number(2)},
+)
 
 # %% [markdown]
 # ## 8. In front of another model
@@ -479,9 +490,16 @@ plots.ratios([(*which, *map(float, ratio_of(behind[which], alone[which[0]], real
 # %%
 share = mine("compress.transfer", share_of_gain)
 measured = found.results()
+shares = []
 for source in ("dense", "wanda-50", "sparsegpt-50-4bit"):
     over_to, error = share(*printed.window_losses(measured, source, "gptq-3"))
-    print(f"learned on {found.called(source):<26} goes over: {over_to:+.2f} ± {error:.2f} of the own prompt's repair")
+    row = {"prompt learned on": found.called(source), "fraction of the repair": float(over_to), "error": float(error)}
+    shares.append(row)
+Table(
+    shares,
+    caption="What a moved prompt does of the own prompt's repair",
+    formats={("fraction of the repair", "error"): plus_minus(2, sign=True)},
+)
 
 # %% [markdown]
 # A share below 0 means that the moved prompt does less for this model than the dense model's prompt does for the dense
@@ -493,8 +511,9 @@ for source in ("dense", "wanda-50", "sparsegpt-50-4bit"):
 # of its own wins, in nats a token, and how much of that is beyond what the dense model wins from one.
 
 # %%
-print(claims.provenance(measured))
-print(claims.gains(measured))
+print(gain_tables.provenance(measured))
+display(gain_tables.gains_table(measured))
+print(gain_tables.gains(measured))
 
 # %%
 measured_plots.gains(measured)
@@ -507,6 +526,7 @@ measured_plots.gains(measured)
 # them again loses about what rounding weights without a grid would (lesson 03, section 8).
 
 # %%
+display(over.sentences_table(measured))
 print(over.sentences(measured))
 
 # %% [markdown]
@@ -514,6 +534,8 @@ print(over.sentences(measured))
 # do it less harm than tokens by lot. Then the paper's main claim, that prompts go over:
 
 # %%
+display(over.moved_table(measured))
+display(over.shares_table(measured))
 print(over.moved(measured))
 
 # %%
@@ -526,7 +548,8 @@ measured_plots.moved(measured)
 # What does the gain depend on? One setting at a time is changed, on the model pruned by Wanda:
 
 # %%
-print(claims.settings(measured))
+display(gain_tables.settings_table(measured))
+print(gain_tables.settings(measured))
 
 # %%
 further_plots.settings(measured)
@@ -541,7 +564,9 @@ further_plots.settings(measured)
 # A prompt that has learned from Wikipedia, on paragraphs of another collection and on questions:
 
 # %%
+display(over.other_text_table(measured))
 print(over.other_text(measured))
+display(practice.tasks_table(measured))
 print(practice.tasks(measured))
 
 # %%
@@ -567,7 +592,9 @@ sizes.places()
 # does, forth and back. Distillation has fewer steps, a teacher beside it, and takes about twice the seconds.
 
 # %%
+display(practice.rivals_table(measured))
 print(practice.rivals(measured))
+display(practice.smaller_table(measured))
 print(practice.smaller(measured))
 
 # %% [markdown]
@@ -575,7 +602,7 @@ print(practice.smaller(measured))
 # and on the authors' script:
 
 # %%
-print(published.beside(measured))
+published.beside(measured)
 
 # %%
 measured_plots.practised(measured)
@@ -610,7 +637,9 @@ print(sentences.against_alone(tried, alone["pruned"]))
 # sentence that helps both says something about the texts and nothing about the damage.
 
 # %%
-print(sentences.table_of_ideas(load_measured("compress", "experiments/prompt_words")["tables"]["sentences"]))
+stored_ideas = load_measured("compress", "experiments/prompt_words")["tables"]["sentences"]
+display(sentences.table_of_ideas(stored_ideas))
+print(sentences.verdict_on_ideas(stored_ideas))
 
 # %% [markdown]
 # Clearly ahead on the pruned model is the shortest of them, an end of a line, and it helps the dense model too. It says

@@ -281,7 +281,7 @@ for name, rule in rules.items():
     read[name] = losses, float(watch.density.mean())
 with prefilling(model, RandomBlocks(density=read["γ = 0.8"][1], block_size=heads.BLOCK), measured="none"):
     read["by lot, as many"] = window_losses(model, held_out, progress=False), read["γ = 0.8"][1]
-print(printed.read(read))
+printed.read(read)
 
 # %% [markdown]
 # ### Measured
@@ -329,7 +329,7 @@ say(prefill_claims.released(measured))
 # %%
 clock = clock_claims.results()
 print(clock_claims.provenance(clock))
-print(clock_claims.table(clock))
+display(clock_claims.table(clock))
 say(clock_claims.verdicts(clock))
 
 # %%
@@ -344,7 +344,7 @@ clock_plots.over_density(clock)
 # %%
 print(gpu.provenance())
 densities = ("tokens: 8192, density 1.00", "tokens: 8192, density 0.50", "tokens: 8192, density 0.10")
-print(gpu.table("block_sparse_prefill", contests=densities))
+display(gpu.table("block_sparse_prefill", contests=densities))
 say(gpu.everywhere("block_sparse_prefill", "kernel"))
 
 # %% [markdown]
@@ -416,7 +416,7 @@ for threshold in (0.5, 1.0):
     with delta_attention(model, threshold, spread, window=64) as watch:
         losses = window_losses(model, short, progress=False)
     coded[f"θ = {threshold}"] = losses, watch.sparsity
-print(printed.read(coded, "not multiplied"))
+printed.read(coded, "not multiplied")
 
 # %% [markdown]
 # More windows, thresholds and variants (`course reproduce delta`):
@@ -620,7 +620,7 @@ visual_plots.kept_tokens(visual, share=0.25)
 visual_plots.accuracy_over_share(visual)
 
 # %%
-print(visual_claims.table(visual))
+display(visual_claims.table(visual))
 say(visual_claims.verdicts(visual))
 
 # %% [markdown]
@@ -635,7 +635,8 @@ visual_plots.what_parts_add(visual)
 # The paper's numbers are of other models and questions, so they stand beside ours, and are not compared:
 
 # %%
-print(visual_claims.published_table(visual))
+display(visual_claims.published_table(visual))
+display(visual_claims.published_parts(visual))
 
 # %% [markdown]
 # ## 9. Fewer than 100 loads for 100 tokens

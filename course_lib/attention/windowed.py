@@ -31,7 +31,7 @@ _reader: ContextVar[Reader | None] = ContextVar("what turns logits and values in
 
 @dataclass(frozen=True)
 class Constant:
-    """What a head adds to every denominator, exp(logit), and the value that this share of the attention reads.
+    """The term a head adds to every denominator, exp(logit), and the value that this fraction of attention reads.
 
     A first token that is the same for every text is no more than this.
     """
@@ -89,7 +89,7 @@ def attention_weights(model: PreTrainedModel, ids: Int[Tensor, "B T"]) -> Float[
 
 @torch.no_grad()
 def attention_logits(model: PreTrainedModel, ids: Int[Tensor, "1 T"]) -> Float[Tensor, "L H T T"]:
-    """What goes into the softmax of every layer and head; −∞ where a query may not look."""
+    """The input of the softmax of every layer and head; −∞ where a query may not look."""
     return _collected(model, ids, lambda logits, values: logits[0])
 
 

@@ -20,21 +20,21 @@ class Case:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A plausible wrong implementation. The explanation is said to the student who wrote it.
+    """A plausible wrong implementation. The student who wrote it reads the explanation.
 
     Args:
-        also: the same mistake written differently, where the difference shows (a division by zero, a tie).
+        functions: its variants, which are different ways to write the same mistake: where they differ, the results
+            differ too (a division by zero, a tie).
     """
 
     name: str
     explanation: str
-    function: Callable | Recorded
-    also: tuple[Callable | Recorded, ...] = ()
+    functions: tuple[Callable | Recorded, ...]
 
     @property
-    def functions(self) -> tuple[Callable | Recorded, ...]:
-        """Every way in which the mistake is known to be written."""
-        return self.function, *self.also
+    def function(self) -> Callable | Recorded:
+        """The first variant."""
+        return self.functions[0]
 
 
 @dataclass(frozen=True)

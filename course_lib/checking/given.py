@@ -27,7 +27,7 @@ def given(exercise: Exercise, case: Case, names: tuple[str, ...] = ()) -> str:
     names = names or stub_names(exercise.id)
     if len(names) != len(case.arguments):
         return ""
-    full = {name: text for name, value in zip(names, case.arguments, strict=True) if (text := _in_full(value))}
+    full = {name: text for name, value in zip(names, case.arguments, strict=True) if (text := in_full(value))}
     brief = {name: _in_brief(value) for name, value in zip(names, case.arguments, strict=True)}
     while full:
         text = ", ".join(f"{name} = {full[name]}" if name in full else f"{name} {brief[name]}" for name in names)
@@ -57,14 +57,17 @@ def _stubs() -> dict[str, list[str]]:
     return json.loads(NAMES.read_text(encoding="utf-8"))
 
 
-def _in_full(value: object) -> str | None:
-    """Numbers, words, small tensors with four digits, and collections of these; None for anything else."""
+def in_full(value: object) -> str | None:
+    """A value with all its numbers: numbers, words, small tensors with four digits, and collections of these.
+
+    None for anything else.
+    """
     if isinstance(value, Tensor):
         if value.numel() > SMALL or value.is_complex() or (not value.numel() and value.ndim > 1):
             return None
         return re.sub(r"-?\d+\.\d+(e[-+]\d+)?", lambda found: f"{float(found[0]):.4g}", str(value.tolist()))
     if isinstance(value, tuple | list | dict):
-        items = [_in_full(item) for item in (value.values() if isinstance(value, dict) else value)]
+        items = [in_full(item) for item in (value.values() if isinstance(value, dict) else value)]
         return None if None in items else _bracketed(value, items)
     return short(value) if value is None or isinstance(value, bool | int | float | str) else None
 

@@ -64,8 +64,8 @@ def _cases(stored: dict, tensors: list[Tensor]) -> Callable[[torch.Generator], l
 
 
 def _mistake(stored: dict, tensors: list[Tensor]) -> Mistake:
-    first, *also = (_recorded(function, tensors) for function in stored["functions"])
-    return Mistake(stored["name"], stored["explanation"], first, tuple(also))
+    functions = (_recorded(function, tensors) for function in stored["functions"])
+    return Mistake(stored["name"], stored["explanation"], tuple(functions))
 
 
 def _recorded(stored: list[dict], tensors: list[Tensor]) -> Recorded:

@@ -178,7 +178,9 @@ def site(
 
 @app.command()
 def reproduce(
-    name: Annotated[str, typer.Argument(help="Which table, such as wanda; or all of them: all.")],
+    name: Annotated[
+        str, typer.Argument(help="Which experiment, such as wanda, a lesson's number or name; or all of them: all.")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="Where the JSON goes, a folder for all; beside the experiment when left out.")
     ] = None,
@@ -196,7 +198,7 @@ def reproduce(
         raise typer.Exit(reproduce_all.run(only or (), out, quick, resume, dry_run))
     if only or dry_run:
         raise ValueError(f"got --only or --dry-run with {name!r}; expected them with `course reproduce all` alone.")
-    raise typer.Exit(reproduce.run(name, out, quick, resume))
+    raise typer.Exit(reproduce.run(reproduce.called(name), out, quick, resume))
 
 
 # BEGIN INSTRUCTORS: the page needs the exercises of all lessons, of which a copy may lack some

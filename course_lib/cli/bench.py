@@ -1,4 +1,4 @@
-"""`course bench`: time the kernels beside their bounds, and say where sparsity loses.
+"""`course bench`: time the kernels, compare them with their bounds, and say where sparsity loses.
 
 Each file in kernels/bench/ or in a folder of it with a function `contests(place)` is a bench: there is no list.
 With a function `summary(rows)` it also has a closing sentence about all its contests.

@@ -1,4 +1,4 @@
-"""What `course bench` prints: a row a side, the bound beside the time, and where sparsity loses in words."""
+"""What `course bench` prints: one row per side, with the bound next to the time, and where sparsity loses in words."""
 
 from typing import Any
 

@@ -9,7 +9,6 @@ import json
 import multiprocessing
 import os
 import random
-import re
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ from course_lib.workbook.checks import SEED
 SECONDS = 60.0  # of one exercise, as in grading
 GIVEN_UP = 660.0  # seconds, however busy the machine is
 NAMES = Path(execution.__file__).with_name("functions.json")  # in a student's copy, which has no masters
-_CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def check(path: Path) -> list[Row]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     names = usual_names()
-    return [_row(content, exercise, names) for exercise in _exercises(notebook, path)]
+    return [_row(content, exercise, names) for exercise in exercises_of(notebook, path)]
 
 
 def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
@@ -95,10 +93,10 @@ def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
     else:
         came = [nbformat.read(path, as_version=4) for path in sorted(folders.PACKAGED.glob("[0-9][0-9]_*.ipynb"))]
         texts = [cell.source for notebook in came for cell in notebook.cells]
-    return dict(pair for text in texts for pair in _CHECK.findall(text))
+    return {exercise: name for text in texts for exercise, name in catalogue.functions_checked(text).items()}
 
 
-def _exercises(notebook: Notebook, path: Path) -> tuple[Exercise, ...]:
+def exercises_of(notebook: Notebook, path: Path) -> tuple[Exercise, ...]:
     """The exercises of the lesson of which the notebook has the most."""
     claimed = [str(cell.metadata.get("exercise")) for cell in notebook.cells] + [c.exercise for c in notebook.checks]
     known = {module: {exercise.id for exercise in module.EXERCISES} for module in catalogue.lessons()}

@@ -1,31 +1,38 @@
-"""Write docs/claims.md: what became of every claim of the documents that the course is built from."""
+"""Write docs/claims.md and its summary: the verdict on every claim of the documents that the course is built from."""
+
+from pathlib import Path
 
 from rich.console import Console
 
 from course_lib.workbook.ledger.everything import all_statements
-from course_lib.workbook.ledger.page import PATH, counts, page
+from course_lib.workbook.ledger.page import PATH, SUMMARY, counts, page, summary
 
 
 def run(check: bool = False) -> int:
-    """Write the page, or with `check` only compare; 0 where it is as the results say, 1 where it is not.
+    """Write both files, or with `check` only compare; 0 where they match the results, 1 where one does not.
 
     Raises:
         ValueError: where there is no checkout.
     """
     if not PATH.parent.is_dir():  # a package has the results without their page
         raise ValueError(f"got no folder {PATH.parent}; give this command in a checkout of the course.")
-    console, text = Console(), page()
-    now = PATH.read_text(encoding="utf-8") if PATH.exists() else None
+    console, texts = Console(), {PATH: page(), SUMMARY: summary()}
     for line in counts(all_statements())[0].splitlines()[2:]:
         console.print(line.strip("| "), markup=False)
+    outcomes = [_bring_up_to_date(path, text, check, console) for path, text in texts.items()]
+    return max(outcomes)
+
+
+def _bring_up_to_date(path: Path, text: str, check: bool, console: Console) -> int:
+    now = path.read_text(encoding="utf-8") if path.exists() else None
     if now == text:
-        console.print(f"{PATH} is up to date.")
+        console.print(f"{path} is up to date.")
         return 0
     if check:
-        console.print(f"{PATH} differs from what the results say: `course claims` writes it.")
+        console.print(f"{path} differs from what the results say: `course claims` writes it.")
         return 1
-    whole = PATH.with_suffix(".tmp")  # the page changes in one step
+    whole = path.with_suffix(".tmp")  # the file changes in one step
     whole.write_text(text, encoding="utf-8")
-    whole.replace(PATH)
-    console.print(f"Wrote {PATH}.")
+    whole.replace(path)
+    console.print(f"Wrote {path}.")
     return 0

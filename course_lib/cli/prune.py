@@ -159,7 +159,7 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{folder} has no tokenizer that loads ({' '.join(str(error).split())}); expected its files beside the "
+            f"{folder} has no tokenizer that loads ({' '.join(str(error).split())}); expected its files next to the "
             "weights. Save them there with tokenizer.save_pretrained."
         ) from error
 

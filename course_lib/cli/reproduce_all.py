@@ -41,7 +41,7 @@ def run(
     and the others are measured.
 
     Args:
-        only: names of experiments; all when empty.
+        only: names of experiments or of lessons; all when empty.
         out: a folder for the results; beside their experiments when None, in build/reproduce for a quick run.
         quick: tiny samples and few blocks, to see that every step works.
         resume: leave alone what is whole, and go on with what was begun. Without it everything is measured anew.
@@ -77,9 +77,8 @@ def run(
 
 def plan(only: Sequence[str] = (), out: Path | None = None, quick: bool = False, resume: bool = True) -> list[Planned]:
     """The cheapest first; last of all those that nobody has measured."""
-    if unknown := [name for name in only if name not in reproduce.names()]:
-        raise ValueError(f"got {', '.join(unknown)}; expected names among {', '.join(reproduce.names())}.")
-    planned = [_planned(name, out, quick, resume) for name in only or reproduce.names()]
+    names = [reproduce.called(name) for name in only] or reproduce.names()
+    planned = [_planned(name, out, quick, resume) for name in names]
     return sorted(planned, key=lambda each: (each.seconds is None, each.seconds, each.name))
 
 

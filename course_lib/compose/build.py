@@ -67,7 +67,7 @@ def build(
         folder: where the files lie that the recipe names.
 
     Raises:
-        ValueError: settings that this model cannot have, or files that are not what the recipe says.
+        ValueError: settings that this model cannot have, or files that do not match the recipe.
     """
     check_calibration(model, calibration)
     dense = Built(recipe=Recipe(), made=Making(model=copy.deepcopy(model), stored=dense_tensors(model)))

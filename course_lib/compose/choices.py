@@ -1,4 +1,4 @@
-"""What a recipe can choose for weights: every method, allocation and way of rounding there is, and its bounds."""
+"""The choices of a recipe for weights: every method, allocation and way of rounding there is, and its bounds."""
 
 import re
 from collections.abc import Callable

@@ -63,7 +63,7 @@ def converted(value: Any, hint: Any, where: str) -> Any:
 def settings_of(
     kind: type, given: Mapping[str, Any], taken: tuple[str, ...], where: str, low: int = -MOST, high: int = MOST
 ) -> dict[str, Any]:
-    """What is set of a method beyond what every method of its kind has: fields that are plain, by their names.
+    """The settings of a method beyond those of every method of its kind: fields that are plain, by their names.
 
     Args:
         taken: names of fields that the part sets itself.
@@ -86,7 +86,7 @@ def chosen(name: str, kinds: Mapping[str, Made], where: str) -> Made:
     return kinds[name]
 
 
-def percent(share: float) -> str:
+def exact_percent(share: float) -> str:
     """Of a share, with as many digits as it takes."""
     return f"{100 * share:.4g} %"
 

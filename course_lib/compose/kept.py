@@ -1,4 +1,4 @@
-"""What is kept of a fitted selector: its tensors by name, and by formula how many bytes those take.
+"""The stored part of a fitted selector: its tensors by name, and by formula how many bytes those take.
 
 Dimension key: L blocks, D width, F neurons, C lists, R rank.
 """
@@ -72,7 +72,7 @@ def bytes_by_sizes(selector: NeuronSelector, model: PreTrainedModel) -> int:
 
 
 def products_of(selector: NeuronSelector, model: PreTrainedModel) -> int:
-    """Products of one token in all blocks to choose, beside those of matrices that are computed whole anyway."""
+    """Products of one token in all blocks to choose, without those of matrices that are computed whole anyway."""
     n_blocks, width, n_neurons = sizes_of(model)
     n_into = len(neurons_of(model)[0].into)
     match selector:

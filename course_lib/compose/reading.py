@@ -1,6 +1,6 @@
 """JSON from a stranger: plain data within bounds, or one clear line.
 
-What is looked for before anything is built from it: size, depth, the same key twice, NaN and infinity, numbers of
+These are checked before anything is built from it: size, depth, the same key twice, NaN and infinity, numbers of
 thousands of digits. Python's own reader takes all of these.
 """
 
@@ -103,6 +103,6 @@ def _integer(digits: str) -> int:
 
 
 def short(value: object) -> str:
-    """As it may stand in a message: no line of 60 kB."""
+    """A short form for a message: no line of 60 kB."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:56]}…{text[-1]}"

@@ -2,7 +2,7 @@
 
     {"weights": {"method": "SparseGPT", "pattern": 0.5, "bits": 3}, "cache": {"policy": "H2O", "budget": 256}}
 
-It holds no code, no path and no address. What a field may be called and hold is what the dataclasses of parts/ say.
+It holds no code, no path and no address. The dataclasses of parts/ define the names and values of its fields.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Passes in another order, or with less: attention beside the MLP, blocks beside each other, blocks left out.
+"""Passes in another order, or with less: attention parallel to the MLP, blocks in parallel, blocks left out.
 
 If a block changes its input by little, it matters little whether the next one reads what was there before it (Deja Vu,
 appendix L). Everything is computed as before, from other inputs: this measures what is lost, not what is saved.

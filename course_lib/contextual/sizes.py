@@ -14,7 +14,7 @@ from course_lib.models import MIXTRAL, architecture, blocks, check_is_model, che
 
 
 class Sizes(NamedTuple):
-    """What a selector that was fitted to a model has to find again."""
+    """The sizes that a selector, once fitted to a model, must find again."""
 
     n_blocks: int
     width: int

@@ -55,7 +55,7 @@ def slow_change(model: PreTrainedModel, windows: Int[Tensor, "n N"]) -> SlowChan
 
 
 class _Residuals:
-    """What the hooks of a block tell each other, and what was measured so far: one entry a block and pass."""
+    """State shared by the hooks of a block, and the measurements so far: one entry per block and pass."""
 
     def __init__(self, family: str) -> None:
         self.family = family

@@ -1,1 +1,1 @@
-"""What is read: corpora, benchmarks and needles; no model and no measurement."""
+"""Data: corpora, benchmarks and needles; no model and no measurement."""

@@ -44,11 +44,11 @@ def windows(
         seed: of the order. The same seed gives the same windows on every machine.
 
     Raises:
-        ValueError: unknown names, sizes below 1, more tokens asked for than there are, or a hub that cannot be reached.
+        ValueError: unknown names, sizes below 1, more tokens than there are, or a hub that cannot be reached.
     """
     _refuse_bad_arguments(corpus, n, length, split)
     if not callable(tokenizer):
-        raise ValueError(f"got tokenizer {tokenizer!r}; expected the one that load_model returns beside the model.")
+        raise ValueError(f"got tokenizer {tokenizer!r}; expected the one that load_model returns with the model.")
     generator = torch.Generator().manual_seed(seed)
     if corpus == "c4":
         return c4_windows(n, length, tokenizer, split, generator)

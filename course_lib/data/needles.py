@@ -45,7 +45,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Needle:
-    """How a task words its needles: the beginnings of sentences that end with the answer.
+    """How a task words its needles: the first words of sentences that end with the answer.
 
     A word brings its space along; digits are a token each, and the space before them is one too.
     """

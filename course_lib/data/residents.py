@@ -1,7 +1,7 @@
-"""Made-up residents of made-up cities: passages that say where each of them lives, and questions that nobody can answer
-without the passage.
+"""Made-up residents of made-up cities: passages that say where each of them lives, and questions that need the
+passage.
 
-Whether a model can answer them *with* the sentence in question, and nothing beside it, is for a gate to say: a model
+Whether a model can answer them *with* the sentence in question, and nothing else, is for a gate to decide: a model
 that cannot is not hindered by the other sentences.
 """
 

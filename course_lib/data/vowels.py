@@ -121,6 +121,6 @@ def vowels() -> Tokens:
 
 
 def by_speaker(tokens: Tokens) -> tuple[Tokens, Tokens]:
-    """For training and for testing: every third speaker is tested, so that nobody is heard in both. 408 and 200."""
+    """For training and for testing: every third speaker is tested, so that no speaker is in both. 408 and 200."""
     tested = tokens.speaker % 3 == 2
     return Tokens(*(part[~tested] for part in tokens)), Tokens(*(part[tested] for part in tokens))

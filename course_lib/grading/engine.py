@@ -3,7 +3,6 @@
 import hashlib
 import importlib
 import inspect
-import re
 import time
 import warnings
 from dataclasses import dataclass, field, replace
@@ -38,7 +37,6 @@ TEXT = 2000  # characters of anything a submission says, as far as it is kept
 COMPARISON_SECONDS = 60.0  # of the processor, for one submission
 VERSION = 4  # of how points are given; raise it when the same answers would earn other points
 LOST = f"{FAILED}: from outside, as a machine does that is short of memory, somebody ended what ran"
-_CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def plan(
     from course_lib.workbook.masters import masters  # for the notebooks' format: seconds that no worker has to wait
 
     master = masters([lesson], root)[0]
-    functions = functions_of(master)
+    functions = catalogue.functions_checked(master.read_text(encoding="utf-8"))
     if not functions:
         raise ValueError(f"got lesson {master.stem!r}, which has no exercises to grade.")
     module = module_of(functions)
@@ -87,11 +85,6 @@ def plan(
         raise ValueError(f"{master.name} has no check of {', '.join(missing)}; every exercise needs one.")
     limits = Limits() if seconds is None else Limits().of_submission(seconds)
     return Plan(module.LESSON, master.stem, functions, _key(module, functions, seed, limits), seed, kind, limits)
-
-
-def functions_of(master: Path) -> dict[str, str]:
-    """The usual name of the function of each exercise, as a master's checks have it."""
-    return dict(_CHECK.findall(master.read_text(encoding="utf-8")))
 
 
 def exercises_of(plan: Plan) -> tuple[Exercise, ...]:

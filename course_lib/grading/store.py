@@ -1,4 +1,4 @@
-"""The results on disk: one file a student, written whole, so that an interrupted run loses nothing that is finished."""
+"""The results on disk: one file per student, written whole, so that an interrupted run loses no finished result."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def load(out: Path, student: str, key: str) -> Result | None:
         stored = json.loads(path_of(out, student).read_text(encoding="utf-8"))
         return from_json(stored["result"]) if stored["key"] == key else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None  # none, half written by another version, or edited: graded anew
+        return None  # none, half written by another version, or edited: graded again
 
 
 def as_json(data: Any) -> str:

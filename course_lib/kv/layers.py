@@ -57,7 +57,7 @@ class EvictingLayer(CacheLayerMixin):
         if not self.index and not self.cache.is_whole:
             raise ValueError(
                 "got a cache whose last pass stopped between two layers, so that they hold different tokens; expected "
-                "whole passes. Call cache.reset() and feed the text anew, or make another cache."
+                "whole passes. Call cache.reset() and feed the text again, or make another cache."
             )
         if self.index and waiting.get() is not None:
             waiting.set(None)
@@ -207,5 +207,5 @@ def _valid(padding: Tensor | None, n_seen: Int[Tensor, "B"], n_new: int) -> Bool
         )
     valid = padding[:, -n_new:].bool()
     if bool((~valid & (n_seen[:, None] + valid.cumsum(dim=1) > 0)).any()):
-        raise ValueError('got padding behind a token; expected it on the left: tokenizer.padding_side = "left".')
+        raise ValueError('got padding after a token; expected it on the left: tokenizer.padding_side = "left".')
     return valid

@@ -1,6 +1,6 @@
-"""What leaves a head is not lost when it is added to a slot that stays.
+"""An evicted slot is not lost when it is added to a slot that is kept.
 
-Dimension key: B sequences, H key-value heads, N slots that stay, E slots that leave, D size of a head.
+Dimension key: B sequences, H key-value heads, N slots that are kept, E slots that are evicted, D size of a head.
 """
 
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ class EvictionPolicy(ABC):
         budget: slots of each key-value head after every forward pass: a whole number, or a fraction of the tokens seen.
         sinks: that many first tokens never leave.
         recent: that many newest tokens never leave.
-        dropped: the share of its budget that a head loses at once when it holds too many, so that evictions are rare
+        dropped: the fraction of its budget that a head loses at once when it holds too many, so that evictions are rare
             (Scissorhands, Algorithm 1); by default no more leave than have to.
         by_layer: a factor on the budget for each layer, as many as the model has; none when empty.
         by_head: likewise for each key-value head of every layer.
@@ -63,7 +63,7 @@ class EvictionPolicy(ABC):
         for name in ("sinks", "recent"):
             check_count(name, getattr(self, name), least=0, unit="tokens")
         if not is_real(self.dropped) or not 0 <= self.dropped < 1:
-            raise ValueError(f"got dropped {self.dropped!r}; expected a share of the budget from 0.0 to below 1.0.")
+            raise ValueError(f"got dropped {self.dropped!r}; expected a fraction of the budget from 0.0 to below 1.0.")
         for name in ("by_layer", "by_head"):
             factors = getattr(self, name)
             if not isinstance(factors, tuple) or not all(is_real(factor) and 0 < factor < inf for factor in factors):

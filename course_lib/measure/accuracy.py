@@ -14,7 +14,7 @@ from course_lib.repetition import in_evaluation_mode
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Share of questions answered right, as lm-evaluation-harness counts it.
+    """Fraction of questions answered right, as lm-evaluation-harness counts it.
 
     `value` takes the choice with the highest log-likelihood, `normalised` the highest per character of the choice.
     `standard_error` is that of value: √(p(1 − p)/(n − 1)). Where value lies within about two of them from chance, the

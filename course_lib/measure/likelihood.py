@@ -63,7 +63,7 @@ def check_scorable(model: PreTrainedModel) -> None:
 
 
 def hidden_states(model: PreTrainedModel, ids: Int[Tensor, "B L"], **settings: Tensor) -> Float[Tensor, "B L D"]:
-    """What the head reads: the last block's output after the final norm."""
+    """The input of the LM head: the last block's output after the final norm."""
     return model.base_model(input_ids=ids.to(model.device), use_cache=False, **settings).last_hidden_state
 
 

@@ -83,7 +83,7 @@ def prefill_seconds(model: PreTrainedModel, n_tokens: int, batch: int = 1, repea
 
 
 def decode_seconds(model: PreTrainedModel, context: int = 32, batch: int = 1, steps: int = 8) -> float:
-    """Median time to make one more token for each of `batch` sequences that have about `context` tokens behind them."""
+    """Median time to make one more token for each of `batch` sequences that hold about `context` tokens already."""
     return sorted(decode_times(model, context, batch, steps))[steps // 2]
 
 

@@ -32,7 +32,7 @@ def block_means(losses: Float[Tensor, "P"], size: int) -> Float[Tensor, "blocks"
 
 
 def error_of_share(n_right: int, n: int) -> float:
-    """Standard error of a share of n questions, two right and two wrong ones added (Agresti and Coull, 1998).
+    """Standard error of a fraction of n questions, two right and two wrong ones added (Agresti and Coull, 1998).
 
     All right of 10 is then not taken for certain.
     """
@@ -55,7 +55,7 @@ def wilson(n_right: int | float, n: int, z: float = 1.96) -> tuple[float, float]
 
 
 def error_of_shares(n_right: int, n_others_right: int, n: int) -> float:
-    """Standard error of the difference of two shares of n questions each, of which nothing else is known.
+    """Standard error of the difference of two fractions of n questions each, of which nothing else is known.
 
     One right and one wrong answer are added to each (Agresti and Caffo, 2000): none of 20 is not known for certain.
     Where both answered the same questions, this is rather too wide.

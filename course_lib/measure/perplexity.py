@@ -63,7 +63,7 @@ def perplexity(
 def window_losses(
     model: PreTrainedModel, windows: Int[Tensor, "N L"], batch_size: int | None = None, progress: bool = True
 ) -> Float[Tensor, "N"]:
-    """Mean negative log-likelihood of each window, in nats a token, float64: the log of its perplexity.
+    """Mean negative log-likelihood of each window, in nats per token, float64: the log of its perplexity.
 
     How hard a window is drops out of the difference of two models on the same windows. Arguments and errors are those
     of `perplexity`.

@@ -1,8 +1,8 @@
 """A bar for loops that take seconds to minutes.
 
 Trap: in a notebook every refresh of a bar is four messages to the browser. At rich's ten refreshes a second, a cell of
-two minutes sends thousands; whoever reads them only at the end of the cell, as nbval does, loses the last ones, and
-with them the news that the cell is done.
+two minutes sends thousands; a client that reads them only at the end of the cell, as nbval does, loses the last ones,
+and with them the news that the cell is done.
 """
 
 from collections.abc import Iterable, Iterator

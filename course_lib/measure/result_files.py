@@ -35,7 +35,7 @@ def heading(experiment: str, command: str, seed: int, sizes: dict[str, Any]) -> 
 
 def machine() -> dict[str, Any]:
     """Where the numbers come from: times depend on it, and the last digits of everything else."""
-    import torch  # here, since whoever reads a result needs neither
+    import torch  # imported here, since reading a result needs neither
     import transformers
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
@@ -73,7 +73,7 @@ def continued(earlier: dict[str, Any], fresh: dict[str, Any], path: Path) -> dic
         if (got := earlier.get(key)) != (wanted := fresh.get(key)):
             raise ValueError(
                 f"{path} was made with {key} {json.dumps(got)}, this run has {json.dumps(wanted)}. "
-                "Write elsewhere with --out, or measure everything anew with --no-resume."
+                "Write elsewhere with --out, or measure everything again with --no-resume."
             )
     return earlier
 

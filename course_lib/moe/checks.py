@@ -46,7 +46,7 @@ def check_logits(logits: object, real: object, k: int) -> None:
 
 
 def check_given(needs: str, logits: Tensor, real: object, ids: object, noise: object) -> None:
-    """Raises ValueError where a router is not given what it reads beside the logits."""
+    """Raises ValueError where a router is not given what it needs in addition to the logits."""
     if needs == "ids" and (not isinstance(ids, Tensor) or ids.shape != logits.shape[:1] or ids.is_floating_point()):
         raise ValueError(f"got ids {_what(ids)}; expected token ids of shape ({len(logits)},): this router reads them.")
     if needs == "noise" and (not isinstance(noise, Tensor) or noise.shape != logits.shape):

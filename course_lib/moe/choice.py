@@ -33,7 +33,7 @@ def sigmoid_shares(
 
 
 def admitted(wishes: Sequence[Bool[Tensor, "T E"]], capacity: int) -> Bool[Tensor, "T E"]:
-    """Who finds a place: the first wishes of all tokens in order, then the second ones, until an expert is full."""
+    """The choices that fit: the first wishes of all tokens in order, then the second ones, until an expert is full."""
     keep, taken = torch.zeros_like(wishes[0]), 0
     for wish in wishes:
         place = wish.cumsum(0) + taken  # (T, E), counted from one

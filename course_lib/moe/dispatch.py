@@ -20,7 +20,7 @@ GROUPED_TYPES = {"cpu": (torch.float32, torch.bfloat16, torch.float16), "cuda": 
 def token_loop(
     experts: Experts, tokens: Float[Tensor, "T D"], weights: Float[Tensor, "T E"], keep: Bool[Tensor, "T E"]
 ) -> Float[Tensor, "T D"]:
-    """The formula, one token after the other: the slow twin of the others."""
+    """The formula, one token after the other: the slow reference for the others."""
     total = torch.zeros_like(tokens, dtype=_sum_type(tokens))
     for token, expert in keep.nonzero().tolist():
         total[token] += weights[token, expert] * experts.one(expert, tokens[token : token + 1])[0]
@@ -32,7 +32,7 @@ def all_experts(
 ) -> Float[Tensor, "T D"]:
     """Every expert for every token, most of it times zero: E / k times the work, and no dispatch."""
     # An expert reads zeros in place of tokens that do not go to it. Padding may hold anything, and an expert that was
-    # not chosen may overflow: times a weight of 0 that would be NaN.
+    # not chosen may overflow, and a product with a weight of 0 would be NaN.
     rows = [experts.one(e, tokens.where(keep[:, e : e + 1], 0)) for e in range(experts.n_experts)]
     outputs = torch.stack(rows, dim=1).where(keep[..., None], 0)  # (T, E, D)
     return (outputs * weights.where(keep, 0)[..., None]).sum(1).to(tokens.dtype)

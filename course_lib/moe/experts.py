@@ -71,7 +71,7 @@ class Experts(nn.Module):
         return self.out.shape[1]
 
     def one(self, expert: int, tokens: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        """What one expert makes of tokens."""
+        """The output of one expert for tokens."""
         bias = None if self.bias is None else self.bias[expert]
         return F.linear(self.activation(F.linear(tokens, self.into[expert], bias)), self.out[expert])
 

@@ -19,7 +19,7 @@ class MoE(nn.Module):
 
     Args:
         router: what turns logits into weights. Sequences are routed one by one where tokens compete for places.
-        gate: W, (E, D); random where it is left out, zero for a router with noise, as its paper has it.
+        gate: W, (E, D); random where it is left out, zero for a router with noise, as in its paper.
         shared: experts that see every token, weight one.
         way: how experts are computed: "grouped", "expert_loop", "all_experts" or "token_loop". The result is the same.
 
@@ -62,7 +62,7 @@ class MoE(nn.Module):
 
         Args:
             x: (B, N, D), or tokens of one group (T, D).
-            real: False for padding, whose rows of the output are zero, but for the shared experts' part.
+            real: False for padding, whose rows of the output are zero, except for the shared experts' part.
             generator: while training, see Router.route.
         """
         self._check_input(x)

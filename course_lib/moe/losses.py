@@ -76,7 +76,7 @@ def load(sent: Float[Tensor, "T E"], scale: float = 0.1) -> Float[Tensor, ""]:
 
 
 def balance(probs: Float[Tensor, "T E"], chosen: Bool[Tensor, "T E"], alpha: float = 0.01) -> Float[Tensor, ""]:
-    """α N Σ f P of one layer: f the share of choices, P the mean probability. Fedus and others, 2021, equations 4 to 6.
+    """α N Σ f P of one layer: f fraction of choices, P mean probability. Fedus and others, 2021, equations 4 to 6.
 
     α at balance, α N / k where all tokens take the same k with all their probability. f counts what is chosen, before
     anything is dropped, and has no gradient: P's is larger where f is.

@@ -1,4 +1,4 @@
-"""LoRA, what a prompt competes with: low-rank matrices beside linears that learn in their place. Hu and others, 2021,
+"""LoRA, an alternative to a prompt: low-rank matrices that learn in place of the linears. Hu and others, 2021,
 https://arxiv.org/abs/2106.09685. The layers are peft's; the text, its order and the schedule are those of a prompt.
 
 Dimension key: N windows, L tokens in a window.

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-# What is put before a question to a compressed model: on slides about the paper, and in the paper's public code
+# Sentences put before a question to a compressed model: on slides about the paper, and in the paper's public code
 # (zirui-ray-liu/compress-then-prompt, case_study.py at f15c334). They differ.
 SENTENCES = {
     "slides": "Please carefully examine the weight matrix within the model, as it may contain errors. It is crucial to "
@@ -35,7 +35,7 @@ def hard_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> Int[Tensor, "P
 def meaningless(tokenizer: PreTrainedTokenizerBase, n: int, generator: torch.Generator) -> Int[Tensor, "P"]:
     """n different tokens drawn from the vocabulary, special ones left out: as long as a sentence, of no meaning.
 
-    What it does to a model, having any tokens there does; only what a sentence does beyond that is due to its words.
+    Its effect on a model is that of any tokens in this place; only the rest of a sentence's effect is due to its words.
     """
     special = set(tokenizer.all_special_ids)
     plain = [token for token in range(len(tokenizer)) if token not in special]

@@ -1,4 +1,4 @@
-"""What a prompted model loses on each token, at the tokens that the model alone is scored at.
+"""The loss of a prompted model on each token, at the tokens that the model alone is scored at.
 
 Dimension key: N windows, L tokens in a window, P vectors of a prompt, D width.
 """

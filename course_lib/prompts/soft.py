@@ -1,4 +1,4 @@
-"""Soft prompts: vectors that stand where the embeddings of words would. Lester and others, 2021,
+"""Soft prompts: vectors in place of the embeddings of words. Lester and others, 2021,
 https://arxiv.org/abs/2104.08691; for compressed models Xu and others, 2023, https://arxiv.org/abs/2305.11186
 
 Dimension key: P vectors of a prompt, D width of the embeddings, V words of the vocabulary.
@@ -40,7 +40,7 @@ class SoftPrompt:
         if self.vectors.ndim != 2 or 0 in self.vectors.shape:
             raise ValueError(f"got vectors of shape {tuple(self.vectors.shape)}; expected (P, D), P of at least 1.")
         if not bool(self.vectors.isfinite().all()):
-            raise ValueError("got vectors with entries that are no numbers; train with a lower rate, or begin anew.")
+            raise ValueError("got vectors with entries that are no numbers; train with a lower rate, or start again.")
 
     @property
     def n(self) -> int:

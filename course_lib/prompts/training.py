@@ -141,6 +141,6 @@ def _end(run: Run, recipe: PromptRecipe, until: int | None, path: Path | None) -
     if until is not None and until < len(run.losses):
         raise ValueError(
             f"got until={until}, and a run in {path.parent} that is at step {len(run.losses)} already; expected a "
-            "later step. Use another folder to begin anew."
+            "later step. Use another folder to start again."
         )
     return recipe.n_steps if until is None else min(until, recipe.n_steps)

@@ -33,8 +33,8 @@ def check_class(name: str, value: object) -> None:
 class LayerPruner(ABC):
     """Prunes one weight matrix at a time from its values and its inputs. A method is a subclass with a `_score`.
 
-    `score`, `keep` and `prune` check what they are given, once. What a subclass writes relies on that: `_score`;
-    `_prune` where it also updates the weights that stay; `_keep` where the mask is another pruner's, or made from it.
+    `score`, `keep` and `prune` check what they are given, once. A subclass relies on that in `_score`, in
+    `_prune` where it also updates the weights that are kept, and in `_keep` where it starts from another pruner's mask.
     """
 
     pattern: Pattern = field(default_factory=Unstructured)

@@ -11,7 +11,7 @@ HELD = ("activations", "grams")
 
 @dataclass
 class PruneReport:
-    """What was pruned, and what it took.
+    """The pruned layers, with the seconds and bytes that pruning took.
 
     `seconds`: running the blocks, summing Gram matrices, factorising them, choosing and updating weights. `bytes`: the
     most that was held at once of hidden states with the arguments of the blocks, and of Gram matrices with what was
@@ -39,7 +39,7 @@ class PruneReport:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """The seconds in here count for this phase alone: the clock of a phase around it stops meanwhile."""
+        """The seconds in here count for this phase alone, and not for a phase around it."""
         self._count()
         self._clocks.append(phase)
         try:

@@ -184,8 +184,8 @@ def before_rounding(
 ) -> Float[Tensor, "O I"]:
     """Weights that a grid from each group's smallest to its largest value may have come from.
 
-    Each moves by up to half a step, at random: what rounding took away is not to be had back, but something of its
-    size is.
+    Each moves by up to half a step, at random: what rounding took away cannot be recovered, but something of its
+    size can.
     """
     check_matrix("weight", weight)
     groups = weight.reshape(-1, group)

@@ -105,7 +105,7 @@ def dense_bytes(rows: int, columns: int, bits: int, group: int | None = None) ->
 def sparse_bytes(rows: int, columns: int, n_stored: int, bits: int, group: int | None = None) -> int:
     """A code for every weight that is not zero, a bitmap of where they are, an int32 offset a row, and the grids.
 
-    At 4 bits and half of the weights: 0.5 · 4 + 1 = 3 bits a weight, those of 3 bits without zeros.
+    At 4 bits and half of the weights: 0.5 · 4 + 1 = 3 bits per weight, those of 3 bits without zeros.
     """
     bitmap = rows * packed_width(columns, 1) + 4 * (rows + 1)
     return code_bytes(n_stored, bits) + bitmap + grid_bytes(rows, columns, bits, group or columns)

@@ -25,13 +25,13 @@ def pack(codes: UInt8[Tensor, "O N"], bits: int) -> UInt8[Tensor, "O P"]:
 def unpack(packed: UInt8[Tensor, "O P"], bits: int, n: int) -> UInt8[Tensor, "O N"]:
     """The first n codes of each row."""
     if n > packed.shape[1] * codes_per_byte(bits):
-        raise ValueError(f"{packed.shape[1]} bytes a row hold no {n} codes of {bits} bits: expected a smaller n")
+        raise ValueError(f"{packed.shape[1]} bytes per row hold no {n} codes of {bits} bits: expected a smaller n")
     codes = (packed[:, :, None] >> _shifts(bits, packed.device)) & (2**bits - 1)
     return codes.flatten(1)[:, :n]
 
 
 def packed_width(n: int, bits: int) -> int:
-    """Bytes a row of n codes takes: n * bits / 8, rounded up."""
+    """Bytes for a row of n codes: n * bits / 8, rounded up."""
     return -(-n // codes_per_byte(bits))
 
 

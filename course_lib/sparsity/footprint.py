@@ -1,4 +1,4 @@
-"""What a model's weights take in each format, and how sparse its linears are."""
+"""The size of a model's weights in each format, and how sparse its linears are."""
 
 from dataclasses import dataclass
 

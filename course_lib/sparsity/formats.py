@@ -88,7 +88,7 @@ class CSR(Encoded):
 
 @dataclass(frozen=True, eq=False)
 class Bitmap(Encoded):
-    """One bit an entry says whether it is stored; the non-zeros follow in row order.
+    """One bit per entry says whether it is stored; the non-zeros follow in row order.
 
     Bit i mod 8 of bitmap[o, i // 8] belongs to entry (o, i).
     """

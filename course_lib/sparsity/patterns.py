@@ -107,7 +107,7 @@ class NofM(Pattern):
 
 @dataclass(frozen=True)
 class Rows(Pattern):
-    """Whole outputs leave: those with the lowest total score. What stays is a smaller dense matrix."""
+    """Prune whole outputs: those with the lowest total score. The result is a smaller dense matrix."""
 
     sparsity: float = 0.5
 

@@ -1,4 +1,4 @@
-"""What a matrix takes in each format, by formula, and the density where one format overtakes another.
+"""The size of a matrix in each format, by formula, and the density where one format overtakes another.
 
 Dimension key: O outputs (rows), I inputs (columns), Z values stored.
 `value_bytes` is the width of one weight: 4 for float32, 2 for float16 and bfloat16.

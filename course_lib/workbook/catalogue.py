@@ -2,11 +2,14 @@
 
 import difflib
 import importlib
+import re
 from pathlib import Path
 from types import ModuleType
 
 from course_lib import lessons as house
 from course_lib.checking.exercise import Exercise
+
+_CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
 
 def lessons() -> list[ModuleType]:
@@ -51,3 +54,8 @@ def find(exercise_id: object) -> Exercise:
         raise ValueError(
             f"got exercise {exercise_id!r}, which does not exist; {advice} The check below an exercise names it."
         ) from None
+
+
+def functions_checked(source: str) -> dict[str, str]:
+    """The function that each `check` of a master or a cell is called with: {"wanda.score": "wanda_score"}."""
+    return dict(_CHECK.findall(source))

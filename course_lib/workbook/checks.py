@@ -1,12 +1,13 @@
 """`check`: the cell under every exercise."""
 
-import os
+import contextlib
 from collections.abc import Callable
 
 from course_lib.checking.exercise import Exercise
 from course_lib.checking.judge import Verdict, judge
-from course_lib.workbook import progress, show
-from course_lib.workbook.catalogue import find
+from course_lib.workbook import hints, progress, show, stale
+from course_lib.workbook.catalogue import exercises_of, find
+from course_lib.workbook.session import strict
 
 SEED = 0  # fixed, so that a student sees the same case again after a change
 _newest: dict[str, tuple[Callable, Verdict]] = {}  # of each exercise: the function judged last
@@ -14,11 +15,6 @@ _newest: dict[str, tuple[Callable, Verdict]] = {}  # of each exercise: the funct
 
 class CheckFailed(AssertionError):
     """Raised in strict mode by a check that is not right."""
-
-
-def strict() -> bool:
-    """Whether checks raise: COURSE_STRICT=1, as when the masters are tested."""
-    return os.environ.get("COURSE_STRICT", "") not in ("", "0")
 
 
 def check(exercise_id: object, function: object) -> None:
@@ -34,7 +30,10 @@ def check(exercise_id: object, function: object) -> None:
         show.message(f"This check could not run: {error}")
         return
     record, not_counted = _record(verdict)
-    show.verdict(verdict, record)
+    show.verdict(verdict, record, _surroundings(verdict))
+    if verdict.state != "right":
+        with contextlib.suppress(Exception):  # whatever a frontend does with buttons: the verdict stands
+            hints.button(verdict.exercise)
     if not_counted:
         show.message(not_counted)
     if strict() and verdict.state != "right":
@@ -52,6 +51,16 @@ def _verdict(exercise_id: object, function: object) -> Verdict:
     return _newest[exercise.id][1]
 
 
+def checked(exercise: Exercise) -> Callable | None:
+    """The function that the newest check of an exercise was given."""
+    return _newest.get(exercise.id, (None, None))[0]
+
+
+def last_checked() -> str:
+    """An exercise whose check has run; empty where none has."""
+    return next(reversed(_newest), "")
+
+
 def judged(exercise: Exercise, function: Callable) -> Verdict:
     """What the check of this very function said; without one, what it would say. Nothing is shown or counted."""
     last, verdict = _newest.get(exercise.id, (None, None))
@@ -66,3 +75,30 @@ def _record(verdict: Verdict) -> tuple[progress.Record, str]:
     except OSError as error:  # a full disk or a read-only home must not stand between a student and the verdict
         return progress.Record(), progress.not_kept(error)
     return record, ""
+
+
+def _surroundings(verdict: Verdict) -> show.Surroundings:
+    """Collect progress, cells that are out of date, and one way to solve the exercise."""
+    exercise, right = verdict.exercise, verdict.state == "right"
+    exercises = exercises_of(exercise.id.split(".")[0]).EXERCISES
+    later = exercises[exercises.index(exercise) + 1 :]
+    try:
+        in_lesson = progress.in_lesson({other.id: other.points for other in exercises})
+    except OSError:  # as above
+        in_lesson = ""
+    return show.Surroundings(
+        progress=in_lesson,
+        next_title=later[0].title if later else "",
+        stale=stale.mark(exercise.id, exercise.title) if right else (),
+        solution=_solution(exercise.id) if right and not strict() else "",
+    )
+
+
+def _solution(exercise_id: str) -> str:
+    """The course's own solution, in a checkout; empty in a student's copy, which has no masters."""
+    from course_lib.workbook import masters  # it reads notebooks' formats, for which only a right answer has to wait
+
+    try:
+        return masters.solution(exercise_id)
+    except Exception:  # such as a master that is being written: a right answer is right all the same
+        return ""

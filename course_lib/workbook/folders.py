@@ -1,5 +1,6 @@
 """Where the course lies, and where a student's notebooks do: a checkout, or a package and a folder of the student's."""
 
+import tomllib
 from pathlib import Path
 
 CODE = Path(__file__).parents[2]  # a checkout of the course, or where an environment keeps its packages
@@ -13,3 +14,9 @@ FIRST = "notebooks/00_start_here.ipynb"
 def to_open(root: Path = ROOT, code: Path = CODE) -> str:
     """The command that opens the lessons from here; where there are none yet, the one that writes them first."""
     return "course lab" if root == code or (root / FIRST).is_file() else "course start FOLDER"
+
+
+def repository(root: Path = ROOT) -> str:
+    """Where the course's repository is, from `[tool.course]` in pyproject.toml; empty when nobody has said so."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    return settings.get("tool", {}).get("course", {}).get("repository", "").rstrip("/")

@@ -3,23 +3,38 @@
 import ast
 import hashlib
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import jupytext
 import nbformat
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from course_lib.workbook.catalogue import find
-from course_lib.workbook.folders import ROOT
+from course_lib.workbook.catalogue import exercises_of, find, functions_checked
+from course_lib.workbook.folders import ROOT, repository
+from course_lib.workbook.lookup import chosen
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _REGION = re.compile(rf"^([ \t]*){BEGIN}\n.*?^[ \t]*{END}[ \t]*$", re.MULTILINE | re.DOTALL)
-_CHECK = re.compile(r'^check\(\s*"([^"]+)"', re.MULTILINE)
+# Put in front of the first code cell. In an environment of the course it does nothing.
+_FIRST = """# Run this cell first: it imports what this lesson uses.
+try:
+    import course_lib.workbook
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        "This kernel does not have the course's library. Choose the kernel that `make lab` opens, or run this line "
+        "in a new cell and restart the kernel: {line}"
+    ) from None
+
+"""
+_LAST = """## All exercises
+
+Run the last cell when you have finished, and save the notebook before you do. It checks every exercise once more and
+lists what grading would run for each of them."""
 
 
 def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
-    """The masters asked for by number ("04"), slug ("wanda") or stem ("04_wanda"); all of them for None.
+    """The masters of the lessons that are asked for, by any of their names; all of them for None.
 
     Raises:
         ValueError: for a name that no lesson has, listing those that exist, and where there are no masters.
@@ -27,21 +42,6 @@ def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
     if not (root / "solutions").is_dir():
         raise ValueError(f"got {root}, which has no masters; give this command in a checkout of the course.")
     return chosen(names, sorted((root / "solutions").glob("[0-9][0-9]_*.py")))
-
-
-def chosen(names: Sequence[str] | None, files: list[Path]) -> list[Path]:
-    """Those of the lessons' files that are asked for, as above."""
-    if not names:
-        return files
-    if not files:
-        raise ValueError(f"got {', '.join(names)} where no lessons are; go to the folder of `course start FOLDER`.")
-    matching = {}
-    for name in names:
-        match = [p for p in files if name and (name in (p.stem, p.stem[:2], p.stem[3:]) or name.zfill(2) == p.stem[:2])]
-        if not match:
-            raise ValueError(f"got lesson {name!r}; expected one of {', '.join(p.stem for p in files)}, or its number.")
-        matching[match[0]] = None
-    return list(matching)
 
 
 def with_solutions(master: Path) -> NotebookNode:
@@ -75,6 +75,16 @@ def stub(source: str, exercise: str | None, where: str) -> str:
     return _REGION.sub(rf'\1raise NotImplementedError("Exercise {exercise}: replace this line")', source)
 
 
+def solution(exercise_id: str, root: Path = ROOT) -> str:
+    """The cell that solves an exercise, without the marks of its region; empty where there are no masters."""
+    lesson = exercises_of(exercise_id.split(".")[0]).LESSON[:2]
+    for master in (root / "solutions").glob(f"{lesson}_*.py"):
+        for cell in _read(master).cells:
+            if cell.metadata.get("exercise") == exercise_id:
+                return re.sub(rf"^[ \t]*(?:{BEGIN}|{END})[ \t]*\n?", "", cell.source, flags=re.MULTILINE).rstrip()
+    return ""
+
+
 def parameters(master: Path) -> dict[str, list[str]]:
     """Parameter names of each exercise's function in the notebook: {"wanda.score": ["weight", "inputs"]}."""
     cells = ((cell.metadata.get("exercise"), cell.source) for cell in _read(master).cells)
@@ -100,6 +110,7 @@ def _finish(notebook: NotebookNode, master: Path) -> NotebookNode:
         seen[name] = seen.get(name, 0) + 1
         cell.id = name if seen[name] == 1 else f"{name}-{seen[name]}"
         cell.metadata = NotebookNode(_metadata(cell))
+    _add_both_ends(notebook, master.parents[1])
     notebook.metadata = NotebookNode(
         kernelspec={"display_name": "Python 3", "language": "python", "name": "python3"},
         language_info={"name": "python"},
@@ -110,12 +121,33 @@ def _finish(notebook: NotebookNode, master: Path) -> NotebookNode:
     return notebook
 
 
+def _add_both_ends(notebook: NotebookNode, root: Path) -> None:
+    """What every lesson begins with, where the library may be missing, and ends with, where it has exercises."""
+    first = next((cell for cell in notebook.cells if cell.cell_type == "code"), None)
+    if first is not None and "nbgrader" not in first.metadata:
+        first.source = _FIRST.format(line=_install_line(root)) + first.source
+    if any(functions_checked(cell.source) for cell in notebook.cells):
+        notebook.cells.append(new_markdown_cell(_LAST, id="check-all-text"))
+        notebook.cells.append(new_code_cell("check_all()", id="check-all"))
+
+
+def _install_line(root: Path) -> str:
+    """The line that installs the course: from its repository where that is known, else from the folder above."""
+    address = repository(root) if (root / "pyproject.toml").is_file() else ""
+    return f"%pip install git+{address}" if address else "%pip install -e .."
+
+
 def _cell_id(cell: NotebookNode) -> str:
     if exercise := cell.metadata.get("exercise"):
         return exercise.replace(".", "-")
-    if check := _CHECK.search(cell.source):
-        return f"check-{check[1].replace('.', '-')}"
+    if checked := _checked(cell):
+        return f"check-{checked.replace('.', '-')}"
     return hashlib.sha256(cell.source.encode()).hexdigest()[:12]
+
+
+def _checked(cell: NotebookNode) -> str | None:
+    """The exercise that a cell checks."""
+    return next(iter(functions_checked(cell.source)), None)
 
 
 def _metadata(cell: NotebookNode) -> dict:
@@ -124,8 +156,8 @@ def _metadata(cell: NotebookNode) -> dict:
     if exercise := cell.metadata.get("exercise"):
         graded = {"grade": False, "solution": True, "locked": False}
         return {"exercise": exercise, "nbgrader": common | graded}
-    if check := _CHECK.search(cell.source):
-        graded = {"grade": True, "solution": False, "locked": True, "points": find(check[1]).points}
+    if checked := _checked(cell):
+        graded = {"grade": True, "solution": False, "locked": True, "points": find(checked).points}
         return {"nbgrader": common | graded}
     if cell.cell_type == "code" and _only_imports(cell.source):
         return {"jupyter": {"source_hidden": True}}  # a screen of them stands between a reader and the lesson

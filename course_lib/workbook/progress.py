@@ -64,6 +64,23 @@ def update(exercise_id: str, *, attempts: int = 0, hints: int = 0, solved: bool 
     return record
 
 
+def seen_hints(exercise_id: str) -> int:
+    """How many hints of an exercise have been shown."""
+    return load().get(exercise_id, Record()).hints
+
+
+def in_lesson(points: dict[str, int]) -> str:
+    """How far a student is in a lesson: "3 of 8 exercises, 7 of 21 points in this lesson".
+
+    Args:
+        points: those of each exercise of the lesson, by its id.
+    """
+    records = load()
+    solved = [exercise for exercise in points if records.get(exercise, Record()).solved]
+    earned = sum(points[exercise] for exercise in solved)
+    return f"{len(solved)} of {len(points)} exercises, {earned} of {sum(points.values())} points in this lesson"
+
+
 def not_kept(error: OSError) -> str:
     """What a student is told where a record could not be written, as on a full disk or in a read-only home."""
     return (

@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from course_lib.workbook import masters
+from course_lib.workbook import lookup, masters
 from course_lib.workbook.build import write
 
 CELL_SECONDS = 600
@@ -49,7 +49,7 @@ def run(lesson: str, *, student: bool = False, html: bool = False, root: Path = 
 
 def _lesson(lesson: str, student: bool, root: Path) -> tuple[str, NotebookNode]:
     if not (root / "solutions").is_dir():
-        (path,) = masters.chosen([lesson], sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")))
+        (path,) = lookup.chosen([lesson], sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")))
         return path.stem, nbformat.read(path, as_version=4)
     (master,) = masters.masters([lesson], root)
     return master.stem, masters.for_students(master) if student else masters.with_solutions(master)
@@ -118,7 +118,8 @@ def _text(output: NotebookNode) -> str:
 def environment(root: Path, strict: bool) -> dict[str, str]:
     """Strict for masters; progress is kept apart, so that a test run never counts as a student's."""
     home = {"COURSE_HOME": str(root / "build" / "home")}
-    return os.environ | home | {"COURSE_STRICT": "1" if strict else ""}
+    # Given from a cell of another notebook, the command would hand on that notebook's name.
+    return os.environ | home | {"COURSE_STRICT": "1" if strict else "", "JPY_SESSION_NAME": ""}
 
 
 def _render(notebook: NotebookNode, path: Path) -> Path:

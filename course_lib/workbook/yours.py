@@ -10,9 +10,10 @@ from course_lib.checking.call import call
 from course_lib.checking.compare import as_tensor, plain
 from course_lib.checking.exercise import Case, Exercise
 from course_lib.checking.judge import difference
-from course_lib.workbook import show
+from course_lib.workbook import show, stale
 from course_lib.workbook.catalogue import find
-from course_lib.workbook.checks import CheckFailed, judged, strict
+from course_lib.workbook.checks import CheckFailed, judged
+from course_lib.workbook.session import strict
 
 SECONDS = 60.0  # that all calls of a student's function may take together: it may loop over a million weights
 
@@ -39,14 +40,18 @@ def mine(exercise_id: object, function: object) -> Callable:
         )
     verdict = judged(exercise, function) if callable(function) else None
     if verdict and verdict.state == "right":
+        stale.uses_the_students(exercise.id)
         show.message(f"With your function: {exercise.title}{'' if exercise.title.endswith('?') else '.'}")
         return _Yours(exercise, function)
     state = verdict.state if verdict else f"of type {type(function).__name__}, not a function"
     yours = " Yours" if exercise.title.endswith("?") else ": yours"
-    _instead(
+    text = (
         f"{exercise.title}{yours} is {'not right yet' if state == 'wrong' else state}. With the course's function; "
         "run this cell again after your check says Right."
     )
+    if strict():
+        raise CheckFailed(text)
+    stale.used_the_courses(exercise.id, text)
     return exercise.library
 
 
@@ -70,7 +75,10 @@ class _Yours:
             if problem is None:
                 return as_the_courses(outcome.value, self.like[kind])
             self.function = None
-            _instead(f"{self.exercise.title}, on real data: {problem}. The course's function goes on.")
+            text = f"{self.exercise.title}, on real data: {problem}. The course's function goes on."
+            if strict():
+                raise CheckFailed(text)
+            show.message(text)
         return self.exercise.library(*arguments)
 
 
@@ -96,9 +104,3 @@ def as_the_courses(value: Any, like: Any) -> Any:
     if isinstance(like, tuple | list) and isinstance(value, tuple) and len(like) == len(value):
         return type(like)(as_the_courses(one, other) for one, other in zip(value, like, strict=True))
     return value
-
-
-def _instead(text: str) -> None:
-    if strict():
-        raise CheckFailed(text)
-    show.message(text)

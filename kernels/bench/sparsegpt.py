@@ -56,7 +56,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def _gram(place: Place, columns: int) -> Tensor:
-    """Inputs that depend on each other, a few of them loud: twice as many tokens as inputs."""
+    """Inputs that depend on each other, a few of them large: twice as many tokens as inputs."""
     inputs = place.randn(2 * columns, columns).to(DTYPE) @ (place.randn(columns, columns).to(DTYPE) / columns**0.5)
     inputs[:, :: columns // 8] *= 10
     return inputs.T @ inputs

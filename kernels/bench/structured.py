@@ -110,7 +110,7 @@ def prefill_work(model: PreTrainedModel, n_tokens: int) -> Work:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Each side's speed beside what its bytes (steps) or its FLOP (a prompt) predict."""
+    """Each side's speed compared with what its bytes (steps) or its FLOP (a prompt) predict."""
     sentences, n_near, n_all = [], 0, 0
     anchors = {row["contest"]: row for row in rows if row["side"] == row["anchor"]}
     for contest, anchor in anchors.items():

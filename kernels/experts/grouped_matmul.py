@@ -1,6 +1,6 @@
 """The experts' MLPs, each on its own tokens: gather and SwiGLU, then down, weighted and back to the tokens.
 
-Dimension key: T tokens, D size of a token, E experts, F hidden units of an expert, k experts a token, P = T * k pairs
+Dimension key: T tokens, D size of a token, E experts, F hidden units of an expert, k experts per token, P = T * k pairs
 of a token and an expert, sorted by expert. In a tile: rows are pairs.
 
 Few tokens are bound by memory: each expert that has a token reads its weights once, so 8 tokens may wake as many bytes
@@ -175,7 +175,7 @@ def launch(
     order: Int[Tensor, "P"],
     offsets: Int[Tensor, "E1"],
 ) -> Float[Tensor, "T D"]:
-    """What the experts make of their tokens, weighted and added up by token; all are routed, none is dropped.
+    """The experts' outputs, weighted and added up by token; all are routed, none is dropped.
 
     Args:
         gate_up: the gate's F rows, then those of up, of every expert.

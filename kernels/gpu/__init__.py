@@ -2,5 +2,5 @@
 
 `python3 -m course_lib.kernels.gpu` starts each part in a process of its own (process.py), so that a bad address or an
 endless loop takes nothing else along. The parts (parts.py) are: the device and what it can do, the tests of each
-kernel compiled, each bench. What they find goes into one JSON (report.py), which is written again after each part.
+kernel compiled, each bench. Their results go into one JSON file (report.py), which is written again after each part.
 """

@@ -135,7 +135,7 @@ def _take(entry: dict[str, Any], record: Record) -> None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """The median beside the bound and the anchor."""
+    """The median, the bound and the anchor."""
     head = f"  {row['contest'][:32]:<32} {row['side'][:28]:<28}"
     if not row["repetitions"]:
         return f"{head} {row['verdict']}, relative error {row['relative_error']:.1e}"

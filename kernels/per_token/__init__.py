@@ -1,1 +1,1 @@
-"""What one token computes of a layer that is there in full: its neurons, its inputs, its heads."""
+"""The part of a complete layer that one token computes: its neurons, its inputs, its heads."""

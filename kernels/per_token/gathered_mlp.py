@@ -188,7 +188,7 @@ def launch(
     activation: Activation = "silu",
     bias: Float[Tensor, "F"] | None = None,
 ) -> Float[Tensor, "T D"]:
-    """What the chosen neurons make of a few tokens; zeros where none is chosen.
+    """The output of the chosen neurons for a few tokens; zeros where none is chosen.
 
     Args:
         gate: None where the activation is of `up` (OPT), as in any MLP of two matrices.

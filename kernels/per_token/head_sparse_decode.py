@@ -7,7 +7,7 @@ that the slots are split into.
 
 One token is bound by memory, by the keys and values that it reads. Where each query head has keys and values of its own
 (OPT), half of the heads are half of the bytes. In groups (Llama), G query heads read the same keys and values, so bytes
-fall only where a whole group is left out: two of three heads may go and nothing is saved. `bytes_moved` counts exactly
+fall only where a whole group is left out: dropping two of three heads may save nothing. `bytes_moved` counts exactly
 that. The projections before and after are not part of this kernel; there, each query head saves its own share.
 """
 
@@ -124,7 +124,7 @@ def launch(
     keep: Bool[Tensor, "B heads"],
     scaling: float,
 ) -> Float[Tensor, "B heads D"]:
-    """What one token of each sequence reads in the heads that are kept; each sequence may keep others.
+    """The attention output of one token of each sequence in the heads that are kept; each sequence may keep others.
 
     Args:
         query: turned to its position, as the keys are. Query heads of a group are neighbours.

@@ -1,4 +1,4 @@
-"""A contest: several ways to compute one thing, timed in turn in one run, each beside the least time it could take.
+"""A contest: several ways to compute one thing, timed in turn in one run, with the least time each could take.
 
 Times are honest only together: the sides alternate, so that a machine that slows down slows them all; the caches are
 emptied before each run, because a model's other weights would have emptied them; the result is checked first.
@@ -67,7 +67,7 @@ class Contest:
 
 
 class Clock:
-    """Times one call with cold caches: CUDA events on a GPU, the clock of the processor else."""
+    """Times one call with cold caches: CUDA events on a GPU, the processor's timer else."""
 
     def __init__(self, place: Place, bytes_per_second: float) -> None:
         self.device = place.device

@@ -1,4 +1,4 @@
-"""The rows of a bench: one side of one contest, checked, timed, and set beside its bound and its anchor."""
+"""The rows of a bench: one side of one contest, checked, timed, and compared with its bound and its anchor."""
 
 import statistics
 from dataclasses import replace
@@ -43,7 +43,7 @@ def measure(
 
 
 def relative_errors(contest: Contest, refused: dict[str, str] | None = None) -> dict[str, float]:
-    """By side. What a side leaves unwritten is NaN, not the result that another side left in the same memory.
+    """By side. Values that a side does not write are NaN, not the result that another side left in the same memory.
 
     Each side runs once, since some of them go on from where they were.
     """

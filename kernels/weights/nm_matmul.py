@@ -141,7 +141,7 @@ def gemm_kernel(
     """parts[s]^T = W x^T over the inputs from s * PART on.
 
     The sum over inputs is taken in any order, so nothing is put side by side: plane j of the weight holds, of each
-    group, what stands at place j, and meets the inputs j, M + j, 2 M + j ... alone.
+    group, the entry at position j, and meets the inputs j, M + j, 2 M + j ... alone.
     """
     G: tl.constexpr = BLOCK_I // M
     row = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)

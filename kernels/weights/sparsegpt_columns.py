@@ -3,7 +3,7 @@ https://arxiv.org/abs/2301.00774: the loop over the columns of one block (algori
 
 Dimension key: O outputs (rows), W columns of a block, M columns a group, N of them kept.
 
-Column i is settled: what its row does not keep becomes zero, and the columns right of it make up for it,
+Column i is processed: entries that are not kept become zero, and the columns right of it make up for it,
 w_j -= e_i U_ij with e_i = (w_i - q_i) / U_ii, where U is the block of the Cholesky factor of the inverse Hessian.
 Rows do not see each other, so a program takes a few of them through all W columns without leaving its registers. In
 torch every column reads and writes all columns right of it: W / 2 times the weight instead of once.

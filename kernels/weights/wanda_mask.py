@@ -31,7 +31,7 @@ WRITES = ("weight", "keep", "both")
 
 
 class Pruned(NamedTuple):
-    """What was asked for; the other is None."""
+    """The outputs that were asked for; the other is None."""
 
     weight: Float[Tensor, "O I"] | None
     keep: Bool[Tensor, "O I"] | None
@@ -48,7 +48,7 @@ def reference(
 def bytes_moved(
     weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n: int = 2, m: int = 4, write: str = "both"
 ) -> int:
-    """The weight and the norms read once; the pruned weight, the mask (a byte an entry) or both written once."""
+    """The weight and the norms read once; the pruned weight, the mask (a byte per entry) or both written once."""
     width = weight.element_size()
     written = {"weight": width, "keep": 1, "both": width + 1}[write]
     return weight.numel() * (width + written) + norm.numel() * norm.element_size()

@@ -144,19 +144,19 @@ def test_easy_cases_count_together_with_one_that_is_not(right, share, lowered):
 
 
 def test_a_name_does_not_change_the_points():
-    doubled = Mistake("doubled", "Multiply by itself.", lambda x: 2 * x)
+    doubled = Mistake("doubled", "Multiply by itself.", (lambda x: 2 * x,))
     exercise = made(lambda x: x * x, (0.5,), (2,), (2.0 - 1e-9,), (4,), (3,), by_heart=(), mistakes=(doubled,))
     named, unnamed = (judge(each, lambda x: x + x) for each in (exercise, dataclasses.replace(exercise, mistakes=())))
     assert (named.mistake, unnamed.mistake) == (doubled, None)
     assert (named.n_right, named.share, named.lowered) == (unnamed.n_right, unnamed.share, unnamed.lowered)
     exercise = made(lambda x: x * x, (3.0,), (0.5,), (1.5,), (2.5,), (0.0,), by_heart=(), drawn=False)
-    last_wrong = Mistake("off at zero", "Zero squared is zero.", lambda x: x * x + (x == 0))
+    last_wrong = Mistake("off at zero", "Zero squared is zero.", (lambda x: x * x + (x == 0),))
     said = judge(dataclasses.replace(exercise, mistakes=(last_wrong,)), last_wrong.function)
     assert (said.mistake, said.share) == (last_wrong, 0.8)
 
 
 def test_easy_cases_stay_easy_where_a_mistake_has_a_name():
-    doubled = Mistake("doubled", "Multiply by itself.", lambda x: 2 * x)
+    doubled = Mistake("doubled", "Multiply by itself.", (lambda x: 2 * x,))
     exercise = made(lambda x: x * x, (0.5,), (2,), (2.0 - 1e-9,), (3,), drawn=False, mistakes=(doubled,), by_heart=())
     said = judge(exercise, lambda x: x + x)
     assert (said.n_right, said.mistake, said.share) == (2, doubled, 0.0)
@@ -180,7 +180,7 @@ def test_a_mistake_is_named_for_a_value_it_gives_and_not_for_an_error_alone(name
     def answer(x):
         return (x.sum() if named else x.prod()) if len(x) == 2 else x + torch.ones(7)  # RuntimeError too
 
-    mistake = Mistake("summed", "Return the squares.", summed)
+    mistake = Mistake("summed", "Return the squares.", (summed,))
     exercise = made(lambda x: x * x, (torch.tensor([5.0] * 3),), (torch.ones(4),), (torch.tensor([2.0, 3.0]),))
     said = judge(dataclasses.replace(exercise, mistakes=(mistake,)), answer)
     assert (said.mistake, said.explained) == ((mistake, 3) if named else (None, 0))
@@ -188,7 +188,9 @@ def test_a_mistake_is_named_for_a_value_it_gives_and_not_for_an_error_alone(name
 
 def test_a_mistake_that_only_raises_is_not_named():
     """The error class agrees on the only wrong case; many slips raise the same."""
-    mistake = Mistake("fails for one", "One number is a vector too.", lambda x: x * x if len(x) > 1 else x.reshape(2))
+    mistake = Mistake(
+        "fails for one", "One number is a vector too.", (lambda x: x * x if len(x) > 1 else x.reshape(2),)
+    )
     exercise = made(lambda x: x * x, (torch.ones(2),), (torch.tensor([2.0, 3.0]),), (torch.ones(1),))
     exercise = dataclasses.replace(exercise, mistakes=(mistake,))
     said = judge(exercise, lambda x: x * x if len(x) > 1 else x @ torch.ones(3))
@@ -199,12 +201,12 @@ def test_a_mistake_that_only_raises_is_not_named():
 def test_a_mistake_that_would_get_all_right_cases_wrong_is_another_one(n_right, contradicted):
     """The mistake gives 6 for 2, where the answer is right, and is right for 0 as the answer is."""
     cases = ((torch.tensor([5.0]),), (torch.tensor([7.0]),), (torch.tensor([2.0]),), (torch.tensor([0.0]),))
-    mistake = Mistake("tripled", "Multiply by itself.", lambda x: 3 * x)
+    mistake = Mistake("tripled", "Multiply by itself.", (lambda x: 3 * x,))
     exercise = dataclasses.replace(made(lambda x: x * x, *cases[: 2 + n_right]), mistakes=(mistake,))
     said = judge(exercise, lambda x: 3 * x if x > 4 else x * x)
     assert said.n_right == n_right
     assert (said.mistake, said.contradicted) == ((None, 0) if contradicted is None else (mistake, contradicted))
-    assert ("On the wrong cases this looks like: tripled" in as_text(said, Record())) == (contradicted is not None)
+    assert ("This looks like: tripled (on the wrong cases)." in as_text(said, Record())) == (contradicted is not None)
 
 
 def test_a_function_that_ends_its_process_after_the_worked_example_earns_nothing():

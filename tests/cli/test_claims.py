@@ -9,14 +9,17 @@ from course_lib.cli import claims
 def written(tmp_path, monkeypatch):
     path = tmp_path / "claims.md"
     monkeypatch.setattr(claims, "PATH", path)
+    monkeypatch.setattr(claims, "SUMMARY", tmp_path / "verdicts.json")
     monkeypatch.setattr(claims, "page", lambda: "the page\n")
-    monkeypatch.setattr(claims, "all_claims", lambda: [])
+    monkeypatch.setattr(claims, "summary", lambda: "[]\n")
+    monkeypatch.setattr(claims, "all_statements", lambda: [])
     return path
 
 
 def test_the_page_is_written_once(written, capsys):
     assert claims.run() == 0
     assert written.read_text(encoding="utf-8") == "the page\n"
+    assert written.with_name("verdicts.json").read_text(encoding="utf-8") == "[]\n"
     stamp = written.stat().st_mtime_ns
     assert claims.run() == 0
     assert written.stat().st_mtime_ns == stamp

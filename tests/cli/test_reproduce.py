@@ -35,6 +35,7 @@ def experiment(monkeypatch):
     experiment = type("State", (), {"ran": [], "failing": {}})
     made = Experiment("Squares", Sizes(3), Sizes(1), steps, seed=5)
     monkeypatch.setattr(reproduce, "find", lambda name: made)
+    monkeypatch.setattr(reproduce, "called", lambda name: name)
     return experiment
 
 
@@ -169,6 +170,26 @@ def test_where_no_result_can_be_is_said_before_anything_is_measured(place, why, 
     assert experiment.ran == []
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *((name, "wanda") for name in ("wanda", "4", "04", "04_wanda")),
+        *((name, "classic") for name in ("classic", "2", "02", "optimal_brain_damage_and_surgeon")),
+        *((name, "plans") for name in ("start", "0", "00", "start_here")),  # the only one of its lesson
+        ("masks", "masks"),
+    ],
+)
+def test_an_experiment_has_its_own_name_and_those_of_its_lesson(name, meant):
+    assert reproduce.called(name) == meant
+
+
+def test_a_lesson_with_several_experiments_lists_them():
+    with pytest.raises(
+        ValueError, match="got experiment '8'; expected one of backcopy, first_tokens, four_ways, sink_pre"
+    ):
+        reproduce.called("8")
+
+
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="expected one of .*wanda"):
         run("nothing")
@@ -193,7 +214,7 @@ def test_every_experiment_has_steps_with_names_of_their_own(name):
 
 
 ROOT = Path(__file__).parents[2]
-PLACES = ("course_lib/lessons/*", "course_lib/lessons/*/experiments", "course_lib/grading/synthetic")
+PLACES = ("course_lib/lessons/*", "course_lib/lessons/*/experiments", "tests/helpers/synthetic")
 COMMITTED = sorted(path for place in PLACES for path in ROOT.glob(f"{place}/*.json") if ".partial" not in path.name)
 
 

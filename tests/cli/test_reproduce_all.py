@@ -57,7 +57,7 @@ class House:
 @pytest.fixture
 def house(tmp_path, monkeypatch):
     made = House(tmp_path)
-    monkeypatch.setattr(reproduce, "names", lambda: ["long", "new", "short"])
+    monkeypatch.setattr(reproduce, "files", lambda: dict.fromkeys(["long", "new", "short"]))
     monkeypatch.setattr(reproduce, "find", made.find)
     monkeypatch.setattr(reproduce, "committed", made.committed)
     monkeypatch.setattr(claims, "run", made.page)
@@ -161,7 +161,7 @@ def test_names_and_places_are_said_whole(terminal):
 
 
 def test_a_name_that_is_none_is_said():
-    with pytest.raises(ValueError, match=r"got wandaa; expected names among .*wanda"):
+    with pytest.raises(ValueError, match=r"got experiment 'wandaa'; expected one of .*wanda"):
         plan(["wandaa"])
 
 

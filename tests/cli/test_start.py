@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from course_lib.cli import app, claims, reproduce, start
-from course_lib.workbook import build, folders, masters
+from course_lib.workbook import build, folders, lookup, masters
 
 WANDA = "04_wanda.ipynb"
 
@@ -129,7 +129,7 @@ def test_what_needs_masters_says_so(tmp_path):
 
 def test_what_a_package_cannot_do_is_said(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="got 00 where no lessons are; go to the folder of `course start FOLDER`"):
-        masters.chosen(["00"], [])
+        lookup.chosen(["00"], [])
     monkeypatch.setattr(claims, "PATH", tmp_path / "docs" / "claims.md")
     with pytest.raises(ValueError, match="got no folder .*docs; give this command in a checkout"):
         claims.run()

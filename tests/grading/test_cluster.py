@@ -13,12 +13,12 @@ import distributed
 import psutil
 import pytest
 from submitting import needs_sandbox
+from synthetic import classroom
 
 from course_lib.checking.call import limited
 from course_lib.grading import engine
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.records import Result
-from course_lib.grading.synthetic import classroom
 from course_lib.grading.workers import cluster
 
 PLAN = engine.Plan("04 Wanda", "04_wanda", {"wanda.score": "wanda_score"}, "key", kind="none")

@@ -17,15 +17,15 @@ import psutil
 import pytest
 from rich.console import Console
 from submitting import needs_sandbox
+from synthetic import classroom
+from synthetic.kinds import KINDS
+from synthetic.layouts import LAYOUTS
 
 from course_lib.grading import engine, run, store
 from course_lib.grading.intake.submission import Submission
 from course_lib.grading.intake.submissions import find, newest
 from course_lib.grading.run import Request
 from course_lib.grading.sandbox import bubblewrap, session
-from course_lib.grading.synthetic import classroom
-from course_lib.grading.synthetic.kinds import KINDS
-from course_lib.grading.synthetic.layouts import LAYOUTS
 
 PR_SET_CHILD_SUBREAPER = 36
 # Waits after the first result, while its workers go on: how far a run comes until it is ended depends on no clock.

@@ -5,18 +5,18 @@ import re
 from pathlib import Path
 
 import pytest
+from synthetic import experiment_challenge_class as challenge_class
+from synthetic.recipes import order
 from typer.main import get_command
 
 from course_lib.cli.app import app
 from course_lib.grading.challenge.run import HALF_A_POINT, SECONDS_A_WINDOW, Request
-from course_lib.grading.synthetic import experiment_challenge_class as challenge_class
-from course_lib.grading.synthetic.recipes import order
 from course_lib.workbook.masters import ROOT
 
 GUIDE = (ROOT / "docs" / "instructors.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-RESULT = ROOT / "course_lib" / "grading" / "synthetic" / "grading.json"
+RESULT = ROOT / "tests" / "helpers" / "synthetic" / "grading.json"
 
 
 def test_the_speed_is_the_measured_one():

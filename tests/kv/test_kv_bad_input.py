@@ -28,8 +28,8 @@ def test_a_budget_is_slots_or_a_fraction(budget):
         ({"budget": 4, "sinks": 4, "recent": 1}, "got 4 sinks and 1 recent tokens in a budget of 4 slots"),
         ({"budget": 8, "sinks": 4, "recent": 1, "by_layer": (0.5, 1.5)}, "in a budget of 4 slots"),
         ({"sinks": -1}, "got sinks -1; expected a whole number of tokens"),
-        ({"dropped": 1.0}, "got dropped 1.0; expected a share of the budget"),
-        ({"dropped": -0.1}, "got dropped -0.1; expected a share of the budget"),
+        ({"dropped": 1.0}, "got dropped 1.0; expected a fraction of the budget"),
+        ({"dropped": -0.1}, "got dropped -0.1; expected a fraction of the budget"),
         ({"by_head": (1.0, 0.0)}, "got by_head .* expected a tuple of positive factors"),
         ({"by_layer": (float("nan"),)}, "expected a tuple of positive factors"),
         ({"by_layer": (float("inf"), 1.0)}, "expected a tuple of positive factors"),
@@ -151,7 +151,7 @@ def test_padding_is_on_the_left_and_stays():
     """Padding behind a token would hide the newest one from policies that look at its attention."""
     model, right = tiny_model(), torch.ones_like(IDS)
     right[1, 7:] = 0
-    refused = pytest.raises(ValueError, match="got padding behind a token; expected it on the left")
+    refused = pytest.raises(ValueError, match="got padding after a token; expected it on the left")
     with evicting(model, Full()) as cache, refused:
         model(IDS, attention_mask=right, past_key_values=cache, use_cache=True)
     with evicting(model, Full()) as cache:

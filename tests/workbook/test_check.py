@@ -204,7 +204,7 @@ def test_one_more_slip_does_not_cost_a_mistake_its_name(capsys):
         "wanda.score",
         lambda weight, inputs: weight.abs() * (inputs.square().sum(dim=0) + 1000.0 * (inputs == 0).all(0)),
     )
-    assert "On 4 of the 5 wrong cases this looks like: squared norm" in capsys.readouterr().out
+    assert "This looks like: squared norm (on 4 of the 5 wrong cases). " in capsys.readouterr().out
 
 
 def test_off_the_main_thread_there_is_no_limit_and_no_error(capsys):

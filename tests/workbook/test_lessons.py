@@ -21,6 +21,32 @@ def master(request):
     return request.param
 
 
+FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$]+)\$", re.DOTALL)
+RELATION = re.compile(r"=|\\(?:leftarrow|ge|le|propto|approx|gg)(?![a-z])")
+FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
+# Formulas between a check and the next cell that do not give its exercise away, by how they begin.
+NO_SOLUTION = {
+    ("start.intensity", r"t \ge \max"): "the roofline, which is new and which the next exercise uses",
+    ("classic.obd_saliency", r"a_i ="): "names what a unit reads in the next drawing",
+    ("classic.obd_saliency", r"x_i ="): "names what a unit outputs in the next drawing",
+    ("classic.obs_saliency", r"H = I"): "a special case of the Hessian, not of the saliency",
+    ("classic.obs_saliency", r"H = \alpha I"): "the definition from which the next exercise starts",
+    ("classic.obs_saliency", r"(A + u u^\top)^{-1} ="): "Sherman and Morrison, which the next exercise applies",
+    ("sparsegpt.eliminate", r"H^{-1} = U^\top U"): "defines U, which the next exercise computes",
+    ("sparsegpt.eliminate", r"U = \begin{pmatrix}"): "why rows of U are rows of inverses; the next exercise asks for U",
+    ("sparsegpt.eliminate", r"\beta = u^2"): "the same comparison",
+    ("sparsegpt.eliminate", r"c = u"): "the same comparison",
+    ("sparsegpt.eliminate", r"c / \beta ="): "the same comparison",
+    ("sparsegpt.eliminate", r"V^\top V ="): "the same comparison; of several inputs at once, as asked, it says nothing",
+    ("wanda.score", r"S_{ij} ="): "NOT YET FOLDED: remove this line with the formula",
+    ("wanda.obs_score", r"\delta ="): "NOT YET FOLDED: remove this line with the formula",
+    ("wanda.obs_score", r"[H^{-1}]_{jj} ="): "NOT YET FOLDED: remove this line with the formula",
+    ("wanda.interval", r"|\hat p - p| \le"): "Wilson's interval; the exercise asks for Wald's",
+    ("kv.scissorhands", r"\text{score}_j ="): "the score of EMS, another method",
+    ("kv.merge", r"\tau \leftarrow"): "the moving threshold; in the exercise the threshold is given",
+}
+
+
 def test_every_lesson_with_exercises_has_a_master():
     assert {module.LESSON[:2] for module in lessons()} == {p.stem[:2] for p in MASTERS}
 
@@ -151,3 +177,70 @@ def test_a_students_notebook_runs_whole_and_above_each_exercise_the_masters_answ
     assert [cell.source for cell in solved] == expected
     following = [others[others.index(cell) + 1].metadata["exercise"] for cell in solved]
     assert following == [exercise for exercise, _ in answers]
+
+
+def below(cells, i):
+    """The text between the check of the exercise in cell i and the next code or the next exercise."""
+    parts = []
+    for cell in cells[i + 2 :]:
+        if cell.cell_type != "markdown" or "**Exercise**" in cell.source:
+            break
+        parts.append(cell.source)
+    return "\n\n".join(parts)
+
+
+def formulas(text):
+    """All formulas that state something: with an equals sign, an arrow or an inequality."""
+    found = (" ".join((match[1] or match[2]).split()) for match in FORMULA.finditer(text))
+    return [formula for formula in found if RELATION.search(formula)]
+
+
+def unfolded(cells):
+    """Formulas under a check that anybody sees who looks at the check, with the exercise."""
+    asked = [(i, cell.metadata["exercise"]) for i, cell in enumerate(cells) if "exercise" in cell.metadata]
+    return [(name, formula) for i, name in asked for formula in formulas(FOLDED.sub("", below(cells, i)))]
+
+
+def test_what_gives_an_exercise_away_is_folded_below_its_check(master):
+    found = unfolded(masters.with_solutions(master).cells)
+    listed = [(name, begins) for name, begins in NO_SOLUTION if exercise_of(name) == master.stem[:2]]
+    unlisted = [(n, f) for n, f in found if not any(n == name and f.startswith(begins) for name, begins in listed)]
+    assert unlisted == [], "fold it in <details>, or say in NO_SOLUTION why it gives nothing away"
+    unused = [
+        (name, begins) for name, begins in listed if not any(n == name and f.startswith(begins) for n, f in found)
+    ]
+    assert unused == [], "it is folded or gone: remove it from NO_SOLUTION"
+
+
+def exercise_of(name):
+    """The number of the lesson that an exercise belongs to."""
+    return next(module.LESSON[:2] for module in lessons() if name in {e.id for e in module.EXERCISES})
+
+
+def test_what_is_folded_below_a_check_is_not_said_above_it(master):
+    cells = masters.with_solutions(master).cells
+    for i, cell in enumerate(cells):
+        if is_exercise(cell):
+            above = "\n".join(FOLDED.sub("", c.source) for c in cells[:i] if c.cell_type == "markdown")
+            said = {right_side(formula) for formula in formulas(above)}
+            folded = [f for part in FOLDED.findall(below(cells, i)) for f in formulas(part)]
+            # A side such as 0 or 1 may stand anywhere.
+            said_again = {right_side(formula) for formula in folded} & said
+            assert not {side for side in said_again if len(side) > 3}, cell.metadata["exercise"]
+
+
+def right_side(formula):
+    """What a formula says something is, without what only sets it."""
+    side = RELATION.split(formula, maxsplit=1)[1].replace(r"\tfrac", r"\frac")
+    return re.sub(r"\\[,;!]|\\q?quad|\s", "", side).rstrip(".,;")
+
+
+def test_an_answer_that_is_not_folded_is_found(tmp_path):
+    text = '# %% exercise="wanda.score"\ndef f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION\n\n'
+    text += '# %%\ncheck("wanda.score", f)\n\n# %% [markdown]\n# So $a = b$.\n#\n# {}$$ c \\leftarrow d $${}\n'
+    (tmp_path / "98_made_up.py").write_text(text.format("", ""), encoding="utf-8")
+    said = [("wanda.score", "a = b"), ("wanda.score", r"c \leftarrow d")]
+    assert unfolded(masters.with_solutions(tmp_path / "98_made_up.py").cells) == said
+    (tmp_path / "98_made_up.py").write_text(text.format("<details>", "</details>"), encoding="utf-8")
+    assert unfolded(masters.with_solutions(tmp_path / "98_made_up.py").cells) == said[:1]
+    assert right_side(r"s_k = \tfrac12 h \, w.") == r"\frac12hw"

@@ -14,6 +14,7 @@ from thin_model import write_thin_model
 from course_lib import models
 from course_lib.data.assets.cache import asset_path
 from course_lib.lessons.common import style
+from course_lib.lessons.common.table import Table
 from course_lib.models import DEFAULT_MODEL
 from course_lib.sparsity import speed
 from course_lib.workbook.decks import chromium, markdown
@@ -166,6 +167,7 @@ def test_bars_do_not_stretch():
         ("![x](https://example.org/a.png)", "must not need a network"),
         ("![x](figure:nowhere.curve)", "expected figure:lesson.file.function"),
         ("![x](figure:common.style.curve)", "expected figure:lesson.file.function"),
+        ("![x](figure:common.style.label)", "each argument with a default .missing a required argument: 'axes'"),
         ("$\\left( x$", "cannot be read"),
         ("$\\foo x$", r"cannot be read: \\foo is unknown"),
     ],
@@ -173,6 +175,12 @@ def test_bars_do_not_stretch():
 def test_mistakes_in_a_deck_are_named(text, says):
     with pytest.raises(ValueError, match=says):
         markdown.render(text, HERE)
+
+
+def test_a_function_that_returns_a_table_gives_its_html(monkeypatch):
+    table = Table([{"method": "Wanda", "perplexity": 21.3}], caption="At 50 % <sparsity>")
+    monkeypatch.setattr(style, "table_for_test", lambda: table, raising=False)
+    assert table.as_html() in markdown.render("![a table](figure:common.style.table_for_test)", HERE)
 
 
 def test_a_file_beside_the_deck_is_put_inside(tmp_path):
@@ -191,7 +199,7 @@ def test_large_figures_become_pixels(monkeypatch):
 
 def test_decks_are_found_by_number_and_name(course):
     (course / "slides" / "04_wanda.md").write_text("# W")
-    names = {None: 2, ("04",): 1, ("4",): 1, ("0",): 1, ("wanda",): 1, ("00_demo", "04"): 2}
+    names = {None: 2, ("04",): 1, ("4",): 1, ("0",): 1, ("wanda",): 1, ("start",): 1, ("00_demo", "04"): 2}
     assert {key: len(slides.decks(key, course)) for key in names} == names
     with pytest.raises(ValueError, match="got lesson 'nine'; expected one of 00_demo, 04_wanda, or its number"):
         slides.decks(["nine"], course)
@@ -235,8 +243,8 @@ def test_slides_that_are_too_full_are_found(course):
     assert "slide 2 of 00_demo" in console.file.getvalue()
 
 
-def test_every_deck_of_the_course_reads_without_drawing(monkeypatch):
-    monkeypatch.setattr(markdown, "draw", lambda name: ("image/svg+xml", b""))
+def test_every_deck_of_the_course_reads_and_each_of_its_plots_needs_no_arguments(monkeypatch):
+    monkeypatch.setattr(markdown, "draw", lambda name: ("image/svg+xml", b"", markdown.plot_of(name))[:2])
     for path in slides.decks():
         text = path.read_text(encoding="utf-8")
         assert markdown.title_of(text)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -90,9 +91,16 @@ def test_an_exercise_goes_from_its_stub_over_a_wrong_answer_and_a_hint_to_a_righ
     said = notebook.run(asked)
     assert "Not yet" in said
     assert "looks like" in said
-    assert "Hint 1" in notebook.append(f'hint("{name}")')
+    page.get_by_role("button", name=re.compile("Hint 1 of")).last.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=/^Hint 1 of [23]: ./", timeout=60_000)
+    assert "Hint 2" in notebook.append(f'hint("{name}")')
+    assert "With the course" in notebook.append(f'used = mine("{name}", {function})')
     notebook.run(answer, source + right)
-    assert "Right" in notebook.run(asked)
+    said = notebook.run(asked)
+    assert "Right" in said
+    assert "again, which used the course" in said
+    assert "Out of date" in notebook.shown(notebook.index(f'used = mine("{name}"'))
     notebook.restart()
     notebook.run(imports)
     notebook.run(answer)
@@ -100,6 +108,7 @@ def test_an_exercise_goes_from_its_stub_over_a_wrong_answer_and_a_hint_to_a_righ
     used = notebook.append(f'mine("{name}", {function})({given})')
     assert "your function" in used
     assert "tensor" in used
+    assert "right" in notebook.run(notebook.index("check_all()"))
     code = "import sys; sys.argv = ['course', 'progress']; from course_lib.cli.app import main; main()"
     line = [sys.executable, "-c", code]
     told = subprocess.run(line, capture_output=True, text=True, env=os.environ, check=True).stdout

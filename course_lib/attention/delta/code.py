@@ -18,7 +18,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class DeltaCode:
-    """Approximate keys K̂, and which of their channels were sent. What was not sent is a delta of exactly zero."""
+    """Approximate keys K̂, and which of their channels were sent. A channel not sent has a delta of exactly zero."""
 
     keys: Float[Tensor, "*rows T D"]
     sent: Bool[Tensor, "*rows T D"]
@@ -104,7 +104,7 @@ def n_products(
     that make a code, one a value and not one a query, are not counted.
 
     Args:
-        first: the first real token of each row; what stands before is padding and counts neither way.
+        first: the first real token of each row; padding before it counts neither way.
     """
     check_window(window)
     n_tokens, size = sent.shape[-2:]

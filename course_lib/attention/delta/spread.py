@@ -24,7 +24,7 @@ SIDES = ("after", "before")  # of RoPE
 class Spread:
     """The standard deviation of each channel of the keys, and on which side of RoPE it was measured.
 
-    Sums over deltas need keys *after* RoPE. What is coded before it is then turned by each token's own angle, so that
+    Sums over deltas need keys *after* RoPE. Keys coded before it are then turned by each token's own angle, so that
     s_ij is no longer s_{i,j−1} and a few products: a delta of zero saves a value's way from memory, no multiplication.
     """
 

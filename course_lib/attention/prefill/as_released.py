@@ -30,7 +30,7 @@ def quotient_divergence(p: Float[Tensor, "*rows N"], q: Float[Tensor, "*rows N"]
 
 
 def tokens_taken_for_blocks(mass: Float[Tensor, "*rows T"], share: float, block_size: int) -> Int[Tensor, "*rows"]:
-    """⌊n / S⌋ + 1 blocks for the n tokens that hold the share, as if those n stood side by side.
+    """⌊n / S⌋ + 1 blocks for the n tokens that hold the share, as if those n were side by side.
 
     300 scattered tokens become 3 blocks of 128, which hold a few of them.
     """

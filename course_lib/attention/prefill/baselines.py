@@ -64,7 +64,7 @@ class VerticalSlash(OfDensity):
     """The vertical and slash lines that the last queries attend to most, as many for every head and every text. Jiang
     and others, MInference, 2024, https://arxiv.org/abs/2407.02490
 
-    Deviation: one budget for both kinds of line, and lines a block wide.
+    Deviation: one budget for both kinds of line, and each line is one block wide.
     """
 
     def _score(

@@ -1,4 +1,4 @@
-"""The smallest set of entries that holds a share of their sum: FlexPrefill's cumulative-attention selection.
+"""The smallest set of entries that holds a fraction of their sum: FlexPrefill's cumulative-attention selection.
 
 Lai and others, 2025, https://arxiv.org/abs/2502.20766, section 3.
 
@@ -27,7 +27,7 @@ def smallest_set(
     """
     if not bool((mass >= 0).all()) or not share >= 0:
         raise ValueError(
-            f"got a share of {share} and masses of which {int((~(mass >= 0)).sum())} are negative or NaN; expected "
+            f"got a fraction of {share} and masses of which {int((~(mass >= 0)).sum())} are negative or NaN; expected "
             "numbers of 0 or more."
         )
     if share >= 1:  # rounding would call it reached while small entries are left, which other queries may need

@@ -1,7 +1,7 @@
 """The same index read by torch's own block-sparse attention, `torch.nn.attention.flex_attention`.
 
-It pays only compiled, which takes a C++ compiler and several seconds a shape. So the library reads an index with the
-loop of `execute.py`, and `course bench sparse_prefill` sets the two beside each other.
+It pays only compiled, which takes a C++ compiler and several seconds per shape. So the library reads an index with the
+loop of `execute.py`, and `course bench sparse_prefill` compares the two.
 
 Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, D size of a head.
 """

@@ -29,7 +29,7 @@ from course_lib.settings import check_count, is_real
 class FlexPrefill(SparsePrefill):
     """Each head gets its own pattern, and as many blocks as hold the share γ of what it is seen to attend to.
 
-    A head is query-aware where the attention of block means foretells that of the last queries,
+    A head is query-aware where the attention of block means predicts that of the last queries,
     √JSD(softmax(q̄ K̄ᵀ), mean of softmax(Q̂ Kᵀ)) < τ (section 3.1): it reads the blocks that the means of all queries
     ask for. Elsewhere the means are no guide, and it reads the vertical and slash lines that hold γ of what the last
     queries attend to. Every head reads at least `min_budget` tokens of either line, the first block and its own.
@@ -91,7 +91,7 @@ class FlexPrefill(SparsePrefill):
         scaling: float,
         weights: Float[Tensor, "heads R T"],
     ) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
-        """What the mean of the last queries makes of the mean keys of blocks, ā, and where those queries attend, â."""
+        """The attention of the last queries' mean to the mean keys of blocks, ā, and that of those queries, â."""
         mean_query = query[:, -self.block_size :].float().mean(dim=1, keepdim=True)  # (heads, 1, D)
         guess = _products(mean_query, block_means(keys, self.block_size), scaling).softmax(dim=-1)[:, 0]
         return guess, on_columns(weights, self.block_size)

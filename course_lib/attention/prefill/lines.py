@@ -1,4 +1,4 @@
-"""What the last queries of a prompt attend to, and the vertical and slash lines in it.
+"""The attention of the last queries of a prompt, and the vertical and slash lines in it.
 
 A column of the attention matrix that many queries read is a vertical line; keys at one distance from their queries are
 a slash. FlexPrefill (https://arxiv.org/abs/2502.20766, section 3.1) looks at the last block of queries alone, since it
@@ -38,7 +38,7 @@ def on_columns(weights: Float[Tensor, "heads R T"], block_size: int) -> Float[Te
 def slashes(weights: Float[Tensor, "heads R T"]) -> Float[Tensor, "heads T"]:
     """The attention at each distance δ = query − key, on average over the queries. They sum to 1."""
     n_heads, n_queries, n_tokens = weights.shape
-    # Row r is the query T − R + r, so that its key at distance δ stands R − 1 − r columns before that of the last row.
+    # Row r is the query T − R + r, so that its key at distance δ is R − 1 − r columns before that of the last row.
     # In a view whose rows begin one number later than a row ends, all keys at one distance are one column.
     wide = pad(weights, (n_queries - 1, 0))
     width = wide.shape[2]

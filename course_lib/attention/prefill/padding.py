@@ -11,7 +11,7 @@ REMEDY = "expected None or padding before or after each text, as a tokenizer mak
 
 
 def real_tokens(mask: Tensor | None, n_sequences: int, n_tokens: int) -> list[slice] | None:
-    """Where each sequence's text stands; None where there is no padding at all.
+    """The positions of each sequence's text; None where there is no padding at all.
 
     Args:
         mask: (B, 1, T, T), whether a query may read a key, as transformers makes it for sdpa.

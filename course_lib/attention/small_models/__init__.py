@@ -1,1 +1,1 @@
-"""Small language models trained from nothing, with and without a sink; weights beside their training."""
+"""Small language models trained from nothing, with and without a sink; weights next to their training."""

@@ -68,7 +68,7 @@ class Language:
 def excess(
     model: SinkLM, language: Language, ids: Int[Tensor, "B T"], sinks: int, window: int
 ) -> dict[str, Float[Tensor, "B"]]:
-    """How far a model that streams is from the least loss, in nats a token, mean over each sequence's tokens.
+    """How far a model that streams is from the least loss, in nats per token, mean over each sequence's tokens.
 
     Only tokens that are read when something has left the cache of `window` slots. "copies" are the tokens after
     triggers, "others" the rest.

@@ -1,7 +1,7 @@
 """A language model of bytes that learns in minutes, in a class of transformers, so that it can be cut and distilled.
 
 A Llama of four blocks, 128 wide, with 512 neurons: 1.08 million parameters. `course reproduce byte_model` trains it
-from nothing on the calibration texts; its weights lie beside the others. Other configurations, such as one with
+from nothing on the calibration texts; its weights lie next to the others. Other configurations, such as one with
 experts, are made, trained and kept by the same functions.
 
 Dimension key: N windows, L bytes in a window, B sequences, T bytes.

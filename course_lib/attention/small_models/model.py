@@ -56,7 +56,7 @@ class Attention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T C"], past: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Float[Tensor, "B T C"], tuple[Tensor, Tensor]]:
-        """What the new tokens read, and the cache with them. After a past, tokens come one at a time."""
+        """The attention output of the new tokens, and the cache with them. After a past, tokens come one at a time."""
         query, keys, values = self.projected(x, past)
         n_slots, n_new = keys.shape[2], x.shape[1]
         read_from = [turn(query, n_slots), turn(keys, n_slots), values]
@@ -83,7 +83,7 @@ def turn(vectors: Float[Tensor, "B H T D"], n_slots: int) -> Float[Tensor, "B H 
 
 
 class Block(nn.Module):
-    """Attention and a SwiGLU network, each after its norm and beside the residual."""
+    """Attention and a SwiGLU network, each after its norm and added to the residual."""
 
     def __init__(self, shape: Shape, zero_sink: bool):
         super().__init__()

@@ -28,7 +28,7 @@ class Proposal:
 
 
 class Draft(ABC):
-    """Proposes up to k tokens behind a text; none where it has no idea.
+    """Proposes up to k tokens after a text; none where it has no idea.
 
     The text is distributed as the model's own for any draft that draws its tokens from the q that it reports.
     """
@@ -41,7 +41,7 @@ class Draft(ABC):
 
 @dataclass(frozen=True)
 class Lookup(Draft):
-    """What followed when the last tokens stood in the text before: the longest match of at most `longest` tokens, the
+    """Proposes what followed the last tokens earlier in the text: the longest match of at most `longest` tokens, the
     latest of equals. Saxena, Prompt lookup decoding, 2023, https://github.com/apoorvumang/prompt-lookup-decoding
 
     It costs no pass. It is certain of itself, q(x) = 1, so that a token stays with probability p(x).

@@ -17,7 +17,7 @@ Worth = Callable[[Collection[Head]], float]
 
 @dataclass(frozen=True)
 class HeadSearch:
-    """What a search tried, and the best set of heads: of equals the one that was tried first.
+    """The sets of heads that a search tried, and the best set: of equals the one that was tried first.
 
     A development set on which many sets were compared says too much good of the best; measure that on other items.
     """

@@ -46,7 +46,7 @@ def steering(
     """Inside, chosen heads lower the prompt's tokens that are not highlighted, for every query; then all is as before.
 
     Works with `generate()`, cached or not, and with left-padded batches. Generated tokens are never lowered. The first
-    pass is the whole prompt; a text that goes on behind it in the same pass has columns of True there.
+    pass is the whole prompt; a text that goes on after it in the same pass has columns of True there.
     Deviation: the first token, on which heads rest when they have nothing to say, is spared; the paper lowers it, as
     `spare_first=False` does.
 

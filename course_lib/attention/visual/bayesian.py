@@ -1,4 +1,4 @@
-"""Bayesian optimisation: where to try next, when every try is dear. Snoek, Larochelle, Adams, 2012,
+"""Bayesian optimisation: where to try next, when every try is expensive. Snoek, Larochelle, Adams, 2012,
 https://arxiv.org/abs/1206.2944
 
 Dimension key: M points, D settings.

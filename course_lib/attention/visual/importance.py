@@ -19,7 +19,7 @@ from course_lib.settings import is_real
 
 
 class Evidence(NamedTuple):
-    """What is seen of images: the attention of the encoder's last layer, mean over heads, and entropies in bits."""
+    """The evidence on images: the attention of the encoder's last layer, mean over heads, and entropies in bits."""
 
     attention: Float[Tensor, "B N N"]  # row i: what patch i attends to
     entropy: Float[Tensor, "B N"]

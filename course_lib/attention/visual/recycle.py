@@ -1,4 +1,4 @@
-"""What is pruned is not thrown away: neighbours become one token. Yang and others, VFlowOpt, 2025,
+"""Pruned tokens are not thrown away: neighbours become one token. Yang and others, VFlowOpt, 2025,
 https://arxiv.org/abs/2508.05211
 
 Dimension key: B canvases, N visual tokens, K those that are left, C width.

@@ -27,7 +27,7 @@ class Ratios:
     def __post_init__(self) -> None:
         ratios = {"first": self.first, "second": self.second, "third": self.third}
         if not all(is_real(ratio) and 0 < ratio <= 1 for ratio in ratios.values()):
-            raise ValueError(f"got ratios {ratios}; expected shares of the tokens in (0, 1]: 1 keeps all of them.")
+            raise ValueError(f"got ratios {ratios}; expected fractions of the tokens in (0, 1]: 1 keeps all of them.")
 
     @property
     def each(self) -> tuple[float, float, float]:

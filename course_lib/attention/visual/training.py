@@ -45,7 +45,7 @@ class Namer(nn.Module):
 
 @dataclass(frozen=True)
 class Naming:
-    """What the encoder learns of the canvases of given numbers: what each patch belongs to."""
+    """Training data for the encoder, canvases of given numbers: the object that each patch belongs to."""
 
     canvases: Canvases
 

@@ -46,7 +46,7 @@ class Anchors:
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """What a recipe earns.
+    """The points of a recipe.
 
     Args:
         domain: the one that counts. swing: the most that leaving out any one window moves the points.
@@ -69,7 +69,7 @@ def points(losses: Losses, anchors: Anchors) -> Points:
 
 
 def by_domain(losses: Losses, anchors: Anchors) -> dict[str, float]:
-    """The share of the way from the uniform's loss to the master's, below 0 and above 1 too."""
+    """The fraction of the way from the uniform's loss to the master's, below 0 and above 1 too."""
     return {
         domain: (_mean(anchors.uniform[domain]) - _mean(windows))
         / (_mean(anchors.uniform[domain]) - _mean(anchors.master[domain]))

@@ -1,4 +1,4 @@
-"""What one decoded token reads of weights and selectors, and how often it multiplies, from what is stored."""
+"""The bytes of weights and selectors that one decoded token reads, and its multiplications, from what is stored."""
 
 from course_lib.compose.build import Built
 from course_lib.contextual.selector import NeuronSelector, n_kept
@@ -45,7 +45,7 @@ def _by_owner(built: Built) -> dict[str, dict[str, int]]:
 
 
 def _neurons_used(built: Built, block: object, part: str) -> tuple[int, int]:
-    """How many of a matrix's neurons a token computes, of how many; all of them outside of the MLP."""
+    """How many neurons of a matrix one token computes, of how many; all of them outside of the MLP."""
     selector = next((each for each in built.made.found.values() if isinstance(each, NeuronSelector)), None)
     names = architecture(block).mlp
     if selector is None or part not in names or names.index(part) < selector.n_read_whole:

@@ -1,4 +1,4 @@
-"""What a cache holds, as tensors. Keys and values that are not rounded count in 16 bits.
+"""The contents of a cache, as tensors. Keys and values that are not rounded count in 16 bits.
 
 Dimension key: B sequences, H key-value heads, C slots there is room for, N tokens of a text.
 """
@@ -12,7 +12,7 @@ from course_lib.kv.vectors import FULL_PRECISION, VECTORS
 
 
 def cache_tensors(cache: Cache) -> Stored:
-    """What a cache holds, layer by layer: slots in use, the ring of newest tokens, what a policy remembers."""
+    """The contents of a cache, layer by layer: slots in use, the ring of newest tokens, what a policy remembers."""
     found: Stored = {}
     for index, layer in enumerate(cache.layers):
         parts = _of_slots(layer.slots) if isinstance(cache, EvictingCache) else _keys_and_values(layer)

@@ -1,1 +1,1 @@
-"""What a recipe can have, one part to a file: embedding, weights, neurons, attention, cache, prompt."""
+"""The parts of a recipe, one part to a file: embedding, weights, neurons, attention, cache, prompt."""

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from course_lib import discover
-from course_lib.compose.fields import chosen, percent, settings_of, within
+from course_lib.compose.fields import chosen, exact_percent, settings_of, within
 from course_lib.compose.part import Ground, Making, Part
 from course_lib.kv import policies
 from course_lib.kv.cache import evicting
@@ -27,7 +27,7 @@ class CachePart(Part):
 
     Args:
         policy: a class of course_lib/kv/policies; "Full" keeps all: no budget, sinks, recent, by_layer or settings.
-        budget: slots of each head, or as a decimal number a share of the tokens seen; the policy's own when left out.
+        budget: slots of each head, or a decimal number, a fraction of the tokens seen; the policy's own when left out.
         sinks, recent: tokens that never leave; the policy's own when left out.
         by_layer: factors on the budget, one a layer.
         bits: 4 or 8; 16 when left out. group, residual: of the rounded vectors.
@@ -91,6 +91,6 @@ class CachePart(Part):
     def in_words(self) -> str:
         kept, budget = "keeps all tokens", self.eviction.budget
         if not self.eviction.keeps_all:
-            slots = f"{budget} slots a head" if isinstance(budget, int) else f"{percent(budget)} of the tokens"
+            slots = f"{budget} slots a head" if isinstance(budget, int) else f"{exact_percent(budget)} of the tokens"
             kept = f"keeps {slots}, chosen by {self.policy}"
         return f"The cache {kept}{'' if self.bits is None else f', on {self.bits} bits'}."

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from course_lib import discover
-from course_lib.compose.fields import chosen, percent, settings_of
+from course_lib.compose.fields import chosen, exact_percent, settings_of
 from course_lib.compose.kept import bytes_by_sizes, products_of, stored_of
 from course_lib.compose.part import Ground, Making, Part
 from course_lib.contextual import selectors
@@ -66,5 +66,5 @@ class NeuronsPart(Part):
         return products_of(making.found[self.name], making.model)
 
     def in_words(self) -> str:
-        shares = "a share of its own in each block" if self.by_block else percent(self.density)
-        return f"A token computes with {shares} of the neurons, chosen by {self.selector}."
+        fraction = "in each block with a different fraction" if self.by_block else f"with {exact_percent(self.density)}"
+        return f"A token computes {fraction} of the neurons, chosen by {self.selector}."

@@ -1,4 +1,4 @@
-"""A soft prompt that was learned before, in a file beside the recipe. The model is finished when it comes before it."""
+"""A soft prompt that was learned before, in a file next to the recipe. The model is finished before it is added."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,4 +36,4 @@ class PromptPart(FiledPart):
         return 2 * prompt.n * prompt.vectors.shape[1]
 
     def in_words(self) -> str:
-        return "A learned prompt stands before the text."
+        return "A learned prompt is put before the text."

@@ -1,4 +1,4 @@
-"""Weights: pruned, then rounded. What is measured is the model that comes back from the bytes.
+"""Weights: pruned, then rounded. We measure the model that is decoded from the bytes.
 
 The order is fixed: zeros first, since rounding makes up for what pruning took away and leaves zeros alone, and pruning
 after rounding throws away what was made up for. SparseGPT does both in one sweep (section 3.5 of its paper).
@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from course_lib.compose.choices import ALLOCATIONS, METHODS, ROUNDINGS, SPARSEST, check_grid, grid_in_words, pattern_of
-from course_lib.compose.fields import chosen, percent, within
+from course_lib.compose.fields import chosen, exact_percent, within
 from course_lib.compose.part import Ground, Making, Part
 from course_lib.models import layers_of, weight_of
 from course_lib.prompts.compressed.kinds import Layerwise
@@ -164,12 +164,12 @@ class Weights(Part):
         return f"The weights of the blocks are {' and '.join(done)}."
 
     def _pruned_in_words(self) -> str:
-        share = f"{self.pattern} of them stay" if isinstance(self.pattern, str) else percent(self.pattern) + " go"
+        share = f"{self.pattern} of them stay" if isinstance(self.pattern, str) else exact_percent(self.pattern) + " go"
         shares = "" if self.allocation == Uniform.__name__ else f", {self.allocation}"
         if self.by_block:
             low, high = min(self.by_block), max(self.by_block)
-            share = f"{percent(low)} to {percent(high)} go" if low < high else f"{percent(low)} go"
-            shares = ", a share of its own in each block" if low < high else ""
+            share = f"{exact_percent(low)} to {exact_percent(high)} go" if low < high else f"{exact_percent(low)} go"
+            shares = ", a different fraction in each block" if low < high else ""
         return f"pruned by {self.method} ({share}{shares})"
 
 

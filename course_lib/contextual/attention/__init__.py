@@ -1,1 +1,1 @@
-"""Which heads a token needs, and what becomes of the keys and values of those that it does not use."""
+"""Which heads a token needs, and what happens to the keys and values of those that it does not use."""

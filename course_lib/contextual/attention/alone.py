@@ -1,4 +1,4 @@
-"""What a block's MLP would read of a token that stands alone, its embedding in the place of the residual.
+"""The input of a block's MLP for a token without context, with its embedding in place of the residual.
 
 Dimension key: T tokens, D width, H query heads, G key-value heads, d size of a head.
 """

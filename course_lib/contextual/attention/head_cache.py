@@ -3,7 +3,7 @@
     token t, heads S_t          store k and v of the groups that S_t reads; where a group is left out, store x_t
     token u > t chooses a head  whose key of token t is missing: k = R_t W_k x_t and v = W_v x_t, from the stored x_t
 
-R_t turns by the *old* position t (RoPE), so that afterwards nobody can tell when a key was made. One layer, one
+R_t turns by the *old* position t (RoPE), so that afterwards a key does not show when it was made. One layer, one
 sequence, token by token, as it reads; see `step`. https://arxiv.org/abs/2310.17157
 
 Dimension key: H query heads, G key-value heads (groups), N tokens so far, D width, d size of a head, M keys to be made.

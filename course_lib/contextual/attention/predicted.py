@@ -25,7 +25,7 @@ def collect_heads(model: PreTrainedModel, windows: Int[Tensor, "n N"], n_active:
     Deviation: the paper does not say how large is large; here it is a number of heads, the same for every token.
 
     Raises:
-        ValueError: a number of heads that leaves none, or no choice; no windows; a lookahead beyond the first block.
+        ValueError: a number of heads that keeps none, or all; no windows; a lookahead beyond the first block.
     """
     n_heads, n_blocks = heads(model).n_query, len(blocks(model))
     if isinstance(n_active, bool) or not 0 < n_active < n_heads:

@@ -23,7 +23,7 @@ UNUSUAL = {"residual_multiplier": 1.0, "clip_qkv": None, "do_layer_norm_before":
 
 @dataclass
 class Trial:
-    """What one block had in a pass over one text."""
+    """The tensors of one block in a pass over one text."""
 
     read: list[Float[Tensor, "T D"]] = field(default_factory=list)
     into_attention: list[Float[Tensor, "T D"]] = field(default_factory=list)

@@ -46,7 +46,7 @@ class SparseMLP:
         return cls(weights, break_even(weights, repetitions=repetitions, gather=gather), gather)
 
     def __call__(self, x: Float[Tensor, "*tokens D"], index: Int[Tensor, "K"] | None) -> Float[Tensor, "*tokens D"]:
-        """The output of one token; each chosen neuron stands in the index once, and None stands for all.
+        """The output of one token; each chosen neuron is in the index once, and None stands for all.
 
         Raises:
             ValueError: for more than one token.
@@ -98,7 +98,7 @@ def break_even(
     """The largest of the densities up to which gathering is the faster; 0 where it is at none.
 
     Args:
-        seconds: how long a call takes; the clock of the processor when None.
+        seconds: how long a call takes; the processor's timer when None.
         gather: the way in which chosen neurons are computed.
 
     Raises:

@@ -44,7 +44,7 @@ def sampled_product(
 
 @functools.cache
 def _announced() -> None:
-    """torch says once that sparse tensors may change; said here, where nobody reads it."""
+    """torch warns once that sparse tensors may change; trigger it here, where it is ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))

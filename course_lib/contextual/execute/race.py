@@ -23,7 +23,7 @@ class Lap:
 
     way: str
     seconds: list[float]  # of each window
-    losses: list[float]  # of each window, nats a token
+    losses: list[float]  # of each window, nats per token
     times_faster: float  # than the first way: the median over windows
 
     @property
@@ -49,7 +49,7 @@ def race(decoder: Decoder, windows: Int[Tensor, "n N"], ways: Mapping[str, Way])
     losses: dict[str, list[float]] = {name: [] for name in ways}
     names = list(ways)
     for place, ids in enumerate(windows):
-        turn = place % len(names)  # nobody is always first
+        turn = place % len(names)  # so that no way is always first
         for name in names[turn:] + names[:turn]:
             choose = ways[name](ids)
             start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Several tokens at once: what any of them chose has to be read, so the more there are, the less is left out.
+"""Several tokens in parallel: all neurons that any of them chose are read, so more tokens skip fewer neurons.
 
 Dimension key: B tokens that are decoded together, D width, F neurons.
 """

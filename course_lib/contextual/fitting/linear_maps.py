@@ -44,7 +44,7 @@ class RegressionSums:
         """Ridge regression, the penalty `damping` times the mean variance of e.
 
         Raises:
-            ValueError: where e is the same for all tokens, so that nothing can be told by it.
+            ValueError: where e is the same for all tokens, so that it predicts nothing.
         """
         # slope = (cov(e) + λ I)⁻¹ cov(e, y)
         centre, mean = self.e / self.n_tokens, self.y / self.n_tokens

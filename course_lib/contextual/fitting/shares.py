@@ -1,4 +1,4 @@
-"""A share of its own for each block, since blocks differ in how many neurons they need.
+"""A density of its own for each block, since blocks differ in how many neurons they need.
 
 Dimension key: L blocks, Q levels, n windows of N tokens.
 """
@@ -22,7 +22,7 @@ CLOSE = 1e-9  # sums of shares that differ by rounding alone are the same
 def losses_alone(
     model: PreTrainedModel, selector: NeuronSelector, windows: Int[Tensor, "n N"], levels: Sequence[float]
 ) -> Float[Tensor, "L Q"]:
-    """Nats a token where one block keeps each of the levels and all others are dense.
+    """The loss, in nats per token, where one block keeps each of the levels and all others are dense.
 
     Raises:
         ValueError: for a level outside (0, 1], or no windows.

@@ -40,7 +40,7 @@ class Sample:
 
 
 def threshold_at(quantiles: Float[Tensor, "Q"], density: float) -> float:
-    """What a share `density` of the values is above: the (1 − density)-quantile, between levels on a line; −∞ for 1."""
+    """The value that a fraction `density` is above: the (1 − density)-quantile, interpolated linearly; −∞ for 1."""
     if density == 1:
         return -torch.inf
     place = (1 - density) * (len(quantiles) - 1)
@@ -65,8 +65,8 @@ def check_quantiles(quantiles: Float[Tensor, "L Q"]) -> None:
 class ThresholdSelector(NeuronSelector):
     """keep where score > the block's threshold, the (1 − density)-quantile of the scores of calibration tokens.
 
-    Where more than a share 1 − density of the scores is zero, as behind ReLU, zeros leave and fewer than `density`
-    stay: nothing is lost by it. At density 1 all stay.
+    Where more than a share 1 − density of the scores is zero, as after ReLU, zeros are skipped and fewer than
+    `density` are kept: nothing is lost by it. At density 1 all are kept.
     """
 
     quantiles: Float[Tensor, "L Q"] | None = field(default=None, repr=False)

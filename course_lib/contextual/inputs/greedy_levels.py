@@ -89,7 +89,7 @@ class _Search:
         self.shares = [n / sum(weights.values()) for n in weights.values()]
 
     def output(self, block: nn.Module, args: tuple, kwargs: dict, densities: list[float]) -> Tensor:
-        """What the block gives with these densities."""
+        """The output of the block with these densities."""
         above = _thresholds({name: self.quantiles[name] for name in self.places}, densities)
         with reading(self.layers, lambda layer, x: x.masked_fill(x.abs() <= above[layer.group[0]], 0)):
             return _hidden(block.forward(*args, **kwargs))

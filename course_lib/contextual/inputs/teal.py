@@ -73,7 +73,7 @@ class TealWatch:
 
     @property
     def density(self) -> dict[str, float]:
-        """The share of entries that were read, by place; tokens that were left whole count as well."""
+        """The fraction of entries that were read, by place; tokens that were left whole count as well."""
         return {place: kept / self._all[place] for place, kept in self._kept.items()}
 
     @property

@@ -1,1 +1,1 @@
-"""Two-layer predictors of which neurons a token needs: what they learn from, their training, how good they are."""
+"""Two-layer predictors of the neurons that a token needs: what they learn from, their training, how good they are."""

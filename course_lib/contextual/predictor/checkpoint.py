@@ -72,7 +72,7 @@ class Run:
         if not path.exists():
             return False
         if not zipfile.is_zipfile(path):  # what torch writes is one, to the last byte
-            raise ValueError(f"got {path}, which cannot be read; delete it to begin anew.")
+            raise ValueError(f"got {path}, which cannot be read; delete it to start again.")
         state = torch.load(path, weights_only=True)
         if state.get("label") != self.label:
             raise ValueError(

@@ -66,7 +66,7 @@ def train_predictor(
 
     Raises:
         ValueError: inputs, labels and predictor that do not fit each other, inputs that are no numbers; a file of
-            another training: of other first weights, data or settings; a loss that is no number, after which the
+            another training: with another initialisation, data or settings; a loss that is no number, after which the
             predictor is as it was before that step.
     """
     _check(predictor, x, labels)

@@ -10,7 +10,7 @@ from torch.nn.utils import skip_init
 
 
 class Predictor(nn.Module):
-    """logits = x Vᵀ Uᵀ, with V (r, D) and U (F, r): linear, since nothing stands between the two matrices.
+    """logits = x Vᵀ Uᵀ, with V (r, D) and U (F, r): linear, since there is nothing between the two matrices.
 
     A neuron is among the nearest neighbours of x when its row and x point the same way; the two matrices search in r
     dimensions in place of D.

@@ -1,1 +1,1 @@
-"""One paper, one file: what tells which neurons a token needs."""
+"""One paper, one file: how to choose the neurons that a token needs."""

@@ -21,7 +21,7 @@ class Recorded(NeuronSelector):
     """score_i = |h_i| ‖w_i‖ as it was in a dense pass over the same text (section 3.1, which tests existence so).
 
     `fit` is the first pass, over the very windows that are read in the second one: a sequence is found again by its
-    token ids, all of them. The scores take 4 · L · F bytes a token, so record few windows at a time.
+    token ids, all of them. The scores take 4 · L · F bytes per token, so record few windows at a time.
     """
 
     recording: Mapping[tuple[int, ...], Tensor] | None = field(default=None, repr=False)  # ids: (L, N, F)

@@ -1,1 +1,1 @@
-"""A small language model whose neurons are ReLUs; weights beside its training."""
+"""A small language model whose neurons are ReLUs; weights next to its training."""

@@ -74,7 +74,7 @@ def load_relu_predictors(folder: Path = WEIGHTS) -> tuple[Predictor, ...]:
 
 
 def active_shares(model: PreTrainedModel, ids: Int[Tensor, "N L"]) -> Float[Tensor, "B"]:
-    """Of each block, the share of neurons that are not zero, mean over bytes."""
+    """Of each block, the fraction of neurons that are not zero, mean over bytes."""
     by_block: dict[int, list[Tensor]] = {}
 
     def look(block: int, seen: Seen) -> None:

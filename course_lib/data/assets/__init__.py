@@ -1,1 +1,1 @@
-"""What is fetched and verified once: models, texts and benchmarks out of packages, by catalogue and checksum."""
+"""Assets, fetched and verified once: models, texts and benchmarks out of packages, by catalogue and checksum."""

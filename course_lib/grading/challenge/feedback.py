@@ -58,7 +58,7 @@ def html(work: HandedIn, row: Row, found: Found | None, anchors: Anchors) -> str
 
 
 def losses(side: Judged, found: Found, anchors: Anchors) -> list[Line]:
-    """Each domain beside the two models that points are measured by; what it is worth were the budget kept."""
+    """Each domain, compared with the two models that define the points; what it is worth were the budget kept."""
     shares = by_domain(found.measured.losses, anchors)
     least = min(shares, key=shares.__getitem__)
     return [
@@ -83,7 +83,7 @@ def sizes(side: Judged) -> list[tuple[str, int]]:
     """Where the bytes held go, the most first."""
     stored = side.found.by_kind or side.found.by_part
     named = [(KINDS.get(kind, kind), size) for kind, size in stored.items()]
-    named.append((f"cache behind {side.found.length} tokens", side.found.cache))
+    named.append((f"cache after {side.found.length} tokens", side.found.cache))
     return sorted((each for each in named if each[1]), key=lambda each: -each[1])
 
 

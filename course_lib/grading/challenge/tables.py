@@ -13,7 +13,7 @@ COLUMNS += ("domain", "swing", "reason", "file", "notes")
 
 
 def ranking_csv(rows: Sequence[Row], full: float) -> str:
-    """challenge.csv: one row a student, the best first, also for those whose recipe was refused."""
+    """challenge.csv: one row per student, the best first, also for those whose recipe was refused."""
     return MARK + written(COLUMNS, [_line(row, full) for row in rows])
 
 

@@ -15,7 +15,7 @@ MARK = "\ufeff"  # the byte order mark, once encoded
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _FORMULA = re.compile(r"[\s'\"]*[=+\-@＝＋－＠]")
-# Where the semicolon separates columns, as in Excel with a decimal comma, a formula may begin behind one.
+# Where the semicolon separates columns, as in Excel with a decimal comma, a formula may begin after one.
 _AFTER_SEMICOLON = re.compile(r";(?=[\s'\"]*[=+\-@＝＋－＠])")
 
 

@@ -69,7 +69,7 @@ def _shown(lines: list[str]) -> str:
 
 
 def _said(exercise: ExerciseResult, cases: tuple[CaseResult, ...]) -> list[str]:
-    """What a student should know, without what is expected on hidden cases."""
+    """The lines for the student, without expected values of hidden cases."""
     lines = [f"{case.name}: {case.difference or 'right'}" for case in cases]
     if exercise.state != "right" and not all(case.difference is None for case in cases):
         lines += [f"This looks like: {exercise.mistake}. {exercise.explanation}"] if exercise.mistake else []

@@ -1,4 +1,4 @@
-"""Lesson 12, hidden cases: layers of one row or one group, grids of one weight, domains that differ, fronts of twins,
+"""Lesson 12, hidden cases: layers of one row or one group, grids of one weight, domains that differ, fronts of equals,
 drafts far from their model, texts that end early, budgets that leave a little over.
 
 Dimension key: O outputs, I inputs, D domains, N windows, M models, k drafted tokens, V words, P parts, L levels.

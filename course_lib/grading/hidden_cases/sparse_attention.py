@@ -140,7 +140,7 @@ def _recycle(generator: torch.Generator) -> list[Case]:
 
 def _accept(generator: torch.Generator) -> list[Case]:
     def drawn(k: int, n_words: int, falls_at: int | None, apart: float = 0.8) -> tuple[Any, ...]:
-        """Drafted tokens that the draft likes too much, of which one falls and those behind it would stay."""
+        """Drafted tokens that the draft likes too much: one is rejected, and those after it would be accepted."""
         logits = 1.5 * _randn(generator, k + 1, n_words)
         p, q = logits.softmax(dim=1), (logits[:k] + apart * _randn(generator, k, n_words)).softmax(dim=1)
         drafted = (q - p[:k]).argmax(dim=1)

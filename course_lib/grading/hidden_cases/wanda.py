@@ -72,7 +72,7 @@ def _sequential(generator: torch.Generator) -> list[Case]:
             if _clear(first, second, inputs, sparsity):
                 return first, second, inputs, sparsity
 
-    # Half of the neurons are silent after ReLU, and after nothing else.
+    # Half of the neurons are zero after ReLU, and after no other activation.
     before = torch.tensor([-600.0, -0.6, 0.04, 0.7]).repeat_interleave(5)
     just_above = torch.stack([before * (0.9 + 0.2 * torch.rand(20, generator=generator)), torch.full((20,), 0.001)], 1)
     outputs = 0.8 + 0.4 * torch.rand(5, 20, generator=generator)

@@ -10,7 +10,7 @@ student. Recognised, below the folder of submissions or in one zip of the whole 
                 anon_x7Yz2_7890_04_wanda.ipynb when graded anonymously; -2 marks the second resubmission
     Moodle      Alice Example_12345_assignsubmission_file_/04_wanda.ipynb, or all in one folder:
                 Alice Example_12345_assignsubmission_file_04_wanda.ipynb
-    Gradescope  submission_123456/04_wanda.ipynb, with submission_metadata.yml beside it
+    Gradescope  submission_123456/04_wanda.ipynb, with submission_metadata.yml next to it
 """
 
 import re

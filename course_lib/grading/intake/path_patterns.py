@@ -33,7 +33,7 @@ def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
             group.notebooks.append(Notebook(entry, lesson_of(*names, loosely=True), flat=flat))
         else:
             group.others.append(entry)
-    # Nobody is lost because of a pattern that fits most: what it has nothing to say of is a student with a problem.
+    # No student is lost because of a pattern that fits most: an entry that it does not fit is a student with a problem.
     for name, unfit in missed.items():
         if name not in fitted and any(stray.kind != "other" or stray.problem for stray in unfit):
             odd = [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from course_lib.grading.intake import zips
 
-NOTEBOOK_BYTES = 32 * 2**20  # a notebook full of figures has a few million
+NOTEBOOK_BYTES = 32 * 2**20  # a notebook full of figures takes a few million
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Submission:
         notes: such as "3 notebooks, the newest was taken".
         lesson: what its path says, such as 04_wanda; empty where it says nothing.
         attempt: of a resubmission, as the course system counts them. stamp: when it was saved, in seconds.
-        flat: whether it lies beside files of other students, so that only names say whose a file there is.
+        flat: whether it lies next to files of other students, so that only names say whose a file there is.
     """
 
     student: str

@@ -29,7 +29,7 @@ def find(folder: Path, pattern: str | None = None, roster: list[str] | None = No
         pattern: where the student's id is in a path below the folder (in a zip: its name, then the member's), as
             '{student}/{lesson}.ipynb', in which * stands for any part of a name, or as a regular expression with
             (?P<student>...).
-        roster: ids of all students. Who is missing gets an entry, and who is not on it a note.
+        roster: ids of all students. A missing student gets an entry, and one who is not on it a note.
 
     Raises:
         ValueError: for a folder or a pattern that cannot be used.

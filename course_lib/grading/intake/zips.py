@@ -28,7 +28,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError,
 
 
 class Refused(ValueError):
-    """What is wrong with a file or a zip, in a sentence for the student."""
+    """The reason why a file or a zip is refused, in a sentence for the student."""
 
 
 class TooLarge(Refused):
@@ -92,7 +92,7 @@ def read(path: Path, outer: str = "", member: str = "", *, limit: int) -> bytes:
 
 @contextmanager
 def _opened(path: Path, outer: str) -> Iterator[zipfile.ZipFile]:
-    """A zip, or a zip in it. What goes wrong while it is open is said in one sentence."""
+    """A zip, or a zip in it. An error while it is open is reported in one sentence."""
     try:
         with regular(path) as file, zipfile.ZipFile(_Guarded(file)) as archive:
             if not outer:

@@ -27,7 +27,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What a cell is called in messages and tracebacks."""
+        """The name of a cell in messages and tracebacks."""
         return f"cell {self.number}"
 
     def claims(self, exercise: str) -> int:

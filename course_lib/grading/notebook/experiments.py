@@ -19,7 +19,7 @@ from course_lib.grading.notebook.statements import DEFINITIONS, TRIES, WITHS, Ju
 # What grading does not have: models, texts, figures and experiments of the lessons, and what a notebook is worked with.
 _OURS = re.compile(r"course_lib\.(models|data|lessons|workbook)\b.*")
 _LOADS = {"from_pretrained", "load_dataset", "snapshot_download", "hf_hub_download"}
-_OF_THE_WORKBOOK = {"check", "hint", "mine", "show_progress"}  # which a notebook knows without an import
+_OF_THE_WORKBOOK = {"check", "check_all", "hint", "mine", "show_progress"}  # which a notebook knows without an import
 _EVERYBODYS = {"torch", "sys", "builtins"}  # every exercise is given tensors, and run by this interpreter
 _READS = "it reads "
 _SHOWN = 60  # characters of a statement
@@ -27,7 +27,7 @@ _SHOWN = 60  # characters of a statement
 
 @dataclass(frozen=True)
 class Skipped:
-    """A statement that is not run. `touches` is what it would bind or change, `before` how many items stand above."""
+    """A statement that is not run. `touches` is what it would bind or change, `before` how many items are above."""
 
     touches: frozenset[str]
     before: int
@@ -191,7 +191,7 @@ def _calls(parts: Iterable[ast.AST]) -> list[ast.expr]:
 
 
 def _of_function(function: ast.AST) -> tuple[list[ast.expr], set[str]]:
-    """What a function calls, and the names that it reads and nothing in it binds."""
+    """The calls of a function, and the names that it reads and nothing in it binds."""
     parts = list(ast.walk(function))
     names = [part for part in parts if isinstance(part, ast.Name)]
     own = {part.id for part in names if not isinstance(part.ctx, ast.Load)}

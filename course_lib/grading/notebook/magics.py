@@ -62,7 +62,7 @@ def _why(lines: list[str], error: SyntaxError) -> str:
 
 
 def written_file(text: str) -> str:
-    """What a cell that begins with %%writefile does, as Python; empty for any other cell."""
+    """The effect of a cell that begins with %%writefile, as Python; empty for any other cell."""
     first, _, rest = text.lstrip("\n").partition("\n")
     found = _WRITES.fullmatch(first)
     if not found:
@@ -95,7 +95,7 @@ def _tree(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
-        # The parser alone lets `return` stand outside of a function; a notebook does not.
+        # The parser alone accepts `return` outside of a function; a notebook does not.
         compile(tree, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     return tree
 

@@ -54,9 +54,9 @@ def dotted(expression: ast.expr, imported: dict[str, str]) -> str:
 
 
 def at_once(node: ast.AST, lambdas: bool = True) -> Iterator[tuple[ast.AST, bool]]:
-    """What of a statement runs when it runs, and whether it may run more than once.
+    """The parts of a statement that run when it runs, and whether it may run more than once.
 
-    Bodies of functions do not, but for lambdas that are handed to something, if these are asked for.
+    Bodies of functions do not, except for lambdas that are handed to something, if these are asked for.
     """
     stack = [(node, False)]
     while stack:

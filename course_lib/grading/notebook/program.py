@@ -154,7 +154,7 @@ class Notebook:
                     self._check(exercise, given, cell)
 
     def _check(self, exercise: str, given: ast.expr, cell: Cell) -> None:
-        """Note a check. What is not given by name gets one, bound by an item of its own."""
+        """Note a check. A function without a name gets one, bound by an item of its own."""
         named, name = isinstance(given, ast.Name), f"_checked_{len(self.checks)}"
         if not named:
             node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], given), given)
@@ -176,7 +176,7 @@ class _Read:
 
 
 def _signals(items: list[Item], chosen: Item) -> tuple[str, tuple[str, ...], bool]:
-    """What a human may want to look at; where nesting is too deep for it, there is nothing to see."""
+    """Signals that a human may want to look at; where nesting is too deep for it, there is nothing to see."""
     try:
         return normalise.code(items, chosen), library_calls.uses(items), library_calls.only_calls(items, chosen)
     except RecursionError:

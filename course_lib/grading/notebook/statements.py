@@ -83,7 +83,7 @@ def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def head(node: ast.stmt) -> ast.stmt | None:
-    """What an `if` asks or a `with` enters, as a statement; None for one that has no such head."""
+    """The test of an `if` or the context of a `with`, as a statement; None for one that has no such head."""
     if isinstance(node, WITHS):
         return ast.copy_location(ast.Expr(ast.Tuple([item.context_expr for item in node.items], ast.Load())), node)
     return ast.copy_location(ast.Expr(node.test), node) if isinstance(node, ast.If) else None
@@ -133,7 +133,7 @@ def _pruned(node: ast.stmt, judge: Judge) -> ast.stmt | None:
     copy = type(node)(**dict(ast.iter_fields(node)))
     for name in ("body", "orelse", "finalbody"):
         if statements := getattr(node, name, []):
-            # What is tried may be there for the error that it raises.
+            # A statement in a `try` may be there for the error that it raises.
             tried = name == "body" and isinstance(node, TRIES)
             left = _left(statements, judge, tried)
             holds |= any(judge.acts(part) for part in left)

@@ -56,7 +56,7 @@ def student_zip(out: Path, names: list[str] | None, console: Console, root: Path
     if leaked:
         raise ValueError(
             f"{leaked[0].file} contains {leaked[0].line!r}, a line of a solution ({len(leaked)} in all). Write one of "
-            "the two differently; where it must stand in both, give the reason in course_lib/grading/release/leaks.py."
+            "the two differently; where it must be in both, give the reason in course_lib/grading/release/leaks.py."
         )
     write_zip(out, {f"{FOLDER}/{name}": content for name, content in files.items()})
     size = out.stat().st_size / 1e6

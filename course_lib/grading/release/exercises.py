@@ -3,6 +3,8 @@
 import ast
 import re
 
+from course_lib.checking.mistakes import names_used
+
 NOTE = "Without the answers: what they give on the cases of `check` is data, in the file beside this one."
 NOTE_IN_COMMON = "Without the answers: what the comparisons need is all that is left."
 _EXERCISES = re.compile(r"course_lib\.lessons\.\w+\.exercises\b")
@@ -64,21 +66,23 @@ def check_index(source: str, where: str) -> None:
             raise ValueError(f"{where}, line {node.lineno}: expected imports, LESSON and EXERCISES, and nothing else.")
 
 
-def shared_with_answers(sources: list[str], common: str = "") -> set[str]:
+def shared_with_answers(sources: list[tuple[str, str]], common: str = "") -> set[str]:
     """What a comparison or a picture of a lesson needs and an answer or a mistake too: it would be given away.
 
     Args:
-        sources: the files of its exercises. Imports may be shared, but for what comes from `common`, their other file.
+        sources: of each exercise its file and the text of its mistakes. Imports may be shared, except for those from
+            `common`, the file that all exercises of the lesson share.
     """
     below = {name: node for name, node in _definitions(ast.parse(common)).items() if not _is_import(node)}
     given: set[str] = set()
     stays_below: set[str] = set()
     leaves_below: set[str] = set()
-    for source in sources:
+    for source, mistakes in sources:
         tree = ast.parse(source)
         own = {name: node for name, node in _definitions(tree).items() if not _is_import(node)}
         _, exercise = _exercise(tree, "")
         stays, leaves = (needs(list(_keywords(exercise, kind).values()), below | own) for kind in (ASKED, ANSWERED))
+        leaves |= needs([ast.Name(name) for name in names_used(mistakes)], below | own)
         given |= stays & leaves & own.keys()
         stays_below |= stays - own.keys()
         leaves_below |= leaves - own.keys()

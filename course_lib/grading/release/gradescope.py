@@ -44,7 +44,7 @@ def write(out: Path, chosen: list[Path], console: Console, root: Path) -> None:
     files[PLAN] = json.dumps(asdict(plan), indent=1).encode()
     write_zip(out, files, PROGRAMS)
     console.print(f"{out}: the autograder of {plan.lesson}, {out.stat().st_size / 1e6:.1f} MB", soft_wrap=True)
-    console.print("Its settings are the first lines of run_autograder in it. It holds answers: give it to nobody.")
+    console.print("Its settings are the first lines of run_autograder in it. It holds answers: do not share it.")
 
 
 def read_plan(content: str) -> engine.Plan:

@@ -19,7 +19,7 @@ from course_lib.workbook.progress import Record
 
 
 def check(exercise_id: str, function: Callable) -> float:
-    """The points for a function: its share of the cases of `check`, by the same rules as in `course grade`.
+    """The points for a function: the fraction of `check`'s cases that it passes, by the rules of `course grade`.
 
     Raises:
         CheckFailed: when nothing is right, or nothing that counts.

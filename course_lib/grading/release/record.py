@@ -35,7 +35,7 @@ class Tensors:
 
 
 def record(exercise: Exercise, seed: int = SEED) -> bytes:
-    """The file that stands beside an exercise in a student's copy. The same bytes for the same exercise."""
+    """The file next to an exercise in a student's copy. The same bytes for the same exercise."""
     tensors = Tensors()
     with one_thread():
         stored = _stored(exercise, tensors, seed)

@@ -7,9 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 from course_lib.checking.recorded import SUFFIX
-from course_lib.grading import engine
 from course_lib.grading.release import exercises, record, strip
-from course_lib.workbook.catalogue import file_of, lessons
+from course_lib.workbook.catalogue import file_of, functions_checked, lessons
 
 _GIVEN = re.compile(
     r"LICENSE|Makefile|README\.md|docs/(claims|models|glossary|papers)\.md|pyproject\.toml|requirements\.lock|setup\.py"
@@ -42,7 +41,7 @@ def student_files(chosen: list[Path], root: Path) -> dict[str, bytes]:
 
 def _functions(chosen: list[Path]) -> str:
     """What the function of each exercise is called: a copy has no masters that tell."""
-    names = [engine.functions_of(master) for master in chosen]
+    names = (functions_checked(master.read_text(encoding="utf-8")) for master in chosen)
     return json.dumps({exercise: name for lesson in names for exercise, name in lesson.items()}, indent=1) + "\n"
 
 
@@ -83,7 +82,9 @@ def _exercises_of(module: ModuleType, root: Path) -> dict[str, bytes]:
     exercises.check_index(listed, index)
     sources = [read(file_of(exercise)) for exercise in module.EXERCISES]
     common = Path(module.__file__).with_name("common.py")
-    _refuse_shared([source for _, source in sources], read(common)[1] if common.exists() else "", index)
+    mistakes = [read(file_of(exercise).with_suffix(".md"))[1] for exercise in module.EXERCISES]
+    answers = list(zip((source for _, source in sources), mistakes, strict=True))
+    _refuse_shared(answers, read(common)[1] if common.exists() else "", index)
     files, needed = {index: listed.encode()}, set()
     for exercise, (name, source) in zip(module.EXERCISES, sources, strict=True):
         if exercises.exercise_id(source, name) != exercise.id:
@@ -98,7 +99,7 @@ def _exercises_of(module: ModuleType, root: Path) -> dict[str, bytes]:
     return files
 
 
-def _refuse_shared(sources: list[str], common: str, where: str) -> None:
+def _refuse_shared(sources: list[tuple[str, str]], common: str, where: str) -> None:
     """An answer's own helper may not go out with the comparison that uses it too."""
     if given_away := exercises.shared_with_answers(sources, common):
         names = ", ".join(sorted(given_away))

@@ -52,7 +52,7 @@ def bars(totals: Sequence[float | int], of: float | int) -> list[int]:
 
 
 def tick_every(pitch: float, n_bars: int) -> int:
-    """Below every how many bars a number stands, where bars lie `pitch` apart in the drawing."""
+    """The number of bars per tick label, where bars lie `pitch` apart in the drawing."""
     return next((step for step in (1, 2, 5, 10) if step * pitch >= _TICK), n_bars)
 
 

@@ -1,4 +1,4 @@
-"""What a student's page tells of one exercise: what happened, where, and what to do. How it looks is the template's.
+"""The row for one exercise on a student's page: what happened, where, and what to do. How it looks is the template's.
 
 Of a hidden case nothing is told but its name and whether it was right: neither the difference nor a traceback.
 """

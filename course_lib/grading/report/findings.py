@@ -1,15 +1,15 @@
-"""What the instructor's page says in a sentence, above each table and chart."""
+"""The sentences of the instructor's page, above each table and chart."""
 
 from collections.abc import Sequence
 
 from course_lib.grading.records import Result
 from course_lib.grading.report import tally
 from course_lib.grading.report.tally import ExerciseTally, Facts, MistakeTally
-from course_lib.grading.report.text import counted, duration, name, percent, points_of
+from course_lib.grading.report.text import counted, duration, name, points_of, whole_percent
 
 
 def lead(results: Sequence[Result], rows: Sequence[ExerciseTally], named: Sequence[MistakeTally]) -> str:
-    """What an instructor should know first."""
+    """The first sentence that an instructor should read."""
     if not rows:
         return "Nothing was graded." if results else "There are no submissions."
     lost = max(rows, key=lambda row: row.of - row.points)
@@ -40,10 +40,10 @@ def exercises(rows: Sequence[ExerciseTally]) -> str:
         return ""
     hardest, easiest = min(rows, key=_right), max(rows, key=_right)
     if _right(hardest) == _right(easiest):
-        return f"Every exercise is right in {percent(_right(hardest))} of the submissions"
+        return f"Every exercise is right in {whole_percent(_right(hardest))} of the submissions"
     return (
-        f"{_quoted(hardest.title)} is the hardest, right in {percent(_right(hardest))} of the submissions; "
-        f"{_quoted(easiest.title)} the easiest, right in {percent(_right(easiest))}"
+        f"{_quoted(hardest.title)} is the hardest, right in {whole_percent(_right(hardest))} of the submissions; "
+        f"{_quoted(easiest.title)} the easiest, right in {whole_percent(_right(easiest))}"
     )
 
 
@@ -59,7 +59,7 @@ def mistakes(rows: Sequence[MistakeTally], graded: Sequence[Result]) -> str:
     finding = f"{_quoted(rows[0].name)} is the most common, in {counted(len(rows[0].students), 'submission')}"
     if not wrong:
         return finding
-    known = percent(sum(bool(row.mistake) for row in wrong) / len(wrong))
+    known = whole_percent(sum(bool(row.mistake) for row in wrong) / len(wrong))
     return f"{finding}; {known} of the {counted(len(wrong), 'wrong answer')} have a name"
 
 

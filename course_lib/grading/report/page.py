@@ -24,7 +24,7 @@ class Problem(NamedTuple):
 
 
 def html(results: Sequence[Result], facts: Facts) -> str:
-    """The whole page. Links to the students' pages expect them in feedback/ beside it."""
+    """The whole page. Links to the students' pages expect them in feedback/ next to it."""
     graded, exercises, mistakes = tally.graded(results), tally.exercises(results), tally.mistakes(results)
     totals, of = [result.points for result in graded], sum(result.of for result in graded)
     most = float(max((result.of for result in graded), default=0.0))

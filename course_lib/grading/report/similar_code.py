@@ -1,7 +1,7 @@
 """Signals that a human may want to follow up. None of them is a verdict, and none of them ever costs a point.
 
 Code is compared after normalisation (without names, comments and formatting), so short answers are often the same by
-themselves. What counts as a signal is code that is long enough and that few of the class share.
+themselves. A signal is code that is long enough and that few of the class share.
 """
 
 import re

@@ -22,7 +22,7 @@ _GROUP: dict[State, str] = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a run besides its results.
+    """The facts about a run besides its results.
 
     Args:
         started: when. seconds: how long it took to grade n_graded submissions; the others were graded in earlier runs.

@@ -2,7 +2,7 @@
 
 A page is one file that fetches nothing, and its own policy forbids every script but the page's. Whatever a template
 prints is cleaned and cut to a sentence (`finalize`) and escaped (`autoescape`) without being asked. The spaces around a
-printed text go too; those that matter stand in the template.
+printed text go too; those that matter are in the template.
 """
 
 import base64
@@ -57,7 +57,7 @@ environment.filters |= {
     "name": lambda value: escape(text.name(value)),
     "number": text.number,
     "path": _path,
-    "percent": text.percent,
+    "whole_percent": text.whole_percent,
     "sentence": lambda value: escape(text.sentence(value)),
     "sort_key": lambda value: f"{value:.6g}",
     "thousands": lambda value: f"{value:,}",

@@ -44,7 +44,7 @@ def number(value: float | int) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def percent(share: float) -> str:
+def whole_percent(share: float) -> str:
     """A share in whole percent, never 0 or 100 where it is not quite."""
     rounded = min(max(round(100 * share), int(share > 0)), 99 if share < 1 else 100)
     return f"{rounded} %"

@@ -1,1 +1,1 @@
-"""A student's function, run where it can do no harm, to an answer that nobody trusts."""
+"""A student's function, run where it can do no harm, to an answer that is not trusted."""

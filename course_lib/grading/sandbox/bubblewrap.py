@@ -21,9 +21,9 @@ HOW_TO_GET_IT = (
 # Where programs and their libraries are. Python's own folders and the environment's are added to these.
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/nix/store")
 # Answers, what was measured, and whatever else of the project could lie under a folder that is shown.
-_HIDDEN = ("course_lib/lessons", "course_lib/grading/hidden_cases", "course_lib/grading/synthetic")
+_HIDDEN = ("course_lib/lessons", "course_lib/grading/hidden_cases")
 _HIDDEN += ("solutions", "notebooks", "tests", "build", ".git")
-# What the warden needs, looked for before a class is graded.
+# Modules that the warden needs, looked for before a class is graded.
 _NEEDED = """
 import importlib.util, sys
 missing = [name for name in ("course_lib", "numpy", "safetensors", "torch")
@@ -108,7 +108,7 @@ def _of_python(prefix: str) -> list[str]:
 
 
 def hidden(folders: list[str]) -> list[str]:
-    """What is covered because it lies in a folder that is shown."""
+    """The paths that are covered because they lie in a folder that is shown."""
     wanted = {base / name for base in (ROOT, ROOT.resolve()) for name in _HIDDEN}
     return sorted(str(path) for path in wanted if path.is_dir() and any(path.is_relative_to(f) for f in folders))
 

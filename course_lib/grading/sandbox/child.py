@@ -84,7 +84,7 @@ def read(content: bytes, asked: list[tuple[int, str, str]], pipe: int, _: int) -
             program = book.program(exercise, function)
             facts = (program.notes, program.code[: 20 * TEXT], program.uses, program.only_calls)
             channel.send(frames.PROGRAM, facts)
-            channel.send_bytes(frames.CODE, pickle.dumps(program))  # whoever loads it is shut in as this process is
+            channel.send_bytes(frames.CODE, pickle.dumps(program))  # loaded in a process that is confined too
         except LookupError as error:
             channel.send(frames.UNUSABLE, ("not found", str(error.args[0])[:TEXT]))
         except Exception as error:

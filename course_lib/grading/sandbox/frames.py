@@ -18,7 +18,7 @@ FROM_WARDEN = FROM_CHILD | {PROGRAM, READY, STARTED, ENDED}
 
 
 def most_bytes(result_bytes: int) -> int:
-    """What one process may send in all messages together: its results, and what it says in words."""
+    """The bytes that one process may send in all messages together: its results, and its words."""
     return result_bytes + 2**20
 
 

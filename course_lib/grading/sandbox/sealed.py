@@ -1,6 +1,6 @@
-"""Hidden cases on their way: in the sandbox from the start, but of use to nobody before the key comes.
+"""Hidden cases on their way: in the sandbox from the start, but unreadable before the key comes.
 
-Whoever gets the key has said all that it had to say in words. Processes of other exercises hold the same bytes in
+A process gets the key after it has sent all its words. Processes of other exercises hold the same bytes in
 their memory, without the key.
 """
 

@@ -1,7 +1,7 @@
 """Outside of the sandbox: its processes, from start to end.
 
 Where the kernel allows it, one sandbox takes job after job, each into namespaces of its own inside; it has imported
-torch once. Elsewhere every job has a sandbox, and Python is started in it anew.
+torch once. Elsewhere every job has a sandbox, and Python is started in it again.
 """
 
 import atexit

@@ -59,7 +59,7 @@ class Job:
         kept: what may stay in /tmp.
         spent: seconds that its processes have taken, those in sandboxes before this one included.
         read: by exercise, what the process that read the notebook said.
-        unread: how that process ended, when nobody waits for another one.
+        unread: how that process ended, when no other one is awaited.
     """
 
     source: int
@@ -90,8 +90,8 @@ class Job:
         return (end.how, end.number, self.spent - before), clean and end.clean
 
     def _read_from(self, first: int) -> End:
-        """Read for all exercises from the first on. What breaks the process over one of them costs only that one; what
-        breaks it before, as cells do that take all memory, would break the next one too.
+        """Read for all exercises from the first on. An error that ends the process at one of them costs only that one;
+        an error before, such as a cell that takes all memory, would end the next process too.
         """
         loaded = False
 

@@ -22,7 +22,7 @@ _DIMENSIONS = 16
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one message may hold."""
+    """The limits of one message."""
 
     n_bytes: int = 64 * 2**20
     elements: int = 2**20  # of all tensors together; the course's largest answer has 3,552

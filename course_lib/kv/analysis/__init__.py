@@ -1,1 +1,1 @@
-"""What a cache keeps and knows, measured: attention, streams, retrieval, compressed prompts."""
+"""Measurements of what a cache keeps: attention, streams, retrieval, compressed prompts."""

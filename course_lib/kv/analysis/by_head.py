@@ -1,7 +1,7 @@
 """How sparse and how redundant each head of a model is on a text.
 
-Sparse: the share of a head's weights that are below 1 % of their row's largest. Redundant: how like the likest of the
-keys before it a key is, by cosine, as the cache holds them.
+Sparse: the fraction of a head's weights that are below 1 % of their row's largest. Redundant: the largest
+cosine of a key with the keys before it, as the cache holds them.
 
 Dimension key: H key-value heads, T tokens, D elements of a head.
 """

@@ -35,7 +35,7 @@ def compressions(cache: EvictingCache, policies: Sequence[EvictionPolicy]) -> It
     """The cache of a prompt, from which nothing has left, compressed under each policy in turn.
 
     It must have been opened with budget=1.0, and the policies must remember the same of a prompt: they differ in their
-    budgets. What is read into the cache between two of them is forgotten with the first.
+    budgets. Tokens that enter the cache between two of them are removed with the first.
     """
     whole, n_passed, before = cache.slots, cache.get_seq_length(), cache.policy
     try:
@@ -58,7 +58,7 @@ def continuation_losses(
     positions: str = "original",
     vectors: VectorFormat = FULL_PRECISION,
 ) -> list[tuple[Compressed, Float[Tensor, "N"]]]:
-    """Mean loss of what follows each compressed prompt, in nats a token, for each of policies that
+    """Mean loss of what follows each compressed prompt, in nats per token, for each of policies that
     remember the same.
 
     The first token after the prompt does not count: it is predicted before anything leaves.

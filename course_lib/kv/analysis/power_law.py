@@ -1,4 +1,4 @@
-"""Does it fall like a power of the rank? A line in log-log, beside one in which only the mass is logarithmic.
+"""Does it fall like a power of the rank? A line in log-log, compared with one in which only the mass is logarithmic.
 
 Dimension key: T tokens, n points of a line.
 """

@@ -1,4 +1,4 @@
-"""What a compressed cache still knows: a needle in running text, asked for only after the eviction.
+"""Retrieval from a compressed cache: a needle in running text, asked for only after the eviction.
 
 A prompt that ends with the question is no test: attention is complete while the prompt is read, so that the first token
 of the answer comes from a cache from which nothing has left. Here the question is held back.
@@ -46,7 +46,7 @@ class Retrieval:
 
     @property
     def exact(self) -> float:
-        """Share of answers that are right to the last token."""
+        """Fraction of answers that are right to the last token."""
         return sum(answer.exact for answer in self.answers) / len(self.answers)
 
     @property

@@ -22,7 +22,7 @@ BLOCK = 512  # tokens whose mean loss counts as one sample: neighbouring tokens 
 
 @dataclass(frozen=True)
 class StreamingPerplexity:
-    """What a text cost, token by token. `losses[i]` is the negative log-likelihood of token i + 1, in nats.
+    """The loss on a text, token by token. `losses[i]` is the negative log-likelihood of token i + 1, in nats.
 
     The first `skip` predictions do not count for `value`: until the cache is full nothing has been forgotten.
     """
@@ -81,8 +81,8 @@ def streaming_perplexity(
         chunk: tokens read in one pass. 1 is the paper's protocol. Within a chunk nothing leaves: its last token sees up
             to `chunk` − 1 tokens more than the budget. 16 takes a seventh of the time.
         skip: predictions at the start that do not count.
-        gap: positions left out after the first `gap_after` tokens, as if that many tokens had come and gone since. What
-            is kept from the start is then that far away, beyond what the model was trained on if the gap is wide.
+        gap: positions left out after the first `gap_after` tokens, as if that many tokens had come and gone since.
+            Tokens kept from the start are then that far away, beyond what the model was trained on if the gap is wide.
 
     Raises:
         ValueError: a text that is no row of this model's tokens, sizes that make no sense, or settings that `evicting`

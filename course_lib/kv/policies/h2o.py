@@ -15,11 +15,11 @@ from course_lib.settings import check_flag
 class H2O(EvictionPolicy):
     """score_j = Σ_{i ≥ j} A_ij over the queries so far (Algorithm 1): few tokens receive most of all attention.
 
-    Beside the `recent` newest tokens, which have not had the time to collect any. Query heads of a group add up.
+    It also keeps the `recent` newest tokens, which have not had the time to collect any. Query heads of a group add up.
 
     Args:
         normalised: divide by the number of queries that could see the token, i.e. the mean instead of the sum, which
-            favours whoever came early.
+            favours early tokens.
     """
 
     recent: int = 32

@@ -16,8 +16,8 @@ from course_lib.kv.slots import Slots
 class SnapKV(EvictionPolicy):
     """score_j = mean over the last `recent` queries of A_ij, averaged over `kernel` neighbours (Listing 1).
 
-    The end of the prompt says what of it will be asked for. Only passes of several tokens, a prompt or a part of it,
-    are compressed; tokens that are generated one by one stay, above the budget.
+    The end of the prompt shows which part of it the answer will need. Only passes of several tokens, a
+    prompt or a part of it, are compressed; tokens that are generated one by one stay, above the budget.
 
     Args:
         recent: the observation window, which stays.

@@ -23,6 +23,7 @@ from course_lib.compose.shares import Subset
 from course_lib.lessons.capstone import ground
 from course_lib.lessons.capstone.ground import QUICK, Sizes
 from course_lib.lessons.capstone.recipes import PRUNE, ROUND, by_weights, five
+from course_lib.lessons.common.subject import loaded
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.methods.sparsegpt import SparseGPT
@@ -69,7 +70,7 @@ def orders() -> dict[str, tuple[LayerPruner, ...]]:
 def order(sizes: Sizes, name: str, seed: int) -> Tables:
     """Losses of a model made by hand. GPTQ, then SparseGPT moves weights off their grid again: what that order costs
     is a lower bound there."""
-    model = copy.deepcopy(ground.subject()[0])
+    model = copy.deepcopy(loaded()[0])
     for pruner in orders()[name]:
         prune_model(model, pruner, ground.calibration(sizes, seed), progress=False)
     built = Built(recipe=Recipe(), made=Making(model=model))

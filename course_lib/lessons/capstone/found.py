@@ -58,7 +58,7 @@ def named(chosen: Subset) -> str:
     return " + ".join([named(weights), *others] if weights else others)
 
 
-def recipes(measured: Measured, other: Measured | None = None) -> list[Row]:
+def recipes(measured: Measured | None = None, other: Measured | None = None) -> list[Row]:
     """Every recipe once, with its name, bytes and losses: the 32 subsets, then what the grid has beside them.
 
     Both experiments read the same windows, so that all can be paired.
@@ -66,7 +66,7 @@ def recipes(measured: Measured, other: Measured | None = None) -> list[Row]:
     Raises:
         ValueError: results of which one read other windows than the other.
     """
-    other = other or of_grid()
+    measured, other = measured or results(), other or of_grid()
     for key in ("windows", "length"):
         read = [each["sizes"][key] for each in (measured, other) if "sizes" in each]
         if len(set(read)) > 1:

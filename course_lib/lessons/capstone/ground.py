@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.compose.build import Built, build, extended
 from course_lib.compose.counting.account import account
@@ -16,8 +15,8 @@ from course_lib.compose.evaluate import continued_losses
 from course_lib.compose.recipe import Calibration, Recipe, from_json
 from course_lib.data.corpora import windows
 from course_lib.lessons.capstone.recipes import PROMPT, PRUNE, ROUND, Parts, text_of
+from course_lib.lessons.common.subject import loaded
 from course_lib.measure.experiment import QUICK_RESULTS
-from course_lib.models import DEFAULT_MODEL, load_model
 from course_lib.prompts.initial import from_vocabulary
 from course_lib.prompts.recipe import PromptRecipe
 from course_lib.prompts.store import save_prompt
@@ -64,16 +63,10 @@ QUICK = Sizes(
 )
 
 
-@lru_cache(maxsize=1)
-def subject() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The dense model; nobody changes it."""
-    return load_model(DEFAULT_MODEL)
-
-
 def calibration(sizes: Sizes, seed: int) -> Int[Tensor, "n N"]:
     """What weights are made on."""
     n, length = sizes.calibration
-    return Calibration(windows=n, length=length, seed=seed).text(subject()[1])
+    return Calibration(windows=n, length=length, seed=seed).text(loaded()[1])
 
 
 def folder(sizes: Sizes, seed: int) -> Path:
@@ -85,7 +78,7 @@ def folder(sizes: Sizes, seed: int) -> Path:
 @lru_cache(maxsize=1)
 def of_weights(weights: str, sizes: Sizes, seed: int) -> Built:
     """A model whose weights alone are made; the last one is kept, since many recipes share it."""
-    return build(from_json(weights), subject()[0], calibration(sizes, seed))
+    return build(from_json(weights), loaded()[0], calibration(sizes, seed))
 
 
 def made(parts: Parts, sizes: Sizes, seed: int) -> Built:
@@ -99,7 +92,7 @@ def made(parts: Parts, sizes: Sizes, seed: int) -> Built:
 
 def learn(sizes: Sizes, seed: int) -> None:
     """The prompt, learned on the pruned and rounded model and kept for all recipes; the dense one shares its table."""
-    built, tokenizer = of_weights(text_of({"weights": PRUNE | ROUND}), sizes, seed), subject()[1]
+    built, tokenizer = of_weights(text_of({"weights": PRUNE | ROUND}), sizes, seed), loaded()[1]
     steps = sizes.prompt_steps
     text = windows("wikipedia", steps * sizes.prompt_batch, sizes.prompt_length, tokenizer, "calibration", seed + 1)
     start = from_vocabulary(built.model, sizes.vectors, torch.Generator().manual_seed(seed))
@@ -110,7 +103,7 @@ def learn(sizes: Sizes, seed: int) -> None:
 
 def row_of(built: Built, sizes: Sizes, seed: int) -> dict[str, Any]:
     """Bytes and products, and the losses of both domains."""
-    tokenizer = subject()[1]
+    tokenizer = loaded()[1]
     (behind,) = windows("wikipedia", 1, sizes.held, tokenizer, "evaluation", seed + 1)
     found = account(built, behind)
     row = {"stored": found.stored, "cache": found.cache, "read": found.read, "multiply_adds": found.multiply_adds}
@@ -119,11 +112,11 @@ def row_of(built: Built, sizes: Sizes, seed: int) -> dict[str, Any]:
 
 def losses_of(built: Built, domain: str, sizes: Sizes, seed: int) -> list[float]:
     """Of each window's second half, nats a token."""
-    ids = windows(domain, sizes.windows, sizes.length, subject()[1], "evaluation", seed)
+    ids = windows(domain, sizes.windows, sizes.length, loaded()[1], "evaluation", seed)
     return [round(loss, DIGITS) for loss in continued_losses(built, ids).tolist()]
 
 
 def forget() -> None:
     """Let go of models."""
-    subject.cache_clear()
+    loaded.cache_clear()
     of_weights.cache_clear()

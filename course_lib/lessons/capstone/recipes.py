@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from course_lib.compose.shares import Subset, subsets
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
 
 Parts = dict[str, dict[str, Any]]
 
@@ -24,7 +24,7 @@ PROMPT = {"file": "capstone.safetensors"}
 _SPARSITIES, _GRIDS = (0.5, 0.625, 0.75), ((4, None), (3, 64), (3, None), (2, 64), (2, None))
 WEIGHTS: dict[str, dict[str, Any]] = {
     **{
-        f"{method} {per_cent(s, 1)}": {"method": method, "pattern": s}
+        f"{method} {percent(s, 1)}": {"method": method, "pattern": s}
         for method in ("Wanda", "SparseGPT")
         for s in _SPARSITIES
     },
@@ -33,7 +33,7 @@ WEIGHTS: dict[str, dict[str, Any]] = {
     "Wanda 62.5 %, one ranking": {"method": "Wanda", "pattern": 0.625, "allocation": "OneRanking"},
     **{f"{bits} bits, {group or 'rows'}": {"bits": bits, "group": group} for bits, group in _GRIDS},
     **{
-        f"SparseGPT {per_cent(s)}, {bits} bits": {"method": "SparseGPT", "pattern": s, "bits": bits, "group": 64}
+        f"SparseGPT {percent(s)}, {bits} bits": {"method": "SparseGPT", "pattern": s, "bits": bits, "group": 64}
         for s in (0.5, 0.75)
         for bits in (4, 3, 2)
     },

@@ -1,11 +1,11 @@
-"""Figures for the deck of lesson 02: those of its notebook, trained where the deck is built, or committed."""
+"""Figures for the deck of lesson 02: those of its notebook, from networks that are trained where the deck is built."""
 
 from functools import lru_cache
 
 import torch
 from matplotlib.figure import Figure
 
-from course_lib.lessons.classic import figures, fisher, measured, schematics, smallest, tables
+from course_lib.lessons.classic import figures
 from course_lib.pruning.classic.deletion import State, deletions, whole
 from course_lib.pruning.classic.derivatives import full_hessian, outer_product_hessian
 from course_lib.pruning.classic.network import DTYPE, Network, Samples
@@ -85,26 +85,6 @@ def inverses() -> Figure:
     return figures.bytes_of_inverses(SIZES, 16 * 10**9)
 
 
-def xor_bars() -> Figure:
-    return measured.xor_bars(measured.results())
-
-
-def monks_counts() -> Figure:
-    return measured.monks_counts(measured.results())
-
-
-def monks_curve() -> Figure:
-    return measured.monks_curve(measured.results())
-
-
-def digits_curves() -> Figure:
-    return measured.digits_curves(measured.results())
-
-
-def row_errors() -> Figure:
-    return measured.row_errors(measured.results())
-
-
 def title() -> Figure:
     """One error surface and the three deletions on it."""
     return figures.quadratics({"an error of two weights": quadratic((0.2, -0.3), 30.0)})
@@ -121,27 +101,3 @@ def predictions() -> Figure:
 
 def _without(theta: torch.Tensor, q: int) -> torch.Tensor:
     return theta.index_fill(0, torch.tensor(q), 0.0)
-
-
-def units() -> Figure:
-    return schematics.units()
-
-
-def row_of_a_layer() -> Figure:
-    return schematics.row_of_a_layer()
-
-
-def fisher_order() -> Figure:
-    return fisher.order_figure(measured.small())
-
-
-def smallest_ideas() -> Figure:
-    return smallest.ideas_figure(smallest.stored())
-
-
-def beside_the_papers() -> Figure:
-    return measured.beside_the_papers(measured.results())
-
-
-def take_home() -> Figure:
-    return tables.take_home(measured.results(), measured.small())

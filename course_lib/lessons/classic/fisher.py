@@ -10,9 +10,12 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.lessons.classic import claims
+from course_lib.lessons.classic.measured import small
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
+from course_lib.lessons.common.table import Table, plus_minus
 from course_lib.lessons.common.tables import rows
-from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.paired import mean_and_error
 from course_lib.pruning.classic.deletion import State, whole
 from course_lib.pruning.classic.derivatives import full_hessian, outer_product_diagonal, residuals, squared_gradients
@@ -29,7 +32,6 @@ KINDS = {
     "squared": "squared gradients (empirical Fisher)",
     "none": "1",
 }
-SAME_ORDER = 0.9  # a rank correlation above this is called the same order
 
 
 def situation(name: str, seed: int) -> tuple[State, Samples]:
@@ -75,20 +77,28 @@ def rank_correlation(one: Float[Tensor, "d"], other: Float[Tensor, "d"]) -> floa
     return torch.corrcoef(ranks)[0, 1].item()
 
 
-def curvature_table(measured: dict[str, Any]) -> str:
-    """By situation: the size of each diagonal beside the Hessian's, and the order of OBD's saliencies."""
-    lines = [
-        f"{'':<19}{'residual²':>10}{'size, beside the Hessian':>28}{'order of the saliencies (1: the same)':>42}",
-        f"{'':<19}{'':>10}{'Gauss-Newton':>14}{'squared':>14}{'Gauss-Newton':>14}{'squared':>14}{'w² alone':>14}",
-    ]
+def curvature_table(measured: dict[str, Any]) -> Table:
+    """By situation: the size of each diagonal compared with the Hessian's, and the order of OBD's saliencies."""
+    frame, formats = [], {"residual²": "{:.2g}".format}
+    names = {"outer_product": "Gauss-Newton", "squared": "squared gradients", "none": "w² alone"}
     for name in SITUATIONS:
         found = rows(measured, "curvature", situation=name)
-        cells = "".join(f"{_middle([row[f'{kind}_size'] for row in found]):>14.2g}" for kind in list(KINDS)[:2])
+        row = {"networks": name, "residual²": _middle([each["residual"] for each in found])}
+        for kind in list(KINDS)[:2]:
+            row[size := f"size, {names[kind]}"] = _middle([each[f"{kind}_size"] for each in found])
+            formats[size] = "{:.2g}".format
         for kind in KINDS:
-            mean, error = mean_and_error([row[f"{kind}_order"] for row in found])
-            cells += f"{f'{mean:.2f} ± {error:.2f}':>14}"
-        lines.append(f"{name:<19}{_middle([row['residual'] for row in found]):>10.2g}{cells}")
-    return "\n".join(lines)
+            key = (f"order, {names[kind]}", f"error, {names[kind]}")
+            row |= dict(zip(key, mean_and_error([each[f"{kind}_order"] for each in found]), strict=True))
+            formats[key] = plus_minus(2)
+        frame.append(row)
+    return Table(
+        frame,
+        caption="Three stand-ins for the diagonal of the Hessian",
+        formats=formats,
+        note="size: compared with the Hessian's diagonal (1: the same), the median of the networks. order: the rank "
+        "correlation of the saliencies with those of the Hessian (1: the same order) ± one standard error.",
+    )
 
 
 def _middle(values: list[float]) -> float:
@@ -97,19 +107,12 @@ def _middle(values: list[float]) -> float:
 
 def order_verdict(measured: dict[str, Any]) -> str:
     """Whether squared gradients put the weights in the Hessian's order, and in a better one than w² alone."""
-    found = {name: rows(measured, "curvature", situation=name) for name in SITUATIONS}
-    same = [of_samples([row["squared_order"] for row in found[name]], SAME_ORDER) for name in SITUATIONS]
-    better = [of_samples([row["squared_order"] - row["none_order"] for row in found[name]]) for name in SITUATIONS]
-    listed = ", ".join(SITUATIONS)
-    return (
-        f"With {listed}:\n"
-        f"Claim: squared gradients order the weights as the Hessian does (above {SAME_ORDER}): {verdict(same)}.\n"
-        f"Claim: they order them better than w² alone does: {verdict(better)}."
-    )
+    return report((claims.FISHER_ORDER, claims.FISHER_HELPS), measured)
 
 
-def order_figure(measured: dict[str, Any]) -> Figure:
+def order_figure(measured: dict[str, Any] | None = None) -> Figure:
     """One dot a network: the order of the saliencies by each diagonal against the order by the Hessian's."""
+    measured = measured or small()
     fig, (axes,) = figure(width=7.4, height=3.9)
     for index, (kind, name) in enumerate(KINDS.items()):
         for place, where in enumerate(SITUATIONS):

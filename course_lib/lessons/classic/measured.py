@@ -22,8 +22,9 @@ def small() -> dict[str, Any]:
     return load_measured("classic", "small")
 
 
-def xor_bars(measured: dict[str, Any], decay: float = 1e-5) -> Figure:
+def xor_bars(measured: dict[str, Any] | None = None, decay: float = 1e-5) -> Figure:
     """How often XOR survives the deletion of one weight, by who chose it and whether the others moved."""
+    measured = measured or results()
     fig, (axes,) = figure(width=6.8)
     by_method = {row["method"]: row for row in rows(measured, "xor", decay=decay)}
     kinds = {"right_without": "nothing else moves", "right_with_update": "the others move (OBS's update)"}
@@ -42,8 +43,9 @@ def xor_bars(measured: dict[str, Any], decay: float = 1e-5) -> Figure:
     return fig
 
 
-def monks_counts(measured: dict[str, Any]) -> Figure:
+def monks_counts(measured: dict[str, Any] | None = None) -> Figure:
     """The weights left when the training accuracy would fall, one dot a network; medians as bars."""
+    measured = measured or results()
     fig, axes = figure(3, width=3.4, height=4.1)
     for panel, (problem, published) in zip(axes, PUBLISHED.items(), strict=True):
         for place, (method, refit) in enumerate((m, r) for r in (False, True) for m in METHODS):
@@ -69,8 +71,9 @@ def monks_counts(measured: dict[str, Any]) -> Figure:
     return fig
 
 
-def beside_the_papers(measured: dict[str, Any]) -> Figure:
+def beside_the_papers(measured: dict[str, Any] | None = None) -> Figure:
     """The published number of weights for each of the MONK's problems beside what the networks here come to."""
+    measured = measured or results()
     fig, (axes,) = figure(width=4.6, height=4.0)
     kinds = {"OBS alone": ("OBS", False), "OBS, refitted": ("OBS", True), "magnitude, refitted": ("magnitude", True)}
     for index, (name, (method, refit)) in enumerate(kinds.items()):
@@ -101,8 +104,9 @@ def median_left(measured: dict[str, Any], problem: int, method: str, refit: bool
     return median(r["n_left"] for r in rows(measured, "monks", problem=problem, method=method, refit=refit))
 
 
-def monks_curve(measured: dict[str, Any], problem: int = 1) -> Figure:
+def monks_curve(measured: dict[str, Any] | None = None, problem: int = 1) -> Figure:
     """Accuracy on all 432 robots over the weights left, without retraining, for the first network."""
+    measured = measured or results()
     fig, (axes,) = figure(width=6.8)
     reach = {}
     for index, method in enumerate(METHODS):
@@ -127,8 +131,9 @@ def digits_by_sparsity(measured: dict[str, Any], key: str) -> dict[str, dict[flo
     return {method: {s: sum(a) / len(a) for s, a in sorted(curve.items())} for method, curve in curves.items()}
 
 
-def digits_curves(measured: dict[str, Any]) -> Figure:
+def digits_curves(measured: dict[str, Any] | None = None) -> Figure:
     """Accuracy on unseen digits over sparsity: as pruned, and retrained."""
+    measured = measured or results()
     fig, axes = figure(2, width=5.4, height=4.0)
     panels = {"pruned": "Nothing retrained", "retrained": "Retrained once at the end"}
     for panel, (key, name) in zip(axes, panels.items(), strict=True):
@@ -177,8 +182,9 @@ def dense_pruned_retrained(measured: dict[str, Any], sparsity: float = 0.85) -> 
     return fig
 
 
-def row_errors(measured: dict[str, Any]) -> Figure:
+def row_errors(measured: dict[str, Any] | None = None) -> Figure:
     """Error of single outputs of the default model with half of their weights gone, on text nobody has seen."""
+    measured = measured or results()
     fig, (axes,) = figure(width=6.8)
     layers = list(dict.fromkeys(row["layer"] for row in rows(measured, "rows")))
     for place, layer in enumerate(layers):

@@ -12,6 +12,7 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.table import Table, plus_minus
 from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.measure.paired import mean_and_error
@@ -116,24 +117,36 @@ def attempt(idea: Idea, start: Iterable[State] | None = None) -> list[Result]:
     return results
 
 
-def table(ideas: dict[str, list[Result]], mine: list[Result] | None = None) -> str:
-    """Every idea beside OBS alone, network by network; yours last."""
+def table(ideas: dict[str, list[Result]], mine: list[Result] | None = None) -> Table:
+    """Every idea compared with OBS alone, network by network; yours last."""
     against = ideas[REFERENCE]
-    lines = [f"{'':<34}{'weights left':>16}{'fewest':>8}{'all 432 right':>15}   fewer than OBS alone"]
+    frame = []
     for name, results in {**ideas, **({"yours": mine} if mine else {})}.items():
         mean, error = mean_and_error([float(result.n_left) for result in results])
         good = [result.n_left for result in results if result.solved]
         pairs = [float(other.n_left - result.n_left) for other, result in zip(against, results, strict=True)]
-        lower = mean_and_error(pairs)
-        compared = "" if results is against else f"{lower[0]:+.1f} ± {lower[1]:.1f}"
-        fewest = str(min(good)) if good else "none"
-        count = f"{len(good)} of {len(results)}"
-        lines.append(f"{name:<34}{f'{mean:.1f} ± {error:.1f}':>16}{fewest:>8}{count:>15}   {compared}")
-    return "\n".join(lines)
+        fewer, error_of_fewer = (None, None) if results is against else mean_and_error(pairs)
+        frame.append(
+            {"idea": name, "weights left": mean, "error": error, "fewest": min(good, default=None)}
+            | {"networks that are right": len(good), "of": len(results)}
+            | {"fewer than OBS alone": fewer, "error of fewer": error_of_fewer}
+        )
+    return Table(
+        frame,
+        caption="How few weights each idea leaves",
+        formats={
+            ("weights left", "error"): plus_minus(1),
+            ("networks that are right", "of"): "{} of {}".format,
+            ("fewer than OBS alone", "error of fewer"): plus_minus(1, sign=True),
+        },
+        note="± one standard error over the networks. A network is right if it is right about all 432 robots; fewest: "
+        "the fewest weights of such a network, a dash if there is none.",
+    )
 
 
-def ideas_figure(ideas: dict[str, list[Result]]) -> Figure:
+def ideas_figure(ideas: dict[str, list[Result]] | None = None) -> Figure:
     """The weights that each idea leaves: the mean over the networks, with two standard errors."""
+    ideas = ideas or stored()
     fig, (axes,) = figure(width=8.2, height=3.4)
     means = {name: mean_and_error([float(result.n_left) for result in results]) for name, results in ideas.items()}
     for place, (name, (mean, error)) in enumerate(reversed(means.items())):

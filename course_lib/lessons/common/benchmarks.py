@@ -9,9 +9,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from course_lib.data.assets.catalogue import BENCHMARK_FILES
 from course_lib.data.benchmarks import WANDA_TASKS
 from course_lib.data.corpora import windows
+from course_lib.lessons.common.losses import perplexity_row
 from course_lib.measure.accuracy import choice_accuracy
 from course_lib.measure.experiment import Tables
-from course_lib.measure.perplexity import perplexity
 
 SIGNAL = 2.0  # a task says something when the dense model stands this many standard errors above chance
 
@@ -77,10 +77,7 @@ def perplexity_of(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: str, n: int, length: int, seed: int
 ) -> dict[str, Any]:
     """Perplexity on n held-out windows of a corpus, as columns of a row."""
-    ids = windows(corpus, n, length, tokenizer, "evaluation", seed)
-    result = perplexity(model, ids, progress=False)
-    columns = {"perplexity": result.value, "standard_error": result.standard_error, "n_tokens": result.n_tokens}
-    return columns | {"losses": [round(loss, 5) for loss in result.losses]}
+    return perplexity_row(model, windows(corpus, n, length, tokenizer, "evaluation", seed))
 
 
 def curve_perplexity(

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.table import Table
 from course_lib.lessons.common.tables import load_bench
 
 EVERYTHING = "nothing evicted"  # in the course's own cache
@@ -86,15 +87,22 @@ def streams(measured: dict[str, Any] | None = None) -> Figure:
     return fig
 
 
-def prompts(measured: dict[str, Any] | None = None) -> str:
-    """How much longer a prompt takes, beside transformers' cache."""
+def prompts(measured: dict[str, Any] | None = None) -> Table:
+    """Seconds for a prompt with each cache, and how many times as long as with transformers' cache."""
     by_shape = _contests(measured or results(), "a prompt")
     names = [row["side"] for row in next(iter(by_shape.values()))]
-    lines = [f"{'seconds for a prompt of':<26}" + "".join(f"{shape[1]:>16}" for shape in by_shape)]
-    for name in names:
-        cells = []
-        for rows in by_shape.values():
-            (row,) = [row for row in rows if row["side"] == name]
-            cells.append(f"{row['median_seconds']:.2f} ({1 / row['times_anchor']:.2f} x)")
-        lines.append(f"{name:<26}" + "".join(f"{cell:>16}" for cell in cells))
-    return "\n".join(lines)
+    frame = [{"cache": name} for name in names]
+    formats = {}
+    for (_, n_tokens), rows in by_shape.items():
+        seconds, times = f"{n_tokens} tokens: seconds", f"{n_tokens} tokens: times as long"
+        formats[seconds, times] = "{:.2f} ({:.2f} ×)".format
+        by_side = {row["side"]: row for row in rows}
+        for row in frame:
+            side = by_side[row["cache"]]
+            row |= {seconds: side["median_seconds"], times: 1 / side["times_anchor"]}
+    return Table(
+        frame,
+        caption="Time for one prompt",
+        formats=formats,
+        note="In brackets: how many times as long as with the DynamicCache of transformers.",
+    )

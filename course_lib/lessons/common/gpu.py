@@ -1,4 +1,4 @@
-"""What one run of `make gpu` measured: kernels/bench/results/gpu_h200.json, as the lessons print it.
+"""What one run of `make gpu` measured: kernels/bench/results/gpu_h200.json, as the lessons show it.
 
 A bench has contests, a contest has sides, and the first side is the anchor. Verdicts are the file's own: "wins" and
 "loses" are said where 10 to 90 % of the repetitions lie on one side of the anchor.
@@ -7,12 +7,12 @@ A bench has contests, a contest has sides, and the first side is the anchor. Ver
 from collections.abc import Sequence
 
 from course_lib.lessons.common.effects import Row, of_repetitions, side_by_side
+from course_lib.lessons.common.table import Table, number, percent, with_range
 from course_lib.lessons.common.tables import Measured, listed, load_bench, wrapped
 from course_lib.lessons.common.verdicts import Effect
 
 RESULT = "gpu_h200"
 SAID = {"wins": "wins", "even": "is even", "loses": "loses"}  # by verdict
-NAME = 36  # columns of a side's name
 
 
 def results() -> Measured:
@@ -49,20 +49,26 @@ def timed(
     return [row for row in rows if not sides or row["side"] in sides]
 
 
-def table(bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None) -> str:
-    """A line a side: its time beside its bound, and how many times as fast as the anchor it is."""
+def table(
+    bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None
+) -> Table:
+    """One row per side: its time next to its lower bound, and how many times as fast as the anchor it is."""
     measured = measured or results()
-    rows, contest = timed(bench, contests, sides, measured), None
-    heading = f"{bench}, {measured['benches'][bench]['dtype']}"
-    lines = [f"{heading:<{NAME}}{'µs':>10}{'bound':>10}{'share':>7}   times the anchor's speed"]
-    for row in rows:
-        if row["contest"] != contest:
-            contest = row["contest"]
-            lines.append(f"{contest}  ({' × '.join(map(str, row['shape']))})")
-        lines.append(_line(row))
-    if stopped := measured["benches"][bench].get("stopped"):
-        lines.append(wrapped(f"not timed: {stopped}"))
-    return "\n".join(lines)
+    entry = measured["benches"][bench]
+    rows = timed(bench, contests, sides, measured)
+    stopped = f" Not timed: {entry['stopped']}." if entry.get("stopped") else ""
+    return Table(
+        [_row(row) for row in rows],
+        caption=f"{bench} ({entry['dtype']}): time on the GPU",
+        formats={
+            "time (µs)": number(1),
+            "bound (µs)": number(1),
+            "bound / time": _fraction,
+            ("speedup", "slowest", "fastest"): with_range(2),
+        },
+        note="bound: the least time that the GPU needs for the bytes and the arithmetic. speedup: over the anchor, the "
+        f"side that all others are compared with; in brackets, 10 % to 90 % of the repetitions.{stopped}",
+    )
 
 
 def everywhere(bench: str, side: str, measured: Measured | None = None) -> str:
@@ -93,17 +99,23 @@ def _at(names: list[str], n: int) -> str:
     return f"at {('; ' if ',' in ''.join(names) else ', ').join([first, *others])}"
 
 
-def _line(row: Row) -> str:
-    head = f"  {row['side']:<{NAME - 2}}"
-    if not row["repetitions"]:
-        return f"{head}{row['verdict']}"
-    head += f"{row['median_seconds'] * 1e6:>10,.1f}{row['bound_seconds'] * 1e6:>10,.1f}"
-    share = f"{100 * row['share_of_bound']:.0f}" if row["share_of_bound"] >= 0.005 else "<1"
-    head += f"{share:>5} %   "
-    if row["side"] == row["anchor"]:
-        return f"{head}anchor"
-    spread = f"({row['times_anchor_low']:.2f} to {row['times_anchor_high']:.2f})"
-    return f"{head}{row['times_anchor']:.2f} {spread} {row['verdict']}"
+def _row(row: Row) -> Row:
+    texts = {"contest": f"{row['contest']} ({' × '.join(map(str, row['shape']))})", "side": row["side"]}
+    is_timed, is_anchor = bool(row["repetitions"]), row["side"] == row["anchor"]
+    microseconds = [row[key] * 1e6 if is_timed else None for key in ("median_seconds", "bound_seconds")]
+    ends = ("", "_low", "_high")
+    speedup = [row[f"times_anchor{end}"] if is_timed and not is_anchor else None for end in ends]
+    return (
+        texts
+        | dict(zip(("time (µs)", "bound (µs)"), microseconds, strict=True))
+        | {"bound / time": row["share_of_bound"] if is_timed else None}
+        | dict(zip(("speedup", "slowest", "fastest"), speedup, strict=True))
+        | {"verdict": "anchor" if is_timed and is_anchor else row["verdict"]}
+    )
+
+
+def _fraction(value: float) -> str:
+    return percent(value) if value >= 0.005 else "<1 %"
 
 
 def _expect(what: str, names: Sequence[str], known: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.table import number, plus_minus
 from course_lib.lessons.common.tables import listed
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.measure.experiment import Experiment, Step, Tables
@@ -38,6 +39,16 @@ def by_idea(title: str, ideas: Iterable[str], quick: Iterable[str], row: Callabl
 def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float, float]:
     """How much lower my log-perplexity is than theirs, and its standard error."""
     return mean_and_error(theirs - mine)
+
+
+LOWER, ERROR = "log-perplexity lower than in the first row", "its standard error"
+COMPARED = {"perplexity": number(1), (LOWER, ERROR): plus_minus(3, sign=True)}  # formats of the columns below
+
+
+def compared_columns(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> dict[str, float | None]:
+    """The last columns of a table of ideas; the first row, with which all are compared, has no difference."""
+    lower, error = (None, None) if mine is theirs else against(mine, theirs)
+    return {"perplexity": mine.mean().exp().item(), LOWER: lower, ERROR: error}
 
 
 def below(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> str:

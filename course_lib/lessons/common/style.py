@@ -61,11 +61,6 @@ def label(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
     return axes
 
 
-def percent(share: float, digits: int = 0) -> str:
-    """0.31 is 31 %."""
-    return f"{100 * share:.{digits}f} %"
-
-
 def log_scale(axes: Axes, which: str) -> Axes:
     """A logarithmic x or y axis with plain numbers at 1, 2 and 5 of every decade."""
     getattr(axes, f"set_{which}scale")("log")

@@ -63,7 +63,7 @@ def spaced(name: str) -> str:
     return re.sub(r"(?<=\d)%", " %", name)
 
 
-def per_cent(share: float, digits: int = 0) -> str:
+def percent(share: float, digits: int = 0) -> str:
     """0.5 as 50 %, the sign apart as in the text around it."""
     return f"{100 * share:.{digits}f} %"
 

@@ -1,6 +1,7 @@
 """The verdict on a claim, decided from effects and their standard errors with Student's t."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,6 +11,7 @@ from jaxtyping import Float
 from scipy.special import stdtrit
 from torch import Tensor
 
+from course_lib.lessons.common.tables import COLUMNS
 from course_lib.measure.paired import mean_and_error
 
 HOLDS, PARTLY, MIXED, FAILS = "holds", "holds partly", "mixed", "does not hold"
@@ -207,9 +209,10 @@ def said(effect: Effect, digits: int = 3) -> str:
 
 
 def claim(text: str, effects: Effects | Iterable[Effect], larger_models: bool = False) -> str:
-    """The line of a claim and its verdict; without an effect, that nothing was measured."""
+    """A claim and its verdict, as they are printed; without an effect, that nothing was measured."""
     given = effects if isinstance(effects, Effect | Mapping) else list(effects)
-    return f"Claim: {text}: {verdict(given, larger_models) if given else NOT_MEASURED}"
+    line = f"Claim: {text}: {verdict(given, larger_models) if given else NOT_MEASURED}"
+    return textwrap.fill(line, COLUMNS, subsequent_indent="    ")
 
 
 def _samples_needed(undecided: list[Effect]) -> str:

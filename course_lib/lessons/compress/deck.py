@@ -12,7 +12,8 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale, percent
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.compress.steps.gains import paired_ratio, share_that_goes_over
 from course_lib.models import load_model
 from course_lib.prompts.losses import zero_averaged

@@ -22,8 +22,8 @@ one has learned are found by the others. Minutes planned on one idle core: 40, 2
 
 from functools import partial
 
-from course_lib.lessons.compress.claims import asked, moved, own, rivals, settings, worded
-from course_lib.lessons.compress.claims.sizes import CUT, QUICK, Sizes
+from course_lib.lessons.compress.measuring import asked, moved, own, rivals, settings, worded
+from course_lib.lessons.compress.measuring.sizes import CUT, QUICK, Sizes
 from course_lib.measure.experiment import Experiment, Step
 
 VARIED = "wanda-50"  # the model whose settings vary

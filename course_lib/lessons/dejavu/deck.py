@@ -1,4 +1,4 @@
-"""Figures of deck 09: whom to keep of the neurons and heads, where zeros come from, and what was measured.
+"""Figures for deck 09: which neurons and heads to keep, and where zeros come from.
 
 Dimension key: T tokens, H query heads, F neurons.
 """
@@ -11,10 +11,9 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style, percent
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.dejavu.drawings.parts import best, small_mlp
-from course_lib.lessons.dejavu.figures import measured, predictions
-from course_lib.lessons.dejavu.tables import found
 
 SHARES = tuple(step / 20 for step in range(1, 21))
 Curves = dict[str, list[float]]
@@ -116,18 +115,3 @@ def activations() -> Figure:
     relu, silu = (percent(zeros[name]) for name in ("ReLU, 50 % fire", "SiLU"))
     title = f"Normal inputs: {relu} of ReLU's values are exactly zero, {silu} of SiLU's"
     return label(axes, title, "share of neurons kept", "share of Σ h² lost").figure
-
-
-def measured_levels() -> Figure:
-    """What each way to choose loses, as committed."""
-    return measured.levels(found.results())
-
-
-def measured_predictors() -> Figure:
-    """What each selector of known bytes loses, as committed."""
-    return predictions.predicted(found.predictions())
-
-
-def measured_batch() -> Figure:
-    """What several sequences need together, as committed."""
-    return measured.batch(found.results())

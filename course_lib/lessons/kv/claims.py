@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.lessons.common.cache_speed import EVERYTHING
 from course_lib.lessons.common.claim import NUMBER, PERCENT, POINTS, TIMES, Claim, Unit
 from course_lib.lessons.common.effects import accuracy_gap, share_above
-from course_lib.lessons.common.tables import load_published, per_cent, rows
+from course_lib.lessons.common.tables import load_published, percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_count
 from course_lib.lessons.kv import estimates
 
@@ -59,7 +59,7 @@ def _layers(hold: Callable[[Measured], list[bool]], **record: Any) -> Claim:
 
 def _show_sparse(measured: Measured) -> str:
     mean = fmean(row["sparsity"] for row in estimates.layers(measured))
-    return f"{_counted(estimates.is_sparse, measured)}, {per_cent(mean)} of the weights on average"
+    return f"{_counted(estimates.is_sparse, measured)}, {percent(mean)} of the weights on average"
 
 
 def _show_power_law(measured: Measured) -> str:
@@ -71,7 +71,7 @@ def _show_power_law(measured: Measured) -> str:
 
 def _show_persistence(measured: Measured) -> str:
     chance = fmean(row["pivotal_any"] for row in estimates.layers(measured))
-    return f"{_counted(estimates.is_persistent, measured)} (of all tokens {per_cent(chance)} matter to some query)"
+    return f"{_counted(estimates.is_persistent, measured)} (of all tokens {percent(chance)} matter to some query)"
 
 
 SPARSE = _layers(
@@ -283,7 +283,7 @@ BY_SIMILARITY = _claim(
 
 def _show_enough(heavy: Measured) -> str:
     row = estimates.suffices(heavy)
-    same = per_cent(fmean(row["same"]))
+    same = percent(fmean(row["same"]))
     return f"{TIMES(estimates.above_full(row))} the perplexity, {same} of the next tokens the same"
 
 

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, origin, per_cent, rows
+from course_lib.lessons.common.table import Table, percent, plus_minus
+from course_lib.lessons.common.tables import load_measured, origin, rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples
 from course_lib.lessons.kv import claims
 from course_lib.lessons.kv.estimates import (
@@ -69,21 +70,34 @@ def enough_on(axes: Axes, measured: Measured) -> None:
     axes.legend(frameon=False, fontsize=9, title="each query reads", alignment="left")
     five = suffices(measured)
     title = f"{100 * SUFFICE:.0f} % of the tokens: {math.exp(above_full(five).value):.2f} times the perplexity;\n"
-    title += f"{per_cent(fmean(five['same']))} of the next tokens the same, n = {len(five['losses'])} texts"
+    title += f"{percent(fmean(five['same']))} of the next tokens the same, n = {len(five['losses'])} texts"
     label(axes, title, "tokens that each query reads (%)", "times the full perplexity")
 
 
-def enough_verdict(measured: Measured | None = None) -> str:
-    """What each query loses that reads its largest weights alone, and the claim that 5 % of the tokens are enough."""
-    measured = measured or results()
-    lines = []
-    for row in sorted(measured["tables"]["enough"], key=lambda row: row["share"]):
+def enough_table(measured: Measured | None = None) -> Table:
+    """What the text loses when each query reads only its largest weights, by how many it reads."""
+    frame = []
+    for row in sorted((measured or results())["tables"]["enough"], key=lambda row: row["share"]):
         effect = above_full(row)
-        lines.append(
-            f"{100 * row['share']:>3.0f} % read: log-perplexity {effect.value:+.3f} ± {effect.error:.3f}, "
-            f"{per_cent(fmean(row['same']))} of the next tokens the same"
+        frame.append(
+            {"tokens read": row["share"], "loss increase (nats per token)": effect.value, "error": effect.error}
         )
-    return "\n".join([*lines, str(claims.FIVE_PER_CENT.judge(measured))])
+        frame[-1]["next tokens that are the same"] = sum(row["same"]) / len(row["same"])
+    return Table(
+        frame,
+        caption="Each query reads only its largest weights",
+        formats={
+            "tokens read": percent,
+            ("loss increase (nats per token)", "error"): plus_minus(3, sign=True),
+            "next tokens that are the same": percent,
+        },
+        note="± one standard error over the texts.",
+    )
+
+
+def enough_verdict(measured: Measured | None = None) -> str:
+    """The claim that 5 % of the tokens are enough, chosen anew for each query."""
+    return str(claims.FIVE_PER_CENT.judge(measured or results()))
 
 
 def masked(measured: Measured | None = None) -> Figure:

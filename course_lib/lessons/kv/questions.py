@@ -1,32 +1,32 @@
-"""The printed tables and verdicts of lesson 07 on what a compressed prompt can still be asked for."""
+"""The tables and verdicts of lesson 07 on what a compressed prompt can still be asked for."""
 
+from course_lib.lessons.common.table import Table, number, percent, with_range
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.kv import claims
-from course_lib.lessons.kv.estimates import FULL, WINDOW, Measured, by_budget, needles_above_window, second_answers
+from course_lib.lessons.kv.estimates import FULL, WINDOW, Measured, by_budget, needles_above_window
 from course_lib.lessons.kv.measured import results
 
 
-def retrieval_table(measured: Measured | None = None) -> str:
+def retrieval_table(measured: Measured | None = None) -> Table:
     """Right answers with their 95 % intervals, by task, policy and budget; tasks that the full cache solves alone."""
     measured = measured or results()
-    lines = []
-    for row in (row for row in measured["tables"]["retrieval"] if row["policy"] == FULL):
-        usable = "" if row["usable"] else ": too hard for the model, says nothing"
-        lines.append(f"{row['task']}: everything kept {100 * row['exact']:.0f} %, n = {row['n']}{usable}")
-        if row["usable"]:
-            lines += _of_task(measured, row["task"])
-    return "\n".join(lines)
-
-
-def _of_task(measured: Measured, task: str) -> list[str]:
-    table_rows = [row for row in rows(measured, "retrieval", task=task) if row["policy"] != FULL]
-    budgets = sorted({row["budget"] for row in table_rows})
-    lines = [f"{'':<14}" + "".join(f"{100 * budget:>12.0f} % kept" for budget in budgets)]
-    for name in dict.fromkeys(row["policy"] for row in table_rows):
-        cells = (rows(measured, "retrieval", task=task, policy=name, budget=budget)[0] for budget in budgets)
-        intervals = (f"{100 * c['exact']:.0f} ({100 * c['low']:.0f} to {100 * c['high']:.0f})" for c in cells)
-        lines.append(f"{name:<14}" + "".join(f"{cell:>19}" for cell in intervals))
-    return lines
+    frame, formats, notes = [], {}, []
+    for full in (row for row in measured["tables"]["retrieval"] if row["policy"] == FULL):
+        usable = "" if full["usable"] else " (too hard for the model, so it says nothing)"
+        notes.append(f"{full['task']}: {percent(full['exact'])}, n = {full['n']}{usable}")
+        others = [row for row in rows(measured, "retrieval", task=full["task"]) if row["policy"] != FULL]
+        for name in dict.fromkeys(row["policy"] for row in others if full["usable"]):
+            frame.append({"task": full["task"], "policy": name})
+            for row in sorted((row for row in others if row["policy"] == name), key=lambda row: row["budget"]):
+                key = tuple(f"{percent(row['budget'])} kept{end}" for end in (" (% right)", ", low", ", high"))
+                frame[-1] |= dict(zip(key, (row["exact"], row["low"], row["high"]), strict=True))
+                formats[key] = with_range(0, scale=100)
+    return Table(
+        frame,
+        caption="Right answers (%) by policy and budget",
+        formats=formats,
+        note=f"In brackets: the 95 % interval. With everything kept: {'; '.join(notes)}.",
+    )
 
 
 def window_verdict(measured: Measured | None = None) -> str:
@@ -46,12 +46,19 @@ def window_verdict(measured: Measured | None = None) -> str:
     return "\n".join([*lines, str(claims.CHOOSING.judge(measured))])
 
 
+def second_question_table(measured: Measured | None = None) -> Table:
+    """The second question of a text: right answers, memory, and the steps that read everything."""
+    return Table(
+        [
+            {"cache": row["policy"], "right answers": row["exact"], "memory (MB)": row["bytes"] / 1e6}
+            | {"full steps after the prompt": row.get("full_steps")}
+            for row in rows(measured or results(), "second_needle", question=2)
+        ],
+        caption="A second question about the same text",
+        formats={"right answers": percent, "memory (MB)": number(1), "full steps after the prompt": number(1)},
+    )
+
+
 def recycled_verdict(measured: Measured | None = None) -> str:
     """The claim that looking again finds what eviction has lost: the second question."""
-    measured = measured or results()
-    lines = [
-        f"{name:<26}{100 * row['exact']:>5.0f} %, {row['bytes'] / 1e6:.1f} MB"
-        + (f", {row['full_steps']:.1f} full steps after the prompt" if "full_steps" in row else "")
-        for name, row in second_answers(measured).items()
-    ]
-    return "\n".join([*lines, str(claims.LOOKS_AGAIN.judge(measured))])
+    return str(claims.LOOKS_AGAIN.judge(measured or results()))

@@ -5,6 +5,7 @@ import textwrap
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, figure
+from course_lib.lessons.common.table import Table, plus_minus
 from course_lib.lessons.common.verdicts import of_samples
 from course_lib.lessons.kv import claims
 from course_lib.lessons.kv.estimates import FULL_WRITER, Measured
@@ -32,18 +33,29 @@ def stories(measured: Measured | None = None) -> str:
     return "\n".join(lines)
 
 
+def written_table(measured: Measured | None = None) -> Table:
+    """For each cache: how many of the written tokens differ from each other, and the loss to the full cache."""
+    frame = []
+    for row in (measured or results())["tables"]["written"]:
+        distinct, loss = (of_samples(row[key]) for key in ("distinct", "losses"))
+        frame.append(
+            {"cache": row["policy"], "distinct tokens (%)": distinct.value, "error": distinct.error}
+            | {"loss to the full cache (nats per token)": loss.value, "error of the loss": loss.error}
+        )
+    return Table(
+        frame,
+        caption="The text that each cache writes",
+        formats={
+            ("distinct tokens (%)", "error"): plus_minus(0, scale=100),
+            ("loss to the full cache (nats per token)", "error of the loss"): plus_minus(2),
+        },
+        note="± one standard error over the prompts.",
+    )
+
+
 def written_verdict(measured: Measured | None = None) -> str:
     """The claim of the talk on H2O: fewer repeated words."""
-    measured = measured or results()
-    table = {row["policy"]: row for row in measured["tables"]["written"]}
-    lines = [f"{'':<18}{'tokens that differ':>20}{'loss to the full cache':>26}"]
-    for name, row in table.items():
-        cells = [of_samples(row[key]) for key in ("distinct", "losses")]
-        lines.append(
-            f"{name:<18}{100 * cells[0].value:>13.0f} ± {100 * cells[0].error:.0f} %"
-            f"{cells[1].value:>19.2f} ± {cells[1].error:.2f}"
-        )
-    return "\n".join([*lines, str(claims.REPEATS_LESS.judge(measured))])
+    return str(claims.REPEATS_LESS.judge(measured or results()))
 
 
 def side_by_side(measured: Measured | None = None) -> Figure:

@@ -1,7 +1,6 @@
-"""The printed tables and verdicts of lesson 07, from the long measurement."""
+"""The tables and verdicts of lesson 07, from the long measurement."""
 
 import math
-import textwrap
 from collections import Counter
 from statistics import fmean
 
@@ -9,9 +8,10 @@ import torch
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import log_gap
-from course_lib.lessons.common.tables import load_published, origin, per_cent, rows
+from course_lib.lessons.common.table import Table, number, percent, plus_minus
+from course_lib.lessons.common.tables import load_published, origin, rows
 from course_lib.lessons.kv import claims
-from course_lib.lessons.kv.estimates import FULL, Measured, by_budget, layers
+from course_lib.lessons.kv.estimates import FULL, Measured, layers
 from course_lib.lessons.kv.measured import results
 
 SMALL = 0.05  # of the perplexity, whose own error on such a text is larger
@@ -36,7 +36,7 @@ def attention_verdicts(measured: Measured | None = None) -> str:
     """
     measured = measured or results()
     pivotal, persistent = (
-        per_cent(fmean(row[key] for row in layers(measured))) for key in ("pivotal_mean", "persistence_mean")
+        percent(fmean(row[key] for row in layers(measured))) for key in ("pivotal_mean", "persistence_mean")
     )
     return "\n".join(
         [
@@ -59,23 +59,37 @@ def heavy_tokens(measured: Measured | None = None, start: str = "text") -> str:
     )
 
 
-def streams_table(measured: Measured | None = None) -> str:
+def streams_table(measured: Measured | None = None) -> Table:
     """Every policy on one text: perplexity, how far it is above the full cache, memory and time."""
     measured = measured or results()
-    lines = [f"{'':<14}{'positions':>10}{'perplexity':>16}{'above full (%)':>17}{'MB at most':>12}{'ms a token':>12}"]
     (full,) = rows(measured, "policies", policy=FULL)
-    apart = {}
+    frame, apart = [], {}
     for row in measured["tables"]["policies"]:
         error = row["standard_error"]  # none for a stream too short for two blocks
-        value = f"{row['perplexity']:.1f}" + (f" ± {error:.1f}" if error is not None else "")
-        megabytes, milliseconds = row["peak_bytes"] / 1e6, row["milliseconds_per_token"]
         gap = None if error is None or row is full else log_gap(full, row)
-        above = f"{100 * math.expm1(gap.value):+.1f} ± {100 * math.exp(gap.value) * gap.error:.1f}" if gap else ""
-        times = f"{megabytes:>12.1f}{milliseconds:>12.1f}"
-        lines.append(f"{row['policy']:<14}{row['positions']:>10}{value:>16}{above:>17}{times}")
+        frame.append(
+            {"policy": row["policy"], "positions": row["positions"]}
+            | {"perplexity": row["perplexity"], "error": error}
+            | {ABOVE_FULL: 100 * math.expm1(gap.value) if gap else None}
+            | {"error of that": 100 * math.exp(gap.value) * gap.error if gap else None}
+            | {"peak memory (MB)": row["peak_bytes"] / 1e6, "ms per token": row["milliseconds_per_token"]}
+        )
         if gap and gap.holds:
             apart[row["policy"]] = math.expm1(gap.value)
-    return "\n".join([*lines, *textwrap.wrap(_apart(apart), 96, subsequent_indent="  ")])
+    return Table(
+        frame,
+        caption="A stream of text with each policy",
+        formats={
+            ("perplexity", "error"): plus_minus(1),
+            (ABOVE_FULL, "error of that"): plus_minus(1, sign=True),
+            "peak memory (MB)": number(1),
+            "ms per token": number(1),
+        },
+        note=f"± one standard error. {_apart(apart)}.",
+    )
+
+
+ABOVE_FULL = "above the full cache (%)"
 
 
 def _apart(above: dict[str, float]) -> str:
@@ -85,40 +99,69 @@ def _apart(above: dict[str, float]) -> str:
     return f"Clearly above the full cache on this text: {', '.join(above) or 'none'}{end}"
 
 
-def heavy_verdict(measured: Measured | None = None) -> str:
-    """H2O against the plain window, and against the window with sinks, at every budget, prompt by prompt."""
+def heavy_table(measured: Measured | None = None) -> Table:
+    """H2O at every budget: perplexity, also as a multiple of the full cache's."""
     measured = measured or results()
     (full,) = rows(measured, "compressed", policy=FULL)
-    lines = []
-    for row in by_budget(measured, "compressed", policy="H2O"):
-        above = math.exp(log_gap(full, row).value)
-        kept = f"{100 * row['budget']:>3.0f} % kept"
-        lines.append(f"{kept}: H2O {row['perplexity']:.1f}, {above:.2f} times the full cache, n = {len(row['losses'])}")
-    return "\n".join([*lines, report((claims.THAN_WINDOW, claims.THAN_SINKS), measured)])
+    frame = []
+    for row in sorted(rows(measured, "compressed", policy="H2O"), key=lambda row: row["budget"]):
+        above = (torch.tensor(row["losses"]) - torch.tensor(full["losses"])).mean().exp().item()
+        frame.append({"kept": row["budget"], "perplexity": row["perplexity"], "times the full cache": above})
+        frame[-1]["prompts"] = len(row["losses"])
+    return Table(
+        frame,
+        caption="H2O after a prompt, by budget",
+        formats={"kept": percent, "perplexity": number(1), "times the full cache": number(2)},
+    )
 
 
-def bits_table(measured: Measured | None = None) -> str:
+def heavy_verdict(measured: Measured | None = None) -> str:
+    """H2O against the plain window, and against the window with sinks, at every budget, prompt by prompt."""
+    return report((claims.THAN_WINDOW, claims.THAN_SINKS), measured or results())
+
+
+def bits_table(measured: Measured | None = None) -> Table:
     """Fewer bits on top of fewer tokens: bytes and log-perplexity, prompt by prompt against the same in full."""
     measured = measured or results()
-    lines = [f"{'':<14}{'kept':>6}{'bits':>6}{'bytes, share':>14}{'change of log-perplexity':>27}"]
+    frame = []
     for row in sorted(measured["tables"]["quantized"], key=lambda row: (row["policy"], -row["bits"])):
         (same,) = rows(measured, "compressed", policy=row["policy"], budget=row["budget"])
         change = torch.tensor(row["losses"]) - torch.tensor(same["losses"])
-        cell = f"{change.mean():+.3f} ± {change.std() / len(change) ** 0.5:.3f}"
-        share = f"{100 * row['budget']:.0f} %"
-        bytes_held = f"{row['bytes'] / same['bytes']:.2f}"
-        lines.append(f"{row['policy']:<14}{share:>6}{row['bits']:>6}{bytes_held:>14}{cell:>27}")
-    return "\n".join(lines)
+        frame.append(
+            {"policy": row["policy"], "kept": row["budget"], "bits": row["bits"], "bytes": row["bytes"] / same["bytes"]}
+            | {"loss increase": change.mean().item(), "error": (change.std() / len(change) ** 0.5).item()}
+        )
+    return Table(
+        frame,
+        caption="Keys and values with fewer bits, compared with the same policy in float32",
+        formats={"kept": percent, "bytes": number(2), ("loss increase", "error"): plus_minus(3, sign=True)},
+        note="bytes: as a fraction of those in float32. Loss increase in nats per token ± one standard error.",
+    )
 
 
-def published_table() -> str:
-    """What the authors report of larger models, marked as published."""
+def published_speed() -> Table:
+    """How fast the authors report larger models to be, marked as published."""
     published = load_published("kv")
-    lines = [f"published, not measured here: {published['sources']['speed']['what']}"]
-    for row in published["tables"]["speed"]:
-        seconds = f", {row['seconds']} s" if "seconds" in row else ""
-        label = f"{row['device']:<6}{row['setting']:<28}{row['method']:<26}"
-        lines.append(f"{label}{row['tokens_per_second']:>8,.4g} tokens a second{seconds}")
-    lines.append(f"\npublished, not measured here: {published['sources']['claims']['what']}")
-    lines += [f"{row['source']:<20}{row['claim']}: {row['value']:g}" for row in published["tables"]["claims"]]
-    return "\n".join(lines)
+    return Table(
+        [
+            {"device": row["device"], "setting": row["setting"], "method": row["method"]}
+            | {"tokens per second": row["tokens_per_second"], "seconds": row.get("seconds")}
+            for row in published["tables"]["speed"]
+        ],
+        caption="Published, not measured here: speed with large models",
+        formats={"tokens per second": "{:,.4g}".format},
+        note=published["sources"]["speed"]["what"],
+    )
+
+
+def published_claims() -> Table:
+    """What else the authors report, marked as published."""
+    published = load_published("kv")
+    return Table(
+        [
+            {"source": row["source"], "claim": row["claim"], "value": row["value"]}
+            for row in published["tables"]["claims"]
+        ],
+        caption="Published, not measured here: what the authors report",
+        note=published["sources"]["claims"]["what"],
+    )

@@ -1,11 +1,12 @@
-"""The printed tables, titles and verdicts of lesson 05."""
+"""The tables, titles and verdicts of lesson 05."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import asdict, replace
 
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.lessons.common.table import Table, number
 from course_lib.lessons.common.tables import load_published, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.measure.perplexity import Perplexity
@@ -23,32 +24,32 @@ SIZES = (
 )
 
 
-def sizes_table(counted: Callable[..., int], dense: Shape) -> str:
+def sizes_table(counted: Callable[..., int], dense: Shape) -> Table:
     """Parameters by shape, counted by the student's function."""
-    lines = [f"{'width':>6}{'blocks':>8}{'neurons':>9}{'heads':>7}{'groups':>8}{'parameters':>14}{'of the whole':>14}"]
-    whole = None
-    for sizes in SIZES:
-        shape = replace(dense, **sizes)
-        n = counted(shape.width, shape.blocks, shape.neurons, shape.heads, shape.groups, HEAD_SIZE, VOCABULARY)
-        whole = whole or n
-        width, n_blocks, neurons, heads, groups = astuple(shape)
-        lines.append(f"{width:>6}{n_blocks:>8}{neurons:>9}{heads:>7}{groups:>8}{n:>14,}{100 * n / whole:>12.1f} %")
-    return "\n".join(lines)
+    shapes = [replace(dense, **sizes) for sizes in SIZES]
+    counts = [counted(s.width, s.blocks, s.neurons, s.heads, s.groups, HEAD_SIZE, VOCABULARY) for s in shapes]
+    return Table(
+        [
+            asdict(shape) | {"parameters": n, "compared with dense": n / counts[0]}
+            for shape, n in zip(shapes, counts, strict=True)
+        ],
+        caption="Parameters by shape; the first row is the dense model",
+        formats={"parameters": number(), "compared with dense": number(1, "%", 100)},
+    )
 
 
-def published_shapes() -> str:
-    """The paper's models: counted from their shapes, beside what is printed."""
-    heads = (("published shapes", -18), ("blocks", 7), ("width", 7), ("heads", 7), ("groups", 8), ("neurons", 9))
-    lines = [
-        "".join(f"{name:<{-n}}" if n < 0 else f"{name:>{n}}" for name, n in (*heads, ("counted", 10), ("printed", 10)))
-    ]
+def published_shapes() -> Table:
+    """The paper's models: parameters counted from their shapes, next to what is printed."""
+    frame = []
     for row in rows(load_published("minitron"), "shapes"):
-        shape = Shape(**{key: row[key] for key in ("width", "blocks", "neurons", "heads", "groups")})
-        n = sum(count(shape, vocabulary=256_000, head_size=128, mlp_matrices=2, tied=False).values())
-        sizes = f"{row['blocks']:>7}{row['width']:>7}{row['heads']:>7}{row['groups']:>8}{row['neurons']:>9}"
-        lines.append(f"{row['model']:<18}{sizes}{n / 1e9:>8.2f} B{row['billions']:>8.2f} B")
-    return (
-        "\n".join(lines) + "\nHeads of 128, 256,000 words, two matrices an MLP, embedding and head each for themselves."
+        sizes = {key: row[key] for key in ("blocks", "width", "heads", "groups", "neurons")}
+        n = sum(count(Shape(**sizes), vocabulary=256_000, head_size=128, mlp_matrices=2, tied=False).values())
+        frame.append({"model": row["model"]} | sizes | {"counted": n, "printed": 1e9 * row["billions"]})
+    return Table(
+        frame,
+        caption="Parameters of published models",
+        formats=dict.fromkeys(("counted", "printed"), number(2, "B", 1e-9)),
+        note="Heads of 128, 256,000 tokens, two matrices per MLP, separate embedding and LM head.",
     )
 
 
@@ -117,26 +118,32 @@ def gain_line(what: str, before: Float[Tensor, "N"], after: Float[Tensor, "N"]) 
     )
 
 
-def published_benchmarks() -> str:
+def published_benchmarks() -> Table:
     """The lecture's table of benchmarks, marked as published, with the claim counted."""
-    found = rows(load_published("minitron"), "benchmarks")
     models = ("Nemotron-4 15.6B", "Nemotron-3 8.5B", "Minitron 8.3B", "Llama-2 6.7B", "Llama-3 8B")
-    values = {(row["benchmark"], row["model"]): row["value"] for row in found}
-    lines = [f"{'published, per cent':<22}" + "".join(f"{model.replace('Nemotron', 'Nem.'):>15}" for model in models)]
-    benchmarks = list(dict.fromkeys(row["benchmark"] for row in found))
-    for name in benchmarks:
-        lines.append(f"{name:<22}" + "".join(f"{values[name, model]:>15.1f}" for model in models))
-    ahead = sum(values[name, models[2]] > values[name, models[1]] for name in benchmarks)
-    lines.append(f"Minitron 8B is ahead of Nemotron-3 8B in {ahead} of {len(benchmarks)} rows. In brackets: shots.")
-    return "\n".join(lines)
+    by_benchmark: dict[str, dict[str, float]] = {}
+    for row in rows(load_published("minitron"), "benchmarks"):
+        by_benchmark.setdefault(row["benchmark"], {})[row["model"]] = row["value"]
+    ahead = sum(values[models[2]] > values[models[1]] for values in by_benchmark.values())
+    return Table(
+        [{"benchmark": name} | {m: values[m] for m in models} for name, values in by_benchmark.items()],
+        caption="Published scores (%), not measured here",
+        formats=dict.fromkeys(models, number(1)),
+        note=f"Minitron 8B is ahead of Nemotron-3 8B in {ahead} of {len(by_benchmark)} rows. In brackets: shots.",
+    )
 
 
-def published_width_and_depth() -> str:
-    """Llama-3.1 8B, cut to 4.5B in two ways and distilled."""
-    lines = [f"{'published, per cent':<22}{'8B':>10}{'4.5B by width':>16}{'4.5B by depth':>16}"]
-    for row in rows(load_published("minitron"), "width_and_depth"):
-        lines.append(f"{row['benchmark']:<22}{row['whole']:>10.1f}{row['width']:>16.1f}{row['depth']:>16.1f}")
-    return "\n".join(lines)
+def published_width_and_depth() -> Table:
+    """Llama-3.1 8B, pruned to 4.5B in two ways and distilled."""
+    headings = {"8B": "whole", "4.5B by width": "width", "4.5B by depth": "depth"}
+    return Table(
+        [
+            {"benchmark": row["benchmark"]} | {heading: row[key] for heading, key in headings.items()}
+            for row in rows(load_published("minitron"), "width_and_depth")
+        ],
+        caption="Llama-3.1: published scores (%), not measured here",
+        formats=dict.fromkeys(headings, number(1)),
+    )
 
 
 def learnt_lines(curves: Mapping[str, Sequence[tuple[int, Float[Tensor, "N"]]]]) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from course_lib.attention.small_models.byte_model import untrained
 from course_lib.lessons.common.ideas import against
+from course_lib.lessons.common.table import Table, number
 from course_lib.lessons.moe.live.training import SCHEDULE, SIZES, Run, learn
 from course_lib.moe.checks import check_count
 from course_lib.moe.routers.mixtral import Mixtral
@@ -104,10 +105,16 @@ def checked(choices: object) -> dict:
     return wanted
 
 
-def table(mine: Attempt, usual: Attempt) -> str:
-    """Yours beside the usual one, window by window."""
-    lines = [f"{'model':<14}{'FLOP a byte':>14}{'weights':>12}{'nats a byte':>14}"]
-    for name, made in (("usual", usual), ("yours", mine)):
-        lines.append(f"{name:<14}{made.flops:>14,}{made.weights:>12,}{made.losses.mean():>14.3f}")
+def table(mine: Attempt, usual: Attempt) -> Table:
+    """Yours compared with the usual one, window by window."""
     lower, error = against(mine.losses, usual.losses)
-    return "\n".join([*lines, f"yours is {lower:+.3f} ± {error:.3f} nats a byte lower, {len(mine.losses)} windows"])
+    return Table(
+        [
+            {"model": name, "FLOP per byte": made.flops, "weights": made.weights}
+            | {"loss (nats per byte)": made.losses.mean().item()}
+            for name, made in (("usual", usual), ("yours", mine))
+        ],
+        caption="Your mixture and the usual one",
+        formats={"FLOP per byte": number(), "weights": number(), "loss (nats per byte)": number(3)},
+        note=f"Yours is {lower:+.3f} ± {error:.3f} nats per byte lower, {len(mine.losses)} windows.",
+    )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.table import Table, number, percent, plus_minus
 from course_lib.measure.paired import mean_and_error
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import Layer, layers_of, weight_of
@@ -139,22 +139,34 @@ IDEAS: dict[str, Rule] = {
 }
 
 
-def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> str:
-    """Every idea beside the first of them; yours last. A choice over the budget was not read."""
-    rows = {**ideas, **({"yours": mine} if mine else {})}
+ABOVE, ERROR = "log-perplexity above the first row", "its standard error"
+
+
+def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> Table:
+    """Every idea compared with the first of them; yours last. A choice over the budget has no perplexity."""
     first = next(iter(ideas.values()))
-    lines = [f"{'what stays':<34}{'kept':>7}{'bytes':>9}{'perplexity':>13}   log-perplexity above the first"]
-    for name, made in rows.items():
-        start = f"{name:<34}{per_cent(made.density, 1):>7}{per_cent(made.size, 1):>9}"
-        if made.losses is None:
-            lines.append(f"{start}{'not read':>13}   over the budget of {per_cent(BUDGET)}")
-            continue
-        value, error = mean_and_error(made.losses - first.losses)
-        above = "" if made is first else f"{round(value, 3) + 0.0:+.3f} ± {error:.3f}"  # no minus before zero
-        lines.append(f"{start}{made.losses.mean().exp():>13,.1f}   {above}".rstrip())
+    rows = []
+    for name, made in {**ideas, **({"yours": mine} if mine else {})}.items():
+        row = {"what is kept": name, "weights kept": made.density, "bytes": made.size}
+        is_compared = made.losses is not None and made is not first
+        value, error = mean_and_error(made.losses - first.losses) if is_compared else (None, None)
+        perplexity = None if made.losses is None else made.losses.mean().exp().item()
+        rows.append(row | {"perplexity": perplexity, ABOVE: value, ERROR: error})
+    stored_as = ""
     if mine:
-        lines.append(f"yours is stored as {', '.join(f'{name} ({n})' for name, n in mine.formats.items())}")
-    return "\n".join(lines)
+        stored_as = f" Yours is stored as {', '.join(f'{name} ({n})' for name, n in mine.formats.items())}."
+    return Table(
+        rows,
+        caption="What is kept within a budget of bytes",
+        formats={
+            "weights kept": number(1, "%", 100),
+            "bytes": number(1, "%", 100),
+            "perplexity": number(1),
+            (ABOVE, ERROR): plus_minus(3, sign=True),
+        },
+        note="bytes: of the matrices of the blocks, compared with the dense ones. A choice over the budget of "
+        f"{percent(BUDGET)} is not evaluated.{stored_as}",
+    )
 
 
 def stored(rows: list[dict]) -> dict[str, Attempt]:

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from course_lib.data import corpora
 from course_lib.lessons.common.dots import error_bars
-from course_lib.lessons.common.effects import of_repetitions
-from course_lib.lessons.common.style import figure, label, line_style, log_scale, percent
-from course_lib.lessons.common.tables import load_measured, load_published
+from course_lib.lessons.common.drawn_tables import drawn_claims
+from course_lib.lessons.common.style import figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_measured, percent
 from course_lib.lessons.common.verdicts import ERRORS, of_samples, verdict
-from course_lib.lessons.patterns import budget, figures, tables
+from course_lib.lessons.patterns import budget, claims, figures, tables
 from course_lib.lessons.patterns.experiment import measured
 from course_lib.lessons.patterns.measure import (
     dynamic_and_static,
@@ -20,8 +20,6 @@ from course_lib.lessons.patterns.measure import (
     one_of_each,
     stored_in_each_group,
 )
-from course_lib.lessons.patterns.speed import bench_on_a_cpu, csr_at_half
-from course_lib.measure.roofline import H100
 from course_lib.models import blocks, head, linears, load_model, weight_of
 from course_lib.sparsity.patterns import Unstructured
 
@@ -67,7 +65,7 @@ def order() -> Figure:
         axes.axvline(0, color="black", linewidth=0.8)
         axes.set_yticks(range(len(steps)), list(steps))
         axes.set_ylim(len(steps) - 0.4, -0.6)
-        title = f"{percent(sparsity)} removed, regular costs more:\n{verdict(steps.values())}"
+        title = f"{percent(sparsity)} removed, regular costs more:\n{verdict(steps)}"
         label(axes, title, f"nats a token ({error_bars(len(found['dense'].losses))})")
     return fig
 
@@ -119,57 +117,9 @@ def bytes_per_weight() -> Figure:
     return figures.bytes_per_weight(_weight())
 
 
-def bench() -> Figure:
-    return bench_on_a_cpu()
-
-
 def take_home() -> Figure:
-    """Claim, paper, measured here, verdict: a table whose numbers come from the committed results."""
-    published = {
-        (row["model"], row["pattern"]): row["perplexity"] for row in load_published("patterns")["tables"]["perplexity"]
-    }
-    quarter, half = (measured()[sparsity] for sparsity in (0.25, 0.5))
-    first = next(iter(tables.order_effects(half).values()))
-    csr = csr_at_half()
-    llama = [published["LLaMA-2-7B", pattern] for pattern in ("unstructured", "2:4")]
-    rows = [
-        ("claim", "paper", "measured here", "verdict"),
-        (
-            "half the weights: 2:4 costs\nmore than single weights",
-            f"LLaMA-2-7B, magnitude:\nperplexity {llama[0]} and {llama[1]}",
-            f"perplexity {half['unstructured'].value:.0f} and {half['2:4'].value:.0f}",
-            verdict(first),
-        ),
-        (
-            "a quarter: each more regular\npattern costs more",
-            "single weights before 4:8\nbefore 2:4, at 50 %",
-            f"perplexity {quarter['unstructured'].value:.0f} to\n{figures.rounded(quarter['rows'].value)}, "
-            f"{len(tables.order_effects(quarter))} steps",
-            verdict(tables.order_effects(quarter).values()),
-        ),
-        (
-            "half the weights: faster on a\nCPU, one token",
-            "1.82 times (400 tokens,\nDeepSparse, table 7)",
-            f"CSR in MKL: {csr['times_anchor']:.2f} times\n"
-            f"({csr['times_anchor_low']:.2f} to {csr['times_anchor_high']:.2f})",
-            verdict(of_repetitions(csr)),
-        ),
-    ]
-    fig, (axes,) = figure(width=11.0, height=4.4)
-    for row, texts in enumerate(rows):
-        for left, text in zip((0.0, 0.29, 0.58, 0.83), texts, strict=True):
-            weight = "bold" if row == 0 or left == 0.83 else "normal"
-            axes.text(left, 0.95 - 0.27 * row + 0.1 * (row > 0), text, fontsize=13, va="top", fontweight=weight)
-        if row:
-            axes.plot([0, 1], [0.99 - 0.27 * row + 0.1] * 2, color="#8d99ae", linewidth=0.8)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.axis("off")
-    return fig
-
-
-def limits() -> Figure:
-    return figures.limits(11008, 4096, H100)
+    """Claims with the published value, ours and the verdict."""
+    return drawn_claims((claims.TWO_FOUR_COSTS, claims.ORDER_QUARTER, claims.CSR_AT_HALF))
 
 
 def activity() -> Figure:

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from course_lib.data.corpora import windows
+from course_lib.lessons.common.losses import perplexity_row
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.patterns.measure import one_of_each, pruned_by_magnitude
 from course_lib.measure.experiment import Experiment, Step, Tables
-from course_lib.measure.perplexity import Perplexity, perplexity
+from course_lib.measure.perplexity import Perplexity
 from course_lib.models import load_model
 from course_lib.sparsity.patterns import Unstructured
 
@@ -40,10 +41,8 @@ def row(sizes: Sizes, pattern: str, sparsity: float, seed: int) -> Tables:
     ids = windows("wikipedia", sizes.evaluation, sizes.length, tokenizer, "evaluation", seed)
     chosen = Unstructured(0.0) if pattern == "dense" else one_of_each(sparsity)[pattern]
     with pruned_by_magnitude(model, chosen):
-        estimate = perplexity(model, ids, progress=False)
-    numbers = {"perplexity": estimate.value, "standard_error": estimate.standard_error, "n_tokens": estimate.n_tokens}
-    losses = {"losses": [round(loss, 5) for loss in estimate.losses]}
-    return {"perplexity": [{"pattern": pattern, "sparsity": sparsity} | numbers | losses]}
+        numbers = perplexity_row(model, ids)
+    return {"perplexity": [{"pattern": pattern, "sparsity": sparsity} | numbers]}
 
 
 def measured() -> dict[float, dict[str, Perplexity]]:

@@ -4,12 +4,13 @@ Without a browser, as when a notebook is executed in a terminal, the picture of 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import ipywidgets as widgets
-from IPython.display import DisplayHandle, display
 from matplotlib.figure import Figure
 from torch import nn
 
+from course_lib.lessons.common.views import show_view
 from course_lib.lessons.patterns.figures import explored
 from course_lib.models import blocks, linears, weight_of
 from course_lib.sparsity.patterns import Block, Columns, NofM, Pattern, Rows, Unstructured
@@ -48,23 +49,6 @@ def explore(model: nn.Module) -> widgets.VBox:
         "pattern": widgets.Dropdown(options=list(PATTERNS), value="n of 4", description="pattern"),
         "sparsity": widgets.FloatSlider(0.5, min=0, max=0.95, step=0.05, description="sparsity", **slide),
     }
-    refused = widgets.Label()
+    refused = widgets.Label()  # a pattern does not divide every matrix
     controls = widgets.VBox([widgets.HBox(list(choice.values())[:2]), widgets.HBox(list(choice.values())[2:]), refused])
-    display(controls)
-    shown = DisplayHandle()
-    shown.display(_current(model, choice))
-
-    def renew(_change: dict) -> None:
-        try:
-            shown.update(_current(model, choice))
-            refused.value = ""
-        except ValueError as error:  # a matrix that a pattern does not divide: say so, keep the last picture
-            refused.value = str(error)
-
-    for control in choice.values():
-        control.observe(renew, names="value")
-    return controls
-
-
-def _current(model: nn.Module, choice: dict[str, widgets.Widget]) -> Figure:
-    return picture(model, **{name: control.value for name, control in choice.items()})
+    return show_view(partial(picture, model), choice, controls, refused)

@@ -10,11 +10,12 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from course_lib.lessons.common.dots import error_bars, reach
-from course_lib.lessons.common.style import figure, label, line_style, percent
+from course_lib.lessons.common.style import figure, label, line_style
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.patterns.measure import bits_of_freedom, square_kept
 from course_lib.measure.perplexity import Perplexity
-from course_lib.measure.roofline import Device
+from course_lib.measure.roofline import H100, Device
 from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, Encoded, NofMPacked
 from course_lib.sparsity.patterns import Block, Columns, NofM, Pattern, Rows, Unstructured
 from course_lib.sparsity.sizes import bitmap_bytes, break_even_density, csr_bytes, dense_bytes, nofm_bytes
@@ -273,7 +274,7 @@ def _wins(points: Mapping[float, float]) -> str:
     return f"at {len(won)} of {len(points)} densities"
 
 
-def limits(rows: int, columns: int, device: Device) -> Figure:
+def limits(rows: int = 11008, columns: int = 4096, device: Device = H100) -> Figure:
     """The most that half of the weights can save on a GPU, by number of tokens. A calculation, not a measurement."""
     fig, (axes,) = figure(height=3.8)
     tokens = [2**power for power in range(14)]

@@ -4,13 +4,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common import gpu
-from course_lib.lessons.common.effects import of_repetitions
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import Measured, load_bench
-from course_lib.lessons.common.verdicts import Effect, claim, verdict
-
-Points = dict[float, dict[str, Any]]
+from course_lib.lessons.patterns import claims
+from course_lib.lessons.patterns.claims import Points, by_density
 
 
 def bench_on_a_cpu() -> Figure:
@@ -28,53 +26,9 @@ def csr_at_half() -> dict[str, Any]:
     return by_density(load_bench("cpu_bitmap_matvec")["tables"]["sides"])["CSR"][0.5]
 
 
-def formats_verdict(bitmap: dict[str, Any] | None = None, packed: dict[str, Any] | None = None) -> str:
-    """What storing half of the weights saves in bytes and in time, one token, without hardware made for it."""
-    bitmap, packed = bitmap or load_bench("cpu_bitmap_matvec"), packed or load_bench("cpu_nm_matmul")
-    sides = bitmap["tables"]["sides"]
-    dense, lines = next(row for row in sides if row["side"] == row["anchor"]), by_density(sides)
-    saved = [Effect(value=1 - row["bytes"] / dense["bytes"], error=0.0) for row in (_bitmap(lines)[0.5],)]
-    smaller = [row for row in lines["CSR"].values() if row["bytes"] < 0.95 * dense["bytes"]]
-    of_four = [row for row in packed["tables"]["sides"] if row["side"] != row["anchor"]]
-    claims = {
-        "half of the weights beside a bitmap are read in fewer bytes": saved,
-        "at no density are weights in CSR faster than all of them": [_slower(row) for row in lines["CSR"].values()],
-        "wherever CSR is over 5 % smaller it is faster": [of_repetitions(row) for row in smaller],
-        "2:4 without hardware for it is no faster than all weights": [_slower(row) for row in of_four],
-    }
-    return "\n".join(f"Claim: {claim}: {verdict(effects)}" for claim, effects in claims.items())
-
-
 def gpu_verdict(measured: Measured | None = None) -> str:
-    """On a GPU: 2:4 by the hardware that is made for it, and half of the weights or fewer beside a bitmap."""
-    cases = {
-        "on a GPU, torch's 2:4 product is faster than the dense one, at every number of tokens": (
-            "nm_matmul",
-            "torch semi-structured",
-        ),
-        "a kernel of the course's is, which saves 2:4's bytes and no products": ("nm_matmul", "N:M kernel"),
-        "a kernel for bitmaps is, one token, at every density that was timed": ("bitmap_matvec", "bitmap kernel"),
-    }
-    return "\n".join(claim(text, gpu.faster(*of, measured=measured)) for text, of in cases.items())
-
-
-def _bitmap(lines: dict[str, Points]) -> Points:
-    return next(points for side, points in lines.items() if side.startswith("bitmap"))
-
-
-def _slower(row: dict[str, Any]) -> Effect:
-    """How far a side is behind its anchor."""
-    faster = of_repetitions(row)
-    return Effect(value=-faster.value, error=faster.error)
-
-
-def by_density(rows: list[dict[str, Any]]) -> dict[str, Points]:
-    """The rows of the sides that are not the anchor, by side and by the density in the contest's name."""
-    lines: dict[str, Points] = {}
-    for row in rows:
-        if row["side"] != row["anchor"]:
-            lines.setdefault(row["side"], {})[float(row["contest"].removeprefix("density "))] = row
-    return lines
+    """On a GPU: 2:4 by the hardware that is made for it, and half of the weights or fewer with a bitmap."""
+    return report(claims.GPU_CLAIMS, measured)
 
 
 def times_faster(lines: dict[str, Points], processor: str) -> Figure:

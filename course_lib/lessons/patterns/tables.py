@@ -6,28 +6,25 @@ from collections.abc import Mapping
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.lessons.common.effects import log_gap
-from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
+from course_lib.lessons.common.verdicts import Effect, claim, of_samples, verdict
+from course_lib.lessons.patterns.claims import step_effects
 from course_lib.measure.perplexity import Perplexity
 
 FASTER = 1.1  # times: less is no gain worth another format
 
 
 def order_effects(found: Mapping[str, Perplexity]) -> dict[str, Effect]:
-    """Nats a token that each pattern costs above the freer one before it, window by window where losses are known."""
-    n_of_4 = next(name for name in found if name.endswith(":4"))
-    steps = [("unstructured", n_of_4), (n_of_4, "blocks 4 × 4"), ("blocks 4 × 4", "rows"), ("blocks 4 × 4", "columns")]
-    return {
-        f"{stricter} above {freer}": log_gap(_row(found[freer]), _row(found[stricter])) for freer, stricter in steps
-    }
+    """By how many nats per token each pattern is worse than the freer one before it, for perplexities just measured."""
+    return step_effects({name: _row(value) for name, value in found.items()})
 
 
 def order_verdict(found: Mapping[str, Perplexity]) -> str:
     """Whether each kind of pattern costs more than the freer one before it."""
     effects = order_effects(found)
-    lines = [f"  {step}: {effect.value:+.2f} ± {effect.error:.2f} nats a token" for step, effect in effects.items()]
-    claim = "Claim: quality falls from unstructured over n:m and blocks to rows and to columns"
-    return "\n".join([*lines, f"{claim}: {verdict(effects.values())}"])
+    lines = [f"  {step}: {effect.value:+.2f} ± {effect.error:.2f} nats per token" for step, effect in effects.items()]
+    return "\n".join(
+        [*lines, claim("perplexity rises from unstructured over n:m and blocks to rows and columns", effects)]
+    )
 
 
 def speed_verdict(claim: str, by_tokens: Mapping[int, Float[Tensor, "rounds"]]) -> str:

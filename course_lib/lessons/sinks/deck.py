@@ -14,7 +14,6 @@ from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.lessons.sinks import drawings, figures, tables
-from course_lib.lessons.sinks.results import backcopy, training
 from course_lib.models import load_model
 
 BUDGET, START = 128, 64
@@ -96,27 +95,3 @@ def constants() -> Figure:
             logits = model(text[None], use_cache=False).logits[0, BUDGET:-1]
         perplexities[name] = torch.nn.functional.cross_entropy(logits, text[BUDGET + 1 :]).exp().item()
     return figures.bars(perplexities, tables.constant_finding(perplexities))
-
-
-def places() -> Figure:
-    return figures.places([0, 1, 2, 3, *range(24, 32)], trained=16)
-
-
-def pretraining() -> Figure:
-    return training.by_first_slots(training.results())
-
-
-def rates() -> Figure:
-    return training.rates(training.results())
-
-
-def idle_head() -> Figure:
-    return backcopy.sample(backcopy.results())
-
-
-def registers() -> Figure:
-    return training.register_norms(training.results())
-
-
-def gate() -> Figure:
-    return figures.gate()

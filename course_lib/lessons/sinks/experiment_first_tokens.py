@@ -1,8 +1,8 @@
 """Simple ideas for the open task of lesson 08: what stays for good at the start of a stream."""
 
 from course_lib.lessons.common.ideas import by_idea
+from course_lib.lessons.common.subject import loaded
 from course_lib.lessons.sinks.experiments.first_tokens import IDEAS, OWN, attempt
-from course_lib.lessons.sinks.experiments.four_ways import loaded
 from course_lib.measure.experiment import Tables
 
 

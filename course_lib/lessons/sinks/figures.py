@@ -11,6 +11,8 @@ from torch import Tensor
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 
+DISTANT = (0, 1, 2, 3, *range(24, 32))  # positions in the text of four sinks and a window
+
 
 def share_over_depth(share: Tensor, even: float) -> Figure:
     """What the first token receives, (L, H): each head a dot, the layer's mean as a line, and an even share."""
@@ -122,7 +124,7 @@ def bars(values: Mapping[str, float], title: str) -> Figure:
     return fig
 
 
-def places(position: Sequence[int], trained: int | None = None) -> Figure:
+def places(position: Sequence[int] = DISTANT, trained: int | None = 16) -> Figure:
     """The tokens in a cache by their position in the text, and by their place in the cache."""
     fig, axes = figure(1, 2, width=7.6, height=1.1)
     query = len(position) - 1

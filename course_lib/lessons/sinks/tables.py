@@ -1,4 +1,4 @@
-"""The printed tables and verdicts of lesson 08.
+"""The tables and verdicts of lesson 08.
 
 Dimension key: L layers, Q queries of a text, P predictions.
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.lessons.common.table import Table, number
 from course_lib.lessons.common.tables import load_published, wrapped
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.sinks.claims import COLLAPSED
@@ -33,12 +34,20 @@ def position_verdict(shares: Mapping[str, Float[Tensor, "L Q"]]) -> str:
     return f"Claim: where a token stands makes it a sink, not what it says;\n{count}: {verdict(effects)}"
 
 
+def perplexities(losses: Mapping[str, Float[Tensor, "P"]]) -> Table:
+    """Perplexity by what the cache keeps."""
+    return Table(
+        [{"cache": name, "perplexity": each.mean().exp().item()} for name, each in losses.items()],
+        caption="Perplexity by what the cache keeps",
+        formats={"perplexity": number(2)},
+    )
+
+
 def collapse_verdict(losses: Mapping[str, Float[Tensor, "P"]]) -> str:
     """The claims that a window collapses and that one sink is enough, from losses token by token of the same text."""
-    lines = [f"{name:<16}{each.mean().exp():8.2f}" for name, each in losses.items()]
     by_block = _by_block(losses)
     one = next(name for name in losses if "+" in name)
-    return "\n".join([*lines, *collapse_claims(by_block["newest tokens"], by_block["all tokens"], by_block[one])])
+    return "\n".join(collapse_claims(by_block["newest tokens"], by_block["all tokens"], by_block[one]))
 
 
 def collapse_claims(window: Samples, full: Samples, one: Samples) -> list[str]:

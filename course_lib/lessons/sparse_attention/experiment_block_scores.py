@@ -6,8 +6,8 @@ One table, scores: the loss of every window with dense attention, and with the b
 from dataclasses import dataclass
 from functools import partial
 
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.lessons.sparse_attention.live.own_blocks import DENSE, IDEAS, attempt
-from course_lib.lessons.sparse_attention.measuring.ground import loaded, text
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.perplexity import window_losses
 
@@ -27,7 +27,7 @@ def steps(sizes: Sizes) -> list[Step]:
 def read(sizes: Sizes, idea: str, seed: int) -> Tables:
     """All windows with the blocks of one idea."""
     model, _ = loaded()
-    windows = text(sizes.evaluation, sizes.length, seed)
+    windows = article_windows(sizes.evaluation, sizes.length, seed)
     dense = idea == DENSE
     losses = window_losses(model, windows, progress=False) if dense else attempt(IDEAS[idea], model, windows)
     return {"scores": [{"idea": idea, "losses": [round(loss, 5) for loss in losses.tolist()]}]}

@@ -11,7 +11,6 @@ from course_lib.lessons.sparsegpt.measure import (
     WithoutUpdates,
     errors_in_block,
     first_inputs_of,
-    race_of_block_sizes,
     settled_until,
 )
 from course_lib.models import blocks, linears, load_model, weight_of
@@ -71,10 +70,6 @@ def _sweep(columns: tuple[int, ...]) -> Figure:
     piece, corner = weight[:32, :96], first_inputs_of(gram, 96)
     solution = SparseGPT(block_size=32).solve(piece, corner)
     return figures.sweep(piece, {column: settled_until(piece, solution, column) for column in columns})
-
-
-def block_sizes() -> Figure:
-    return figures.block_sizes(*race_of_block_sizes(*_layer("mlp.gate_proj"), (1, 8, 32, 128, 576)))
 
 
 def layer_errors() -> Figure:

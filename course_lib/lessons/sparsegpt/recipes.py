@@ -12,8 +12,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.ideas import below
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.ideas import against
+from course_lib.lessons.common.table import Table, number, plus_minus
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.sparsegpt.measure import gram_of
 from course_lib.models import blocks, linears, load_model, weight_of
 from course_lib.pruning.input_statistics import input_grams
@@ -108,7 +109,7 @@ def _checked(pruned: object, weight: Tensor, name: str) -> Tensor:
         raise ValueError(f"got NaN or infinite weights for {name}; expected finite ones. Is the damping too small?")
     if sparsity_of(pruned) < SPARSITY - SLACK:
         raise ValueError(
-            f"got {per_cent(sparsity_of(pruned), 1)} zeros in {name}; expected at least {per_cent(SPARSITY)}."
+            f"got {percent(sparsity_of(pruned), 1)} zeros in {name}; expected at least {percent(SPARSITY)}."
         )
     return pruned
 
@@ -166,15 +167,28 @@ IDEAS: dict[str, Recipe] = {
 }
 
 
-def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> str:
-    """Every idea beside SparseGPT as the lesson has it, the first of them; yours last."""
+def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> Table:
+    """Every idea compared with SparseGPT as the lesson has it, the first of them; yours last."""
     found = {**ideas, **({"yours": mine} if mine else {})}
     usual = next(iter(ideas.values()))
-    lines = [f"{'changed share of the output (%)':<40}{'calibration':>12}{'held out':>10}   log lower than the first"]
+    frame = []
     for name, made in found.items():
-        here, there = (100 * x.log().mean().exp() for x in (made.calibration, made.held_out))
-        lines.append(f"{name:<40}{here:>12.2f}{there:>10.2f}   {below(made.losses, usual.losses)}")
-    return "\n".join(lines)
+        changed = [x.log().mean().exp().item() for x in (made.calibration, made.held_out)]
+        lower, error = (None, None) if made is usual else against(made.losses, usual.losses)
+        frame.append(
+            {"idea": name, "calibration text (%)": 100 * changed[0], "held-out text (%)": 100 * changed[1]}
+            | {"log lower than in the first row": lower, "its error": error}
+        )
+    return Table(
+        frame,
+        caption="How much of the squared output changes",
+        formats={
+            "calibration text (%)": number(2),
+            "held-out text (%)": number(2),
+            ("log lower than in the first row", "its error"): plus_minus(3, sign=True),
+        },
+        note="Geometric means over the layers and windows; ± one standard error over the held-out windows.",
+    )
 
 
 def stored(rows: list[dict]) -> dict[str, Attempt]:

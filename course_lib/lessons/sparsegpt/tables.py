@@ -1,11 +1,11 @@
-"""The printed tables and verdicts of lesson 03, from measured.json and the published rows beside it."""
+"""The tables and verdicts of lesson 03, from measured.json and the published rows beside it."""
 
 import math
-from itertools import pairwise
 from statistics import fmean, median
 
-from course_lib.lessons.common.benchmarks import amounts, has_signal
-from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
+from course_lib.lessons.common.benchmarks import amounts
+from course_lib.lessons.common.effects import accuracy_gap
+from course_lib.lessons.common.table import Table, number, percent, plus_minus
 from course_lib.lessons.common.tables import (
     load_bench,
     load_measured,
@@ -15,14 +15,14 @@ from course_lib.lessons.common.tables import (
     spaced,
     wrapped,
 )
-from course_lib.lessons.common.verdicts import verdict
+from course_lib.lessons.sparsegpt import claims
+from course_lib.lessons.sparsegpt.claims import PHASES, beyond_forward
 from course_lib.lessons.sparsegpt.experiment import PARTS
 from course_lib.lessons.sparsegpt.experiment import tables as committed
 from course_lib.lessons.sparsegpt.measured import NAMES, Tables
 from course_lib.measure.paired import mean_and_error
 
 _PATTERNS = ("50%", "4:8", "2:4")
-PHASES = ("forward", "gram", "factorise", "solve")
 PUBLISHED_NAMES = NAMES | {"adaprune": "AdaPrune"}
 
 
@@ -48,31 +48,35 @@ def seconds_provenance() -> str:
 
 def pattern_verdict(tables: Tables | None = None) -> str:
     """The claim that 4:8 costs more than unstructured, and 2:4 more than 4:8, with each method."""
-    tables = tables or committed()
-    lines, effects = [], []
+    found = tables or committed()
+    lines = []
     for method, name in NAMES.items():
-        values = [rows(tables, "perplexity", method=method, pattern=p, corpus="wikipedia")[0] for p in _PATTERNS]
-        cells = ", ".join(f"{spaced(p)} {row['perplexity']:.1f}" for p, row in zip(_PATTERNS, values, strict=True))
-        steps = [log_gap(looser, tighter) for looser, tighter in pairwise(values)]
-        effects += steps
-        listing = ", ".join(f"{step.value:+.2f} ± {step.error:.2f}" for step in steps)
-        lines.append(f"{name:<20}{cells}; log-perplexity {listing}")
-    claim = "Claim: with each method unstructured costs less than 4:8, and 4:8 less than 2:4"
-    return "\n".join([*lines, f"{claim}: {verdict(effects)}"])
+        values = [claims.perplexity_row(found, method, pattern)["perplexity"] for pattern in _PATTERNS]
+        cells = ", ".join(f"{spaced(p)} {value:.1f}" for p, value in zip(_PATTERNS, values, strict=True))
+        lines.append(f"{name:<20}{cells}")
+    return "\n".join([*lines, str(claims.PATTERNS_COST.judge(tables))])
 
 
-def successors_table(tables: Tables | None = None) -> str:
+def successors_table(tables: Tables | None = None) -> Table:
     """At half the weights: each step beyond SparseGPT, on the windows of the curves."""
     tables = tables or committed()
     by_setting = _on_curves(tables)
     patterns = [p for p in _PATTERNS if ("swaps + refit", p) in by_setting]
-    windows = f"on {tables['successors'][0]['n_tokens']:,} tokens"
-    lines = [f"{windows:<26}" + "".join(f"{'unstructured' if p == '50%' else p:>18}" for p in patterns)]
+    frame, formats = [], {}
     for method, name in (NAMES | {"swaps + refit": "mask by swaps, refitted"}).items():
-        found = (by_setting.get((method, pattern)) for pattern in patterns)
-        cells = (f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}" if row else "" for row in found)
-        lines.append(f"{name:<26}" + "".join(f"{cell:>18}" for cell in cells))
-    return "\n".join(lines)
+        line = {"method": name}
+        for pattern in patterns:
+            heading = "unstructured" if pattern == "50%" else pattern
+            row = by_setting.get((method, pattern), {})
+            line |= {heading: row.get("perplexity"), f"{heading}: error": row.get("standard_error")}
+            formats[heading, f"{heading}: error"] = plus_minus(1)
+        frame.append(line)
+    return Table(
+        frame,
+        caption="Perplexity with half of the weights, by pattern",
+        formats=formats,
+        note=f"± one standard error, on {tables['successors'][0]['n_tokens']:,} tokens. A dash: not measured.",
+    )
 
 
 def _on_curves(tables: Tables) -> dict[tuple[str, str], dict]:
@@ -91,25 +95,20 @@ def _of_losses(losses: list[float]) -> dict[str, float]:
     return {"perplexity": math.exp(mean), "standard_error": math.exp(mean) * error}
 
 
-def published_table() -> str:
-    """Perplexities that the authors report for larger models, marked as published; all sizes of both families."""
-    published = load_published("sparsegpt")
-    return "\n\n".join(
-        f"{family}, published, not measured here:\n{published['sources'][name]['what']}\n"
-        + _published(published["tables"][name], f"{family}-")
-        for name, family in (("opt", "OPT"), ("llama", "LLaMA-2"))
+def published_table(family: str) -> Table:
+    """Perplexities that the authors report for all sizes of a family of models, opt or llama."""
+    published, name = load_published("sparsegpt"), {"opt": "OPT", "llama": "LLaMA-2"}[family]
+    by_setting: dict[tuple[str, str], dict[str, float]] = {}
+    for row in published["tables"][family]:
+        values = by_setting.setdefault((row["method"], row["pattern"]), {})
+        values[row["model"].removeprefix(f"{name}-")] = row["perplexity"]
+    labels = {(m, p): m if m == p else f"{PUBLISHED_NAMES[m]} {spaced(p)}" for m, p in by_setting}
+    return Table(
+        [{"method": labels[setting]} | values for setting, values in by_setting.items()],
+        caption=f"{name}: published perplexities by model size, not measured here",
+        formats={size: as_printed for values in by_setting.values() for size in values},
+        note=published["sources"][family]["what"],
     )
-
-
-def _published(table_rows: list[dict], family: str) -> str:
-    values = {(row["model"], row["method"], row["pattern"]): row["perplexity"] for row in table_rows}
-    models = list(dict.fromkeys(model for model, _, _ in values))
-    lines = [f"{'':<16}" + "".join(f"{model.removeprefix(family):>8}" for model in models)]
-    for method, pattern in dict.fromkeys((m, p) for _, m, p in values):
-        name = method if method == pattern else f"{PUBLISHED_NAMES[method]} {spaced(pattern)}"
-        cells = (values.get((model, method, pattern)) for model in models)
-        lines.append(f"{name:<16}" + "".join(f"{'' if cell is None else as_printed(cell):>8}" for cell in cells))
-    return "\n".join(lines)
 
 
 def as_printed(perplexity: float | int) -> str:
@@ -120,44 +119,50 @@ def as_printed(perplexity: float | int) -> str:
     return f"{perplexity:.0f}" if perplexity >= 100 else f"{perplexity:.2f}"
 
 
-def rounded_table(tables: Tables | None = None) -> str:
-    """Bits a weight and perplexity, pruned and rounded; and whether zeros with more bits beat fewer bits."""
+def rounded_table(tables: Tables | None = None) -> Table:
+    """Bits per weight and perplexity, pruned and rounded."""
     tables = tables or committed()
-    lines = [f"{'':<22}{'scale for':>12}{'bits a weight':>15}{'perplexity':>18}"]
-    effects = []
-    for group in dict.fromkeys(row["group"] for row in tables["rounded"]):
-        by_name = {row["name"]: row for row in rows(tables, "rounded", group=group)}
-        for row in sorted(by_name.values(), key=lambda r: r["bits_a_weight"]):
-            scale, value = (
-                f"{group} weights" if group else "a row",
-                f"{row['perplexity']:.1f} ± {row['standard_error']:.1f}",
-            )
-            lines.append(f"{spaced(row['name']):<22}{scale:>12}{row['bits_a_weight']:>15.2f}{value:>18}")
-        if {"50% + 4 bits", "3 bits"} <= set(by_name):
-            effects.append(log_gap(by_name["50% + 4 bits"], by_name["3 bits"]))
-    gaps = ", ".join(f"{effect.value:+.2f} ± {effect.error:.2f}" for effect in effects)
-    claim = "Claim: at equal size, half the weights at 4 bits beat all of them at 3"
-    return "\n".join(
+    by_group = dict.fromkeys(row["group"] for row in tables["rounded"])
+    return Table(
         [
-            *lines,
-            f"In log-perplexity, with each kind of scale: {gaps}.",
-            f"{claim}: {verdict(effects, larger_models=True)}",
-        ]
+            {"weights": spaced(row["name"]), "one scale for": f"{group} weights" if group else "a row"}
+            | {key: row[name] for key, name in _ROUNDED.items()}
+            for group in by_group
+            for row in sorted(rows(tables, "rounded", group=group), key=lambda row: row["bits_a_weight"])
+        ],
+        caption="Pruned and rounded in one pass",
+        formats={"bits per weight": number(2), ("perplexity", "its error"): plus_minus(1)},
+        note="± one standard error.",
     )
 
 
-def seconds_table(tables: Tables | None = None) -> str:
-    """Where the time of pruning goes, the most that was held, and how much longer SparseGPT takes than Wanda."""
+_ROUNDED = {"bits per weight": "bits_a_weight", "perplexity": "perplexity", "its error": "standard_error"}
+
+
+def rounded_verdict(tables: Tables | None = None) -> str:
+    """Whether zeros with more bits beat fewer bits."""
+    return str(claims.ROUNDED.judge(tables))
+
+
+def seconds_table(tables: Tables | None = None) -> Table:
+    """Where the time of pruning goes, the memory it needs, and how much longer SparseGPT takes than Wanda."""
     tables = tables or committed()
-    heads = "".join(f"{phase:>11}" for phase in PHASES)
-    lines = [f"{'':<16}{'tokens':>8}{heads}{'activations':>14}{'matrices':>11}"]
-    for row in rows(tables, "seconds"):
-        name = f"{NAMES[row['method']]} {spaced(row['pattern'])}"
-        cells = "".join(f"{row[phase]:>9.1f} s" for phase in PHASES)
-        held = (row["bytes_activations"], row["bytes_grams"])
-        activations, matrices = (f"{n / 1e6:.1f} MB" if n >= 1e5 else f"{n / 1e6:.2f} MB" for n in held)
-        lines.append(f"{name:<16}{row['calibration_tokens']:>8}{cells}{activations:>14}{matrices:>11}")
-    return "\n".join([*lines, "", *(_ratio(tables, pattern) for pattern in ("50%", "2:4")), _published_ratio()])
+    memory = {"activations (MB)": "bytes_activations", "matrices (MB)": "bytes_grams"}
+    phases = {f"{phase} (s)": phase for phase in PHASES}
+    return Table(
+        [
+            {"method": f"{NAMES[row['method']]} {spaced(row['pattern'])}", "tokens": row["calibration_tokens"]}
+            | {heading: row[key] for heading, key in (phases | memory).items()}
+            for row in rows(tables, "seconds")
+        ],
+        caption="Time and memory that pruning the whole model needs",
+        formats=dict.fromkeys(phases, number(1)) | dict.fromkeys(memory, _megabytes),
+        note=" ".join([*(_ratio(tables, pattern) for pattern in ("50%", "2:4")), _published_ratio()]),
+    )
+
+
+def _megabytes(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:.1f}" if n_bytes >= 1e5 else f"{n_bytes / 1e6:.2f}"
 
 
 def _ratio(tables: Tables, pattern: str) -> str:
@@ -170,12 +175,6 @@ def _ratio(tables: Tables, pattern: str) -> str:
         f"{spaced(pattern)}: without forward passes {beyond['sparsegpt']:.1f} s with SparseGPT, "
         f"{beyond['wanda']:.1f} s with Wanda: {times:.1f} times; in all {in_all:.1f} times."
     )
-
-
-def beyond_forward(tables: Tables, pattern: str) -> dict[str, float]:
-    """Seconds for all but the forward passes, by method."""
-    found = {row["method"]: sum(row[phase] for phase in PHASES[1:]) for row in rows(tables, "seconds", pattern=pattern)}
-    return {method: found[method] for method in ("wanda", "sparsegpt")}
 
 
 def _published_ratio() -> str:
@@ -197,63 +196,81 @@ def solver_speed() -> str:
     )
 
 
-def gap_by_layer(tables: Tables | None = None, pattern: str = "50%") -> str:
-    """How far SparseGPT is above the best weights on its mask, by place in the block: median and largest."""
+def gap_by_layer(tables: Tables | None = None, pattern: str = "50%") -> Table:
+    """How far SparseGPT is above the best weights on its mask, by layer of the block: median and largest."""
     tables = tables or committed()
     gaps: dict[str, list[float]] = {}
     for row in rows(tables, "layer_errors", pattern=pattern):
         part = row["layer"].split(".", 2)[2]
-        gaps.setdefault(part, []).append(100 * (row["sparsegpt"] / row["refit"] - 1))
-    lines = [f"{'above the best weights':<24}{'median of the blocks':>22}{'largest':>10}"]
-    return "\n".join(lines + [f"{part:<24}{median(each):>20.0f} %{max(each):>8.0f} %" for part, each in gaps.items()])
+        gaps.setdefault(part, []).append(row["sparsegpt"] / row["refit"] - 1)
+    return Table(
+        [{"layer": part, "median of the blocks": median(each), "largest": max(each)} for part, each in gaps.items()],
+        caption="How far SparseGPT's error is above that of the best weights on its mask",
+        formats={"median of the blocks": percent, "largest": percent},
+    )
 
 
 def thirds_verdict(tables: Tables | None = None) -> str:
     """The paper's claim on depth: pruning the last third alone costs more than pruning the first alone."""
+    return str(claims.LATE_BLOCKS.judge(tables))
+
+
+def accuracy_by_pattern(tables: Tables | None = None) -> Table:
+    """The mean accuracy over the tasks on which the dense model has a signal, of every method at every pattern."""
     tables = tables or committed()
-    effects, said = [], []
-    for pattern in dict.fromkeys(row["pattern"] for row in rows(tables, "thirds")):
-        early, late = (rows(tables, "thirds", third=third, pattern=pattern)[0] for third in ("early", "late"))
-        effects.append(log_gap(early, late))
-        said.append(f"{effects[-1].value:+.2f} ± {effects[-1].error:.2f} at {spaced(pattern)}")
-    claim = "Claim: late blocks are more sensitive than early ones"
-    return f"In log-perplexity {', '.join(said)}.\n{claim}: {verdict(effects, larger_models=True)}"
-
-
-def accuracy_by_pattern(tables: Tables | None = None) -> str:
-    """The mean accuracy over the tasks that speak, of every method at every pattern."""
-    tables = tables or committed()
-    speaking = [row["task"] for row in rows(tables, "zero_shot", method="dense") if has_signal(row)]
-
-    def mean(method: str, pattern: str) -> str:
-        found = [row for row in rows(tables, "zero_shot", method=method, pattern=pattern) if row["task"] in speaking]
-        if not found:
-            return ""
-        error = math.hypot(*(row["standard_error"] for row in found)) / len(found)
-        return f"{100 * fmean(row['accuracy'] for row in found):.0f} ± {100 * error:.0f}"
-
-    lines = [f"{'mean of ' + str(len(speaking)) + ' tasks (%)':<22}" + "".join(f"{spaced(p):>14}" for p in _PATTERNS)]
-    lines.append(f"{'dense':<22}{mean('dense', 'dense'):>14}")
+    tasks = claims.tasks_with_signal(tables)
+    frame = [{"method": "dense"} | _mean_accuracy(tables, tasks, "dense", "dense")]
     for method, name in NAMES.items():
-        lines.append(f"{name:<22}" + "".join(f"{mean(method, pattern):>14}" for pattern in _PATTERNS))
-    return "\n".join(lines)
+        frame.append({"method": name})
+        for pattern in _PATTERNS:
+            frame[-1] |= _mean_accuracy(tables, tasks, method, pattern)
+    headings = [spaced(pattern) for pattern in ("dense", *_PATTERNS)]
+    return Table(
+        frame,
+        caption=f"Mean accuracy (%) on {len(tasks)} tasks, by pattern",
+        formats={(heading, f"{heading}: error"): plus_minus(0, scale=100) for heading in headings},
+        note="± one standard error.",
+    )
+
+
+def _mean_accuracy(tables: Tables, tasks: list[str], method: str, pattern: str) -> dict[str, float | None]:
+    """Two columns: the mean over the tasks and its standard error; empty where it was not measured."""
+    found = [row for row in rows(tables, "zero_shot", method=method, pattern=pattern) if row["task"] in tasks]
+    heading = spaced(pattern)
+    if not found:
+        return {heading: None, f"{heading}: error": None}
+    error = math.hypot(*(row["standard_error"] for row in found)) / len(found)
+    return {heading: fmean(row["accuracy"] for row in found), f"{heading}: error": error}
+
+
+def accuracy_table(tables: Tables | None = None) -> Table:
+    """Accuracy at 50 % with Wanda and SparseGPT, task by task, where the dense model has a signal."""
+    tables = tables or committed()
+    frame = []
+    for task in claims.tasks_with_signal(tables):
+        (dense,) = rows(tables, "zero_shot", method="dense", task=task)
+        wanda, sparsegpt = _at_half(tables, task)
+        difference = accuracy_gap(sparsegpt, wanda)
+        row = {"task": task, "questions": dense["n"], "dense": dense["accuracy"]}
+        row |= {"Wanda": wanda["accuracy"], "Wanda: error": wanda["standard_error"]}
+        row |= {"SparseGPT": sparsegpt["accuracy"], "SparseGPT: error": sparsegpt["standard_error"]}
+        frame.append(row | {"difference": difference.value, "difference: error": difference.error})
+    pairs = {(name, f"{name}: error"): plus_minus(0, scale=100) for name in ("Wanda", "SparseGPT")}
+    return Table(
+        frame,
+        caption="Accuracy (%) with half of the weights, by task",
+        formats={"dense": number(0, scale=100)}
+        | pairs
+        | {("difference", "difference: error"): plus_minus(0, scale=100, sign=True)},
+        note="± one standard error; that of the difference is computed question by question.",
+    )
+
+
+def _at_half(tables: Tables, task: str) -> list[dict]:
+    """The rows of a task with Wanda and with SparseGPT at 50 %."""
+    return [rows(tables, "zero_shot", method=m, pattern="50%", task=task)[0] for m in ("wanda", "sparsegpt")]
 
 
 def accuracy_verdict(tables: Tables | None = None) -> str:
     """On the tasks that tell the dense model from chance: whether SparseGPT keeps more accuracy than Wanda."""
-    tables = tables or committed()
-    speaking = [row["task"] for row in rows(tables, "zero_shot", method="dense") if has_signal(row)]
-    lines, gaps = [f"{'task':<18}{'n':>5}{'dense':>7}{'Wanda':>14}{'SparseGPT':>14}{'difference':>18}"], []
-    for task in speaking:
-        dense, *both = (
-            rows(tables, "zero_shot", method=m, pattern=p, task=task)[0]
-            for m, p in (("dense", "dense"), ("wanda", "50%"), ("sparsegpt", "50%"))
-        )
-        gaps.append(accuracy_gap(both[1], both[0]))
-        cells = "".join(f"{100 * r['accuracy']:>8.0f} ± {100 * r['standard_error']:<3.0f}" for r in both)
-        difference = f"{100 * gaps[-1].value:+.0f} ± {100 * gaps[-1].error:.0f}"
-        lines.append(f"{task:<18}{dense['n']:>5}{100 * dense['accuracy']:>7.0f}{cells}{difference:>18}")
-    mean = mean_of(gaps)
-    points = f"{100 * mean.value:+.1f} ± {100 * mean.error:.1f} points, the mean of {len(gaps)} tasks"
-    said = f"Accuracy at 50 %, SparseGPT minus Wanda: {points}."
-    return "\n".join([*lines, said, f"Claim: SparseGPT keeps more than Wanda: {verdict(mean)}"])
+    return str(claims.MORE_ACCURATE.judge(tables))

@@ -4,7 +4,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 
-from course_lib.lessons.common.style import COLOURS, figure, percent
+from course_lib.lessons.common.style import COLOURS, figure
+from course_lib.lessons.common.tables import percent
 from course_lib.measure.roofline import Transformer
 from course_lib.models import load_model
 
@@ -15,8 +16,9 @@ STREAM = 0.4  # the height at which it runs
 ARROW = {"arrowstyle": "-|>", "color": COLOURS[0], "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
 
 
-def block_drawing(sizes: Transformer) -> Figure:
+def block_drawing(sizes: Transformer | None = None) -> Figure:
     """Dark boxes hold weights (outputs × inputs); light ones compute without any; numbered circles are inputs."""
+    sizes = sizes or Transformer.of(load_model(device="cpu")[0])
     fig, (axes,) = figure(width=10.4, height=3.9)
     axes.axis("off")
     axes.set(xlim=(-0.3, 14.2), ylim=(-0.3, 4.3), aspect="equal")
@@ -102,8 +104,3 @@ def _input(axes: Axes, x: Number, y: Number, number: int) -> None:
 
 def arrow(axes: Axes, start: Point, end: Point, linewidth: Number = 1.1) -> None:
     axes.annotate("", end, start, arrowprops=ARROW | {"linewidth": linewidth}, zorder=2)
-
-
-def deck_block() -> Figure:
-    """That of the course's model."""
-    return block_drawing(Transformer.of(load_model(device="cpu")[0]))

@@ -7,8 +7,8 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.effects import log_gap
-from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale, percent
-from course_lib.lessons.common.tables import load_bench, load_measured, load_published, rows
+from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_bench, load_measured, load_published, percent, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.start import drawings, plans
 from course_lib.measure.paired import mean_and_error

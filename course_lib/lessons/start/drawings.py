@@ -5,7 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from course_lib.lessons.common.style import COLOURS, figure, label, percent
+from course_lib.lessons.common.style import COLOURS, figure, label
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.start.block import arrow
 from course_lib.sparsity.patterns import Block, Columns, NofM, Pattern, Unstructured, sparsity_of
 

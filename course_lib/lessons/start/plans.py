@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from transformers import DynamicCache, PreTrainedModel
 
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.table import Table, number, percent
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.measure.machine import random_ids
 from course_lib.measure.paired import mean_and_error
@@ -160,17 +160,33 @@ IDEAS: dict[str, Plan] = {
 }
 
 
-def table(ideas: dict[str, Attempt], machine: Device) -> str:
-    """Every idea: what it leaves out, what that machine's roofline promises, what was measured, and the verdict."""
-    lines = [f"{'plan':<45}{'not read':>9}{'roofline':>9}{'measured':>14}{'pairs':>6}  twice as fast?"]
+def table(ideas: dict[str, Attempt], machine: Device) -> Table:
+    """Every idea: what it leaves out, what that machine's roofline predicts, what was measured, and the verdict."""
+    rows = []
     for name, made in ideas.items():
-        promised = made.whole.seconds(machine) / made.left.seconds(machine)
         gain, error = mean_and_error(made.logs)
-        found = f"{math.exp(gain):.2f} ± {100 * error:.0f} %"
-        said = verdict(of_samples(made.logs, math.log(GOAL)))
-        start = f"{name:<45}{per_cent(made.left_out):>9}{promised:>9.2f}{found:>14}{len(made.pairs):>6}"
-        lines.append(f"{start}  {said.split(' (')[0]}")
-    return "\n".join(lines)
+        rows.append(
+            {
+                "plan": name,
+                "bytes not read": made.left_out,
+                "roofline": made.whole.seconds(machine) / made.left.seconds(machine),
+                "measured": math.exp(gain),
+                "error": error,
+                "pairs of steps": len(made.pairs),
+                "twice as fast?": verdict(of_samples(made.logs, math.log(GOAL))).split(" (")[0],
+            }
+        )
+    return Table(
+        rows,
+        caption="How many times as fast a decoding step becomes",
+        formats={
+            "bytes not read": percent,
+            "roofline": number(2),
+            ("measured", "error"): lambda times, error: f"{times:.2f} ± {percent(error)}",
+        },
+        note="roofline: the speedup that the bytes and the arithmetic predict. measured: ± one standard error, in per "
+        "cent of the speedup.",
+    )
 
 
 def row(name: str, made: Attempt) -> dict:

@@ -1,6 +1,5 @@
 """Figures of deck 04: schemes, published results, and those of the lesson without arguments."""
 
-import textwrap
 from functools import lru_cache
 
 import torch
@@ -10,6 +9,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 
 from course_lib.data.corpora import windows
+from course_lib.lessons.common.drawn_tables import drawn_claims
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured, load_published, rows
 from course_lib.lessons.wanda import accuracies, figures, measured, shares, tables
@@ -175,19 +175,7 @@ def seconds_published() -> Figure:
 
 def take_home() -> Figure:
     """The paper's claims, the published numbers, ours and the verdicts, as a table."""
-    judged = [claim.judge() for claim in tables.PAPER_CLAIMS]
-    cells = [(each.claim.text, each.claim.published_value, each.ours, each.words) for each in judged]
-    places, widths = (0.0, 3.7, 6.5, 9.4), (30, 22, 22, 20)  # columns, and the characters that fit into each
-    fig, (axes,) = figure(width=11.8, height=5.6)
-    for row, texts in enumerate([("claim", "published", "measured here", "verdict"), *cells]):
-        for place, width, text in zip(places, widths, texts, strict=True):
-            weight = "bold" if row == 0 or place == places[-1] else "normal"
-            axes.text(place, -row, textwrap.fill(text, width), fontsize=12, va="center", weight=weight)
-        axes.axhline(-row - 0.5, color=COLOURS[0] if row == 0 else "#dde2e7", linewidth=1.5 if row == 0 else 1)
-    axes.set_xlim(0, 11.8)
-    axes.set_ylim(-0.5 - len(judged), 0.5)
-    axes.axis("off")
-    return fig
+    return drawn_claims(tables.PAPER_CLAIMS)
 
 
 def _taller(fig: Figure) -> Figure:

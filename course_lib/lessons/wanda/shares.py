@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.ideas import beside_the_first, perplexity_beside
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import Layer, layers_of, load_model, weight_of
 from course_lib.pruning.allocation.base import UNIFORM, Allocation, Scan
@@ -70,8 +70,8 @@ def scaled(wanted: dict[str, float], sizes: dict[str, int], total: float) -> dic
     can_lose = sum(MOST * size for name, size in sizes.items() if wanted[name] > 0) / sum(sizes.values())
     if can_lose < total:
         raise ValueError(
-            f"got a rule by which only {per_cent(can_lose)} of the weights may leave; expected room for "
-            f"{per_cent(total)}. Give more layers a share above 0."
+            f"got a rule by which only {percent(can_lose)} of the weights may leave; expected room for "
+            f"{percent(total)}. Give more layers a share above 0."
         )
     low, high = 0.0, MOST / min(value for value in wanted.values() if value > 0)
     for _ in range(100):
@@ -126,7 +126,7 @@ def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
     same = next(iter(ideas.values()))
     lines = [f"{'shares':<38}{'lost':>9}{'perplexity':>12}   log-perplexity below equal shares"]
     for name, made in rows.items():
-        lines.append(f"{name:<38}{per_cent(made.sparsity, 2):>9}{perplexity_beside(made.losses, same.losses)}")
+        lines.append(f"{name:<38}{percent(made.sparsity, 2):>9}{perplexity_beside(made.losses, same.losses)}")
     return "\n".join(lines)
 
 

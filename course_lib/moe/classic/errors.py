@@ -3,7 +3,7 @@
 Three errors of one mixture. They differ in what an expert is told: what is left when the others have answered, or its
 own distance to the target.
 
-Dimension key: K experts, O outputs, S mixtures, P samples. Any axes may stand before the last.
+Dimension key: K experts, O outputs, S mixtures, P samples. Any axes may come before the last.
 """
 
 import torch

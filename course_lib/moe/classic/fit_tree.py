@@ -19,7 +19,7 @@ from torch import Tensor
 from course_lib.moe.classic.gates import RIDGE, fit_gates
 from course_lib.moe.classic.tree import Tree
 
-LEAST_VARIANCE = 1e-6  # as a share of the targets' own, so that no expert shrinks to a single sample
+LEAST_VARIANCE = 1e-6  # as a fraction of the targets' own, so that no expert shrinks to a single sample
 
 
 def fit(

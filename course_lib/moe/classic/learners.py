@@ -1,4 +1,4 @@
-"""What learns the vowels: a gated mixture of linear experts (Jacobs and others, 1991), and a perceptron beside it.
+"""Learners of the vowels: a gated mixture of linear experts (Jacobs and others, 1991), and a perceptron.
 
 Several of a kind, from different starts, learn at once: their weights are stacked, S of each.
 
@@ -75,7 +75,7 @@ class Mixture(Learner):
     def parts(
         self, weights: Weights, inputs: Float[Tensor, "P J"]
     ) -> tuple[Float[Tensor, "S P K"], Float[Tensor, "S P K O"]]:
-        """The gate's probabilities, and what every expert says."""
+        """The gate's probabilities, and the output of every expert."""
         experts, gate = weights
         prior = torch.einsum("pj,skj->spk", inputs, gate).softmax(dim=-1)
         return prior, torch.einsum("pj,skoj->spko", inputs, experts)

@@ -42,7 +42,7 @@ class Tree:
         return prior
 
     def outputs(self, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "P L O"]:
-        """What every expert says."""
+        """The output of every expert."""
         return torch.einsum("pj,loj->plo", inputs, self.experts)
 
     def predict(self, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "P O"]:
@@ -70,7 +70,7 @@ def with_one(inputs: Float[Tensor, "P I"]) -> Float[Tensor, "P J"]:
 
 
 def relative_error(predicted: Float[Tensor, "P O"], targets: Float[Tensor, "P O"]) -> float:
-    """Squared error as a share of what the mean of the targets leaves: 1 knows nothing but that mean."""
+    """Squared error as a fraction of the error of the targets' mean: predicting that mean gives 1."""
     return ((predicted - targets).square().sum() / (targets - targets.mean(dim=0)).square().sum()).item()
 
 

@@ -7,7 +7,7 @@ from course_lib.moe.estimators.estimator import Draws, Estimator, Problem
 
 
 class Reinforce(Estimator):
-    """(L(π_D o_D) − b) ∇log π_D, with b = 0, beside the multiplier's own gradient.
+    """(L(π_D o_D) − b) ∇log π_D, with b = 0, plus the multiplier's own gradient.
 
     Without bias, as Σ π_i ∇log π_i L_i = ∇0; noisy, as a loss of any size enters whole.
     """

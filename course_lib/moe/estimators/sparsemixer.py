@@ -1,8 +1,8 @@
 """SparseMixer, Liu and others, 2023, https://arxiv.org/abs/2310.00811, and its second version in GRIN, Liu and others,
 2024, https://arxiv.org/abs/2409.12136
 
-L(π_D o_D) − L(0) is an integral of slopes, and a quadrature rule takes it from one or two of them. Which point is used
-is drawn too, by a factor on the multiplier, so a step still runs one expert at one point. L(0) is everybody's baseline.
+L(π_D o_D) − L(0) is an integral of slopes, and a quadrature rule takes it from one or two of them. The point used is
+random too, by a factor on the multiplier, so a step still runs one expert at one point. L(0) is the common baseline.
 
     v1  midpoint rule: L(m) − L(0) ≈ m L'(m/2), exact up to quadratic losses
     v2  Heun's third-order rule: L(m) − L(0) ≈ m (¾ L'(m/3) + ¼ L'(m)), exact up to cubic losses

@@ -6,7 +6,7 @@ from course_lib.moe.estimators.estimator import Draws, Estimator, Problem
 
 
 class StraightThrough(Estimator):
-    """Σ_i L'(π_D o_D)·(π_i o_i) ∇π_i, beside the multiplier's own gradient: backwards the draw counts as its mean.
+    """Σ_i L'(π_D o_D)·(π_i o_i) ∇π_i, plus the multiplier's own gradient: backwards the draw counts as its mean.
 
     Every expert's output is projected on the one slope that is known: exact where L is linear.
     """

@@ -16,8 +16,8 @@ from course_lib.moe.routing import Given, Router
 class GShard(Router):
     """The two best, with weights g / (g_1 + g_2) (Algorithm 1): the second goes with probability min(1, 2 g_2).
 
-    What is weighted little is mostly left out, and places are saved. The first choices of all tokens of the group are
-    placed before any second one, so a later token can take the place of an earlier one's second choice: not causal.
+    A second choice of small weight is mostly left out, which saves places. The first choices of all tokens of the
+    group are placed before any second one, so a later token can displace an earlier one's second choice: not causal.
     Without a generator the second choice always goes.
     """
 

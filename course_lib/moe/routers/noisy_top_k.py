@@ -18,7 +18,7 @@ from course_lib.moe.routing import Given, Router
 class NoisyTopK(Router):
     """G = softmax(KeepTopK(H)), H = x W_g + z softplus(x W_noise), z of a standard normal (equations 3 to 5).
 
-    The noise comes before the choice and the softmax after it. Whoever is near the edge is sent elsewhere now and
+    The noise comes before the choice and the softmax after it. A token near the edge is sent elsewhere now and
     then, which makes a smooth estimate of the load possible (8). For k = 1 the weight is 1: the gate learns nothing.
     """
 

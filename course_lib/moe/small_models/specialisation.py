@@ -20,7 +20,7 @@ def counted(ids: Int[Tensor, "T"], chosen: Bool[Tensor, "rows E"], n_values: int
 
 
 def entropy(counts: Int[Tensor, "*n"]) -> float:
-    """Of the shares of these counts, in nats."""
+    """The entropy of the distribution of these counts, in nats."""
     share = counts.double().flatten() / counts.sum()
     return -torch.xlogy(share, share).sum().item()
 

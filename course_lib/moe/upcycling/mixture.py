@@ -1,4 +1,4 @@
-"""What a Mixtral can hold: its blocks, the families that fit it, and whether a copy computes the same.
+"""The models that a Mixtral can hold: its blocks, the families that fit it, and whether a copy computes the same.
 
 The names are those of MIXTRAL in course_lib/models.py.
 """

@@ -1,6 +1,6 @@
 """Tensors on the disk with where they come from: one safetensors file, whole or not at all.
 
-Beside the tensors stand a digest of the recipe and one of the content, so that a file that is cut short, altered, or of
+The file also holds a digest of the recipe and one of the content, so that a file that is cut short, altered, or of
 another recipe is known for what it is.
 """
 

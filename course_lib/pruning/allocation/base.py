@@ -30,7 +30,7 @@ class Allocation(ABC):
         if "sparsity" not in {field.name for field in fields(pattern)}:
             raise ValueError(
                 f"got {pattern} with {self}; expected a pattern with a sparsity to vary, such as Unstructured(0.5). "
-                "Every layer has the same share of N:M: leave the allocation out."
+                "With N:M every layer has the same sparsity: leave the allocation out."
             )
 
     @abstractmethod

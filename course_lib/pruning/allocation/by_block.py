@@ -1,4 +1,4 @@
-"""A sparsity of its own for each block, given by whoever knows better: all layers of a block lose the same share."""
+"""A sparsity of its own for each block, given by the caller: all layers of a block lose the same fraction."""
 
 from dataclasses import dataclass
 

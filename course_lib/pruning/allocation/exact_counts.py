@@ -1,4 +1,5 @@
-"""From the sparsity that a layer should have to one that it can have: weights leave whole, and some patterns by rows.
+"""From the sparsity that a layer should have to one that it can have: whole weights are pruned, and some patterns prune
+by rows.
 
 Dimension key: O outputs of a layer, I its inputs, K steps from dense to empty that a pattern can take.
 """

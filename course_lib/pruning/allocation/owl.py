@@ -17,7 +17,7 @@ from course_lib.sparsity.patterns import Pattern
 class OWL(Allocation):
     """Blocks with more outliers lose less.
 
-    Outliers of block l (section 3): D_l, the share of its scores |W_ij|·‖X_j‖₂ above `threshold` times their mean.
+    Outliers of block l (section 3): D_l, the fraction of its scores |W_ij|·‖X_j‖₂ above `threshold` times their mean.
     S_l = S − λ·(D_l − D̄)/max|D_l − D̄| (section 4), the same for all layers of a block, whatever the pruner's own score.
 
     Deviation: the public code maps D linearly onto an interval of width 2λ and then shifts it until the plain mean over
@@ -54,7 +54,7 @@ class OWL(Allocation):
 
 
 def outlier_ratio(scores: Scores, threshold: float) -> float:
-    """The share of a block's scores that are more than `threshold` times their mean over the block."""
+    """The fraction of a block's scores that are more than `threshold` times their mean over the block."""
     for layer, score in scores.items():
         check_layer_score(layer, score)
     size = sum(score.numel() for score in scores.values())

@@ -74,7 +74,7 @@ def deletions(
 
     Args:
         refit: trains the weights that stay, after every round.
-        per_round: deletions from one error surface before it is computed anew. OBS corrects it after each.
+        per_round: deletions from one error surface before it is computed again. OBS corrects it after each.
     """
     if per_round < 1:
         raise ValueError(f"per_round={per_round}: expected at least 1 deletion in a round")

@@ -13,7 +13,7 @@ from course_lib.pruning.classic.network import Network, Samples, activation, err
 
 
 def with_bias(units: Float[Tensor, "P J"]) -> Float[Tensor, "P J1"]:
-    """What a layer reads: the units below, and the unit that is always 1."""
+    """The inputs of a layer: the units below, and the unit that is always 1."""
     return torch.cat([units, units.new_ones(len(units), 1)], dim=1)
 
 
@@ -59,7 +59,7 @@ def outer_product_hessian(network: Network, theta: Float[Tensor, "d"], samples: 
 
 
 def outer_product_diagonal(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d"]:
-    """The diagonal of the outer-product Hessian alone, 1/P Σ X²: one number a weight, no matrix.
+    """The diagonal of the outer-product Hessian alone, 1/P Σ X²: one number per weight, no matrix.
 
     Of a Gaussian likelihood with variance 1 this is the diagonal of the Fisher information.
     """

@@ -73,7 +73,7 @@ def one_hot(robots: Int[Tensor, "P 6"]) -> Tensor:
 
 
 def labels(problem: int) -> Tensor:
-    """What the rule of a problem says of all robots."""
+    """The labels that the rule of a problem gives to all robots."""
     a = robots().T
     if problem == 1:
         return (a[0] == a[1]) | (a[4] == 1)

@@ -37,7 +37,7 @@ def quadratic(minimum: tuple[float, float], degrees: float = 0.0) -> Quadratic:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What a method deletes, what it thinks that costs, where the weights end, and what it does cost."""
+    """The weights that a method deletes, its estimate of the cost, the final weights, and the true cost."""
 
     method: str
     deletes: int

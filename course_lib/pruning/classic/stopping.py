@@ -45,13 +45,13 @@ def last_good(states: Iterable[State], good: Rule) -> State:
 
 
 def down_to(states: Iterable[State], n: int) -> State:
-    """The state with n weights left, as deletions come to it."""
+    """The state in which n weights remain, as deletions come to it."""
     for state in states:
         if state.n_left == n:
             return state
         if state.n_left < n:
             raise ValueError(
-                f"{state.n_left} weights are left already; expected a target of at most that many, got {n}: weights "
-                "that have left do not come back, and per_round deletions go at once"
+                f"{state.n_left} weights are left already; expected a target of at most that many, got {n}: deleted "
+                "weights do not come back, and per_round of them are deleted together"
             )
     raise ValueError(f"got a target of {n} weights; expected at least 1")

@@ -30,7 +30,7 @@ def check_blockwise(pattern: Pattern, block_size: int) -> None:
 
 
 def keep_in_block(pattern: Pattern, score: Float[Tensor, "O W"], start: int) -> Bool[Tensor, "O W"]:
-    """What stays of the columns start … start + W, so that all blocks together lose as many as the whole matrix would.
+    """The mask of columns start … start + W. All blocks together lose as many entries as the whole matrix would.
 
     A group of S entries a column loses n_pruned(end · S) − n_pruned(start · S) of them here: remainders carry over.
     """

@@ -10,7 +10,8 @@ from course_lib.pruning.layerwise.gram import Gram, Needs
 
 
 class Magnitude(LayerPruner):
-    """Score |W_ij| (section 3): small weights go. It needs no data, and so cannot know which inputs are large.
+    """Score |W_ij| (section 3): small weights are pruned. It uses no data, so it ignores
+    how large the inputs are.
 
     Deviation: no retraining afterwards, as in all one-shot comparisons on language models.
     """

@@ -19,7 +19,7 @@ from course_lib.sparsity.ranking import check_positive
 class SparseGPT(LayerPruner):
     """Score w²/[H⁻¹]_ii among the columns still free (eq. 3), and the update that goes with it (algorithm 1).
 
-    Optimal brain surgeon for every row at once: since all rows settle their columns in one order, they share the
+    Optimal brain surgeon for every row at once: since all rows freeze their columns in one order, they share the
     inverses H⁻¹ of what is left, and one Cholesky factor holds them all. Masks are chosen block by block, over all
     rows, or by n of m; each choice sees the weights as updated so far.
 

@@ -19,7 +19,7 @@ from course_lib.pruning.stream.safetensors_io import places, write
 
 @dataclass
 class HiddenFiles:
-    """Hidden states in files, one a batch: those that come into block number `at`, and, being written, those behind it.
+    """Hidden states in files, one a batch: those that come into block number `at`, and, being written, those after it.
 
     In memory is one batch at a time.
     """
@@ -51,7 +51,7 @@ class HiddenFiles:
         return stored
 
     def held(self, batches: list["StoredBatch"]) -> int:
-        """What is in memory at once: a batch going into a block, the same coming out, and the arguments."""
+        """The bytes in memory at one time: a batch going into a block, the same coming out, and the arguments."""
         return 2 * self.largest + n_bytes(batches)
 
     def step(self, at: int) -> None:

@@ -1,6 +1,6 @@
-"""What a pruning run leaves on disk so that it can go on after being killed: settings, and which blocks are finished.
+"""Files on disk from which a killed pruning run continues: its settings, and which blocks are finished.
 
-All of it lies in OUT/unfinished. A block is finished once its shard and the hidden states behind it are on the disk and
+All of it lies in OUT/unfinished. A block is finished once its shard and the hidden states after it are on the disk and
 the state file says so, in this order; whatever is found beyond what the state file says is done again.
 """
 

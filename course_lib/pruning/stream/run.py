@@ -29,7 +29,7 @@ from course_lib.pruning.stream.resume import Work, opened, settings_of
 from course_lib.pruning.stream.skeleton import Skeleton
 from course_lib.pruning.stream.writer import Output
 
-GO_ON = "What is finished is kept: give the same command again to go on from there."
+GO_ON = "Finished blocks are kept: give the same command again to continue from there."
 
 
 @torch.inference_mode()
@@ -129,7 +129,7 @@ class _Run:
         files.step(index + 1)
 
     def complete(self) -> None:
-        """What is not in a block, and what makes a checkpoint of the shards."""
+        """Write the weights outside of the blocks, and the files that make a checkpoint of the shards."""
         self.report.reached = "the weights outside of the blocks"
         with self.report.timed("write"):
             self.output.write_outside()

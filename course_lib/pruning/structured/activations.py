@@ -1,4 +1,4 @@
-"""What the groups of a model do on some text: every statistic that a score reads, from one forward pass.
+"""Activations of a model's groups on some text: every statistic that a score needs, from one forward pass.
 
 Dimension key: N windows, T tokens, L blocks, F neurons, H query heads, D width channels.
 """
@@ -55,7 +55,7 @@ class Activations:
 
     neurons: list[Norms]  # |x| of what the last linear of the MLP reads
     heads: list[Norms]  # ‖output of a head‖₂, before the output projection
-    width: list[Norms]  # |x| behind every norm over the width
+    width: list[Norms]  # |x| after every norm over the width
     influence: Float[Tensor, "L"]  # mean over tokens of 1 − cos(what a block reads, what it gives)
 
 

@@ -58,7 +58,7 @@ def everything(shape: Shape) -> Kept:
 
 
 def choose(scores: Scores, now: Shape, target: Shape) -> Kept:
-    """What stays of a model of the shape `now`: the best by score, as many of each kind as the target says.
+    """The kept parts of a model of the shape `now`: the best by score, as many of each kind as the target says.
 
     A query head stays with its key-value group, so heads are ranked inside their group and every group keeps equally
     many.
@@ -97,7 +97,7 @@ def _best(scores: Tensor, n: int) -> Tensor:
 
 def _head_scores(scores: Scores, now: Shape, target: Shape) -> Tensor:
     if target.heads // target.groups == now.heads // now.groups:
-        return torch.zeros(now.blocks, now.heads)  # whoever's group stays
+        return torch.zeros(now.blocks, now.heads)  # a head is kept if its group is
     return scores.heads
 
 

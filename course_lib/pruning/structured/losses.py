@@ -1,4 +1,4 @@
-"""What a student learns from a teacher, token by token. Hinton, Vinyals, Dean, 2015. https://arxiv.org/abs/1503.02531
+"""The loss of a student for each token of a teacher. Hinton, Vinyals, Dean, 2015. https://arxiv.org/abs/1503.02531
 
 Dimension key: N sequences, T tokens, V words of the vocabulary, D width.
 """

@@ -1,4 +1,4 @@
-"""What leaves together: which axis of which parameter counts neurons, heads, key-value groups or width channels.
+"""Parts that are pruned together: the axis of each parameter that counts neurons, heads, key-value groups, channels.
 
     neuron          row of gate and up (with its bias), column of down
     query head      `head size` rows of the query projection, columns of the output projection
@@ -75,7 +75,7 @@ def _axes(name: str, tensor: Tensor, block: nn.Module, kind: Architecture, size:
 
 
 def linear_axes(path: str, kind: Architecture) -> tuple[str | None, str | None]:
-    """What a linear's outputs and inputs are."""
+    """The kinds of a linear's outputs and inputs."""
     if path in kind.mlp:
         return ("width", "neurons") if path == kind.mlp[-1] else ("neurons", "width")
     if kind.fused:  # queries, keys and values of all heads in one matrix, which no configuration can describe cut

@@ -31,7 +31,7 @@ def save_whole(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: 
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         raise
-    with whole(work / "state.json") as file:  # by which a later run knows that the files beside it are its own
+    with whole(work / "state.json") as file:  # by which a later run knows that the files next to it are its own
         file.write(b'{"saved": true}')
     for path in sorted(saved.iterdir(), key=lambda path: path.name == LAST):
         path.replace(out / path.name)

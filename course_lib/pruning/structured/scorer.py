@@ -58,7 +58,7 @@ class Scorer(ABC):
 
 
 def group_sums(scores: Float[Tensor, "L H"], n_groups: int) -> Float[Tensor, "L G"]:
-    """What the query heads of each key-value group score together; head h belongs to group h // (H / n_groups)."""
+    """The sum of the query heads' scores in each key-value group; head h belongs to group h // (H / n_groups)."""
     return scores.unflatten(1, (n_groups, -1)).sum(2)
 
 

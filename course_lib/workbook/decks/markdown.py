@@ -1,24 +1,30 @@
 """Slides written in Markdown, turned into the sections of a reveal.js page.
 
 `---` on a line of its own separates slides. `$...$` and `$$...$$` are mathematics, rendered to MathML here.
-`![alt](figure:lesson.file.function)` calls a function without arguments in course_lib/lessons/lesson/file.py and shows
-the figure it returns; other pictures are files beside the deck. What follows a line `Note:` is for the speaker.
+`![alt](figure:lesson.file.function)` shows the figure or table that a function of course_lib/lessons/lesson/file.py
+returns without arguments: a plot of the lesson, whose arguments all have defaults. Other pictures are files
+beside the deck. What follows a line `Note:` is for the speaker.
 """
 
 import base64
 import html
 import importlib
+import inspect
 import io
 import mimetypes
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+from course_lib.lessons.common.table import Table
 
 FIGURE = "figure:"
 LARGE_SVG = 400_000  # bytes; above it (a picture of a whole matrix, say) pixels are smaller and look the same
@@ -104,6 +110,8 @@ def mathematics(formula: str, display: str) -> str:
 def _picture(source: str, alternative: str, folder: Path) -> str:
     if source.startswith(FIGURE):
         kind, content = draw(source.removeprefix(FIGURE))
+        if kind == "text/html":
+            return content.decode()
     elif re.match(r"[a-z]+:|//", source):
         raise ValueError(f"got the picture {source}; a deck must not need a network: put the file beside it")
     else:
@@ -112,18 +120,26 @@ def _picture(source: str, alternative: str, folder: Path) -> str:
 
 
 def draw(name: str) -> tuple[str, bytes]:
-    """(media type, bytes) of the figure that `lesson.file.function` of course_lib.lessons returns."""
-    module, _, function = name.rpartition(".")
-    try:
-        call = getattr(importlib.import_module(f"course_lib.lessons.{module}"), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        expected = "expected figure:lesson.file.function in course_lib/lessons"
-        raise ValueError(f"got figure:{name}, {expected} ({error})") from error
-    plot = call()
+    """(media type, bytes) of the figure or table that `lesson.file.function` of course_lib.lessons returns."""
+    plot = plot_of(name)()
+    if isinstance(plot, Table):
+        return "text/html", plot.as_html().encode()
     figure = plot if isinstance(plot, Figure) else plot.figure
     with matplotlib.rc_context({"svg.hashsalt": name}):
         vector = _saved(figure, "svg", metadata={"Date": None})
     return ("image/svg+xml", vector) if len(vector) < LARGE_SVG else ("image/png", _saved(figure, "png", dpi=200))
+
+
+def plot_of(name: str) -> Callable[[], Figure | Axes | Table]:
+    """The function `lesson.file.function` of course_lib.lessons, which needs no arguments."""
+    module, _, function = name.rpartition(".")
+    try:
+        plot = getattr(importlib.import_module(f"course_lib.lessons.{module}"), function)
+        inspect.signature(plot).bind()
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        expected = "expected figure:lesson.file.function in course_lib/lessons, each argument with a default"
+        raise ValueError(f"got figure:{name}, {expected} ({error})") from error
+    return plot
 
 
 def _saved(figure: Figure, kind: str, **settings) -> bytes:

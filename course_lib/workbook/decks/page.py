@@ -12,7 +12,8 @@ from course_lib.data.assets.cache import asset_path
 from course_lib.workbook.decks import chromium
 from course_lib.workbook.decks.fonts import math_face, text_faces
 from course_lib.workbook.decks.markdown import section, split_slides, title_of
-from course_lib.workbook.masters import ROOT, chosen
+from course_lib.workbook.folders import ROOT
+from course_lib.workbook.lookup import chosen
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -44,7 +45,7 @@ Reveal.initialize({{ width: 1280, height: 720, margin: 0.04, center: false, disp
 
 
 def decks(names: Sequence[str] | None = None, root: Path = ROOT) -> list[Path]:
-    """The decks of those lesson numbers or names; all of them when None."""
+    """The decks of the lessons that are asked for, by any of their names; all of them for None."""
     files = sorted((root / "slides").glob("[0-9][0-9]_*.md"))
     if not files:
         raise ValueError(f"got no decks in {root / 'slides'}; give this command in a checkout of the course.")

@@ -25,11 +25,19 @@ def all_claims() -> dict[str, Claim | Rule]:
     """Claims by id: the constants of every lessons/LESSON/claims.py, and what rules/ still holds."""
     lessons = sorted(path.name for path in (LIBRARY / "lessons").iterdir() if (path / "__init__.py").exists())
     names = [f"course_lib.lessons.{lesson}.claims" for lesson in lessons]
-    records = [value for name in names if find_spec(name) for value in vars(import_module(name)).values()]
-    by_id = {claim.id: claim for claim in records if isinstance(claim, Claim)}
+    values = [value for name in names if find_spec(name) for value in vars(import_module(name)).values()]
+    by_id = {claim.id: claim for value in values for claim in claims_of(value)}
     return by_id | {
         f"{module.__name__.rpartition('.')[2]}-{name.lower().replace('_', '-')}": value
         for module in modules(rules)
         for name, value in vars(module).items()
         if isinstance(value, Rule)
     }
+
+
+def claims_of(value: object) -> list[Claim]:
+    """A constant of a lesson that is a claim, or the claims in a dictionary, list or tuple of them."""
+    if isinstance(value, Claim):
+        return [value]
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [claim for member in members for claim in claims_of(member)]

@@ -1,30 +1,32 @@
 """docs/claims.md: how many claims came out how, then every claim by document, then what decides each of them."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 
 from course_lib.lessons.common.claim import Claim
-from course_lib.lessons.common.verdicts import WORDS
+from course_lib.lessons.common.verdicts import FAILS, HOLDS, MIXED, NOT_AT_THIS_SCALE, PARTLY, UNDECIDED, WORDS
 from course_lib.workbook.catalogue import exercises_of
-from course_lib.workbook.ledger.everything import all_claims, all_sources
+from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements
 from course_lib.workbook.ledger.judge import Judged, judged, shown
 from course_lib.workbook.ledger.record import LIBRARY, Rule, Source, Statement
 
 PATH = LIBRARY.parent / "docs" / "claims.md"
+SUMMARY = LIBRARY / "lessons" / "capstone" / "verdicts.json"  # the same verdicts as data, for the last lesson
 NOT_MEASURED, AWAITED = "not measured", "not measured yet"
 TITLE = "# Claims"
-INTRODUCTION = """
+INTRODUCTION = f"""
 What the documents claim that this course is built from, in our words, and what we measured. `course claims` writes this
 page from the committed results; no verdict and no number of ours is typed in by hand.
 
 *Ours* and *published* stand next to each other in the unit of the claim. The verdict comes from the distance between
-our value and the claim's threshold: positive is on the claim's side. A claim **holds** where the 95 % interval of
-this distance (Student's t) lies above zero, and **does not hold** where it lies below. Where a claim names several
-cases, all of them must hold; it **holds partly** where no case fails and at least half of them hold, and is **mixed**
-where some cases hold and others fail. It is **undecided** where the intervals contain zero. **Not at this scale**
-replaces "does not hold" for claims about larger models: the default model has 135 million parameters, and its weights
-were rounded to 4 bits once. "Counted" distances have no error, because all existing cases were counted. n is the
-number of independent samples per case; a dash means that it is not known.
+our value and the claim's threshold: positive is on the claim's side, and ratios are compared as logarithms. A claim
+**{HOLDS}** where the 95 % interval of this distance (Student's t) lies above zero, and **{FAILS}** where it lies below.
+Where a claim names several cases, all of them must hold; it **{PARTLY}** where no case fails and at least half of them
+hold, and is **{MIXED}** where some cases hold and others fail. It is **{UNDECIDED}** where the interval contains zero.
+**{NOT_AT_THIS_SCALE.capitalize()}** replaces "{FAILS}" for claims about larger models: the default model has 135
+million parameters, and its weights were rounded to 4 bits once. "Counted" distances have no error, because all existing
+cases were counted. n is the number of independent samples per case; a dash means that it is not known.
 """.strip()
 
 
@@ -36,6 +38,20 @@ def page(sources: Iterable[Source] | None = None) -> str:
     for source in sources:
         parts += [f"## {source.title}", source.about + ".", *filter(None, [source.same_as]), table(source.statements)]
     return "\n\n".join([*parts, *deciding(statements)]) + "\n"
+
+
+def summary() -> str:
+    """Every statement with its verdict and the lesson that judges it, as JSON with one statement per line."""
+    rows = [
+        {
+            "id": statement.id,
+            "says": statement.says,
+            "verdict": verdict_of(statement),
+            "lesson": lesson_of(all_claims()[statement.claim])[:2] if statement.claim else None,
+        }
+        for statement in all_statements()
+    ]
+    return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n"
 
 
 def verdict_of(statement: Statement) -> str:

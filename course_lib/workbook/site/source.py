@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from nbformat.v4 import new_markdown_cell
 
 from course_lib.workbook import masters
 from course_lib.workbook.build import write
+from course_lib.workbook.folders import repository
 from course_lib.workbook.site.slides import listed
 
 DOCS = ("claims", "glossary", "papers", "models", "instructors", "contributing")
@@ -57,12 +57,6 @@ def tree(
     write(folder / "index.md", front + contents("Lessons", [f"lessons/{stem}" for stem in stems]) + contents(
         "Reference", [*(["decks"] if decks else []), *there[:3], "by_lesson", *there[3:], "security"]
     ))  # fmt: skip
-
-
-def repository(root: Path = masters.ROOT) -> str:
-    """Where the course's repository is, from `[tool.course]` in pyproject.toml; empty when nobody has said so."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    return settings.get("tool", {}).get("course", {}).get("repository", "").rstrip("/")
 
 
 def launch(stem: str, address: str) -> str:

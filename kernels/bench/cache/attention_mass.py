@@ -1,4 +1,4 @@
-"""Column sums of a prompt's attention: from the log-sum-exp that fused attention leaves behind, or by writing weights.
+"""Column sums of a prompt's attention: from the log-sum-exp that fused attention returns, or by writing weights.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, T tokens, D size of a head.
 """

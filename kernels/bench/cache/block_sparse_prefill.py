@@ -1,7 +1,7 @@
 """A prompt's attention over some of its blocks, against torch's fused attention over all of them.
 
 Blocks are drawn at random, with the first and the diagonal always among them, so that the density is what is asked for.
-What a rule takes to choose blocks is not timed here.
+The time that a rule takes to choose blocks is not included.
 
 Dimension key: H key-value heads, G query heads to each, T tokens in N blocks of S, D size of a head.
 """

@@ -58,7 +58,7 @@ def _sdpa(
     turns: Tensor | None,
     frequencies: Tensor | None,
 ) -> Tensor:
-    """torch's fused attention, which shows nobody its weights; keys are turned in a pass of their own."""
+    """torch's fused attention, which does not return its weights; keys are turned in a pass of their own."""
     if turns is not None:
         keys = Rotation(frequencies).turn(keys, turns)
     return scaled_dot_product_attention(query[:, :, None], keys, values, scale=scaling, enable_gqa=True)[:, :, 0]

@@ -1,6 +1,6 @@
 """The experts' MLPs by group against torch's grouped products, which gather and scatter in passes of their own.
 
-Dimension key: T tokens, D size of a token, E experts, F hidden units of an expert, k experts a token, P pairs.
+Dimension key: T tokens, D size of a token, E experts, F hidden units of an expert, k experts per token, P pairs.
 """
 
 from collections.abc import Iterator

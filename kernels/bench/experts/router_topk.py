@@ -1,6 +1,6 @@
 """Routing in two launches against the chain through torch: softmax, topk, division, sort, count, running sum.
 
-Dimension key: T tokens, E experts, k experts a token.
+Dimension key: T tokens, E experts, k experts per token.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def _contest(name: str, logits: Tensor, k: int) -> Contest:
 
 
 def _torch(logits: Tensor, k: int) -> Tensor:
-    """As transformers routes. What is compared are the weights; the order is what the products need next."""
+    """As transformers routes. We compare the weights; the order is what the products need next."""
     weight, expert = logits.float().softmax(dim=1).topk(k, dim=1)
     weight = weight / weight.sum(dim=1, keepdim=True)
     expert.flatten().sort(stable=True)

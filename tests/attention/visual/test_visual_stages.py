@@ -55,7 +55,7 @@ def test_the_other_corners_by_hand():
 
 @pytest.mark.parametrize("ratios", [(0.0, 1.0, 1.0), (1.0, 1.1, 1.0), (1.0, 1.0, -0.5), (float("nan"), 1.0, 1.0)])
 def test_ratios_outside(ratios):
-    with pytest.raises(ValueError, match=r"expected shares of the tokens in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"expected fractions of the tokens in \(0, 1\]"):
         Ratios(*ratios)
 
 

@@ -212,7 +212,7 @@ def test_a_part_of_one_class_is_on_the_page_and_counted(part, sentence, kind, gr
         ),
         (
             {"weights": {"method": "Wanda", "by_block": [0.4, 0.725, 0.5]}},
-            ["The weights of the blocks are pruned by Wanda (40 % to 72.5 % go, a share of its own in each block)."],
+            ["The weights of the blocks are pruned by Wanda (40 % to 72.5 % go, a different fraction in each block)."],
         ),
         (
             {"weights": {"method": "Magnitude", "by_block": [0.4, 0.4]}},
@@ -227,7 +227,7 @@ def test_a_part_of_one_class_is_on_the_page_and_counted(part, sentence, kind, gr
         ),
         (
             {"attention": {"rule": "FlexPrefill"}, "prompt": {"file": "p.safetensors"}},
-            ["A prompt is read sparsely, by FlexPrefill.", "A learned prompt stands before the text."],
+            ["A prompt is read sparsely, by FlexPrefill.", "A learned prompt is put before the text."],
         ),
         ({"cache": {"policy": "Window", "budget": 64}}, ["The cache keeps 64 slots a head, chosen by Window."]),
     ],

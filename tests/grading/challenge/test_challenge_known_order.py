@@ -3,14 +3,14 @@
 import json
 
 import pytest
+from synthetic import experiment_challenge_class as experiment
+from synthetic import recipes
+from synthetic.recipes import Known, Order, order
 
 from course_lib.compose.challenge.budget import Budget
 from course_lib.compose.recipe import from_json
 from course_lib.grading.challenge import evaluation
 from course_lib.grading.challenge.evaluation import Found
-from course_lib.grading.synthetic import experiment_challenge_class as experiment
-from course_lib.grading.synthetic import recipes
-from course_lib.grading.synthetic.recipes import Known, Order, order
 
 SQUARE = {"most": Known(0.7, 0.3), "dense": Known(0.7, 0.1), "long": Known(0.5, 0.3), "least": Known(0.5, 0.1)}
 

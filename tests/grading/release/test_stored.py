@@ -23,7 +23,8 @@ import math
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.something.exercises.common import drawn, equal
 
 SECRET = 3
@@ -52,9 +53,15 @@ FIRST = Exercise(
     cases=drawn,
     agree=_near,
     picture=lambda case, got, expected: None,
-    mistakes=(Mistake("m", "n", lambda x: _helper(x) + 1),),
+    mistakes=read_mistakes(globals()),
 )
 '''
+
+MISTAKES = """# something.first(x)
+
+- **m**: n
+  - `_helper(x) + 1`
+"""
 
 COMMON = '''"""What exercises share."""
 
@@ -148,9 +155,9 @@ def _same(got, expected):
         ('id="something.first"', 'id="something" + ".first"', 'expected Exercise\\(id="..."'),
         ("FIRST = Exercise(", "FIRST = made(", "got 0 exercises; expected one"),
         ("SECRET = 3", "SECRET = Exercise()", "got 2 exercises; expected one"),
-        ("exercises.common import drawn", "exercises.second import drawn", "line 12: of other files of exercises"),
-        ("exercises.common import drawn, equal", "exercises import common", "line 12: of other files of exercises"),
-        ("import drawn, equal", "import drawn, equal as same", "line 12: of other files of exercises"),
+        ("exercises.common import drawn", "exercises.second import drawn", "line 13: of other files of exercises"),
+        ("exercises.common import drawn, equal", "exercises import common", "line 13: of other files of exercises"),
+        ("import drawn, equal", "import drawn, equal as same", "line 13: of other files of exercises"),
         ("import math", "import course_lib.lessons.something.exercises.common", "line 6: of other files of exercises"),
     ],
 )
@@ -170,13 +177,21 @@ def test_the_list_of_a_lessons_exercises_holds_none(more):
 
 
 def test_what_is_shared_with_an_answer_is_found():
-    assert exercises.shared_with_answers([EXERCISE], COMMON) == set()
+    assert exercises.shared_with_answers([(EXERCISE, MISTAKES)], COMMON) == set()
     told = EXERCISE.replace("return _helper(x)", "return _far(x, x)")
-    assert exercises.shared_with_answers([told], COMMON) == {"_far", "equal", "_same"}
+    assert exercises.shared_with_answers([(told, MISTAKES)], COMMON) == {"_far", "equal", "_same"}
     other = EXERCISE.replace("return _helper(x)", "return equal(x, x)")
     other = other.replace("return None if equal(got, expected)", "return None if got is expected")
-    assert exercises.shared_with_answers([other], COMMON) == set()
-    assert exercises.shared_with_answers([EXERCISE, other], COMMON) == {"equal", "_same"}  # the one's is the other's
+    assert exercises.shared_with_answers([(other, MISTAKES)], COMMON) == set()
+    both = [(EXERCISE, MISTAKES), (other, MISTAKES)]
+    assert exercises.shared_with_answers(both, COMMON) == {"equal", "_same"}  # the one's is the other's
+
+
+def test_what_is_shared_with_the_text_of_a_mistake_is_found():
+    mistaken = MISTAKES.replace("_helper(x) + 1", "_far(x, 1)")
+    assert exercises.shared_with_answers([(EXERCISE, mistaken)], COMMON) == {"_far", "equal", "_same"}
+    looped = MISTAKES.replace("`_helper(x) + 1`", "`each(x)` for `each` in `_near, _helper`")
+    assert exercises.shared_with_answers([(EXERCISE, looped)], COMMON) == {"_near", "_far", "equal", "_same"}
 
 
 def test_a_release_is_refused_that_would_give_part_of_an_answer_away(monkeypatch):
@@ -188,7 +203,8 @@ def test_a_release_is_refused_that_would_give_part_of_an_answer_away(monkeypatch
 @pytest.mark.parametrize("module", lessons(), ids=lambda module: module.__name__.split(".")[-2])
 def test_nothing_that_stays_is_part_of_an_answer(module):
     """What compares or draws may share imports with the answers, and nothing else."""
-    sources = [file_of(exercise).read_text(encoding="utf-8") for exercise in module.EXERCISES]
+    files = [file_of(exercise) for exercise in module.EXERCISES]
+    sources = [tuple(f.with_suffix(end).read_text(encoding="utf-8") for end in (".py", ".md")) for f in files]
     common = Path(module.__file__).with_name("common.py")
     shared = exercises.shared_with_answers(sources, common.read_text(encoding="utf-8") if common.exists() else "")
     assert not shared, f"{shared} would be in a student's copy; write the comparison without it"

@@ -42,7 +42,7 @@ EXERCISE = Exercise(
     points=POINTS,
     reference=lambda x: (x * x, 2.5 + x.sum().item()),
     cases=_cases,
-    mistakes=(Mistake("doubled", "It is squared.", lambda x: (2 * x, 2.5 + x.sum().item())),),
+    mistakes=(Mistake("doubled", "It is squared.", (lambda x: (2 * x, 2.5 + x.sum().item()),)),),
     also_right=(),
     hints=("Think.",),
 )

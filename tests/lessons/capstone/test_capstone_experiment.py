@@ -10,6 +10,7 @@ from course_lib.lessons.capstone.experiment import name_of, orders
 from course_lib.lessons.capstone.experiments import experiment_capstone_drafts, experiment_capstone_front
 from course_lib.lessons.capstone.ground import DOMAINS, Sizes
 from course_lib.lessons.capstone.recipes import FIVE, by_weights, five, grid, text_of
+from course_lib.lessons.common import subject
 from course_lib.models import tiny_model
 
 TINY = Sizes(
@@ -24,7 +25,7 @@ def ids(corpus, n, length, tokenizer, split, seed):
 @pytest.fixture
 def tiny(monkeypatch, tmp_path, tiny_tokenizer):
     ground.forget()
-    monkeypatch.setattr(ground, "load_model", lambda name: (tiny_model(), tiny_tokenizer))
+    monkeypatch.setattr(subject, "load_model", lambda name: (tiny_model(), tiny_tokenizer))
     monkeypatch.setattr(ground, "windows", ids)
     monkeypatch.setattr(ground, "QUICK_RESULTS", tmp_path)
     monkeypatch.setattr(

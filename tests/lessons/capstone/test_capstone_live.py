@@ -13,6 +13,7 @@ from course_lib.lessons.capstone.steps.drafted import tokens_and_gain, tokens_of
 from course_lib.lessons.capstone.steps.fronts import on_the_front
 from course_lib.lessons.capstone.steps.ratios import ratio_of_perplexities
 from course_lib.lessons.capstone.steps.sizes import ways_to_store
+from course_lib.lessons.common import views
 from course_lib.lessons.common.verdicts import WORDS
 from course_lib.models import tiny_model
 from course_lib.workbook.ledger import view as ledger_view
@@ -108,7 +109,7 @@ def test_the_views_show_one_state_and_follow_their_controls(monkeypatch):
     shown = []
     monkeypatch.setattr(DisplayHandle, "display", lambda self, value: shown.append(value))
     monkeypatch.setattr(DisplayHandle, "update", lambda self, value: shown.append(value))
-    for module in (view, ledger_view):
+    for module in (views, ledger_view):
         monkeypatch.setattr(module, "display", lambda _: None)
     controls = ledger_view.claims(WORDS[0])
     controls.children[0].value = WORDS[2]

@@ -1,13 +1,17 @@
 """The titles of lesson 02's figures and its verdicts say what the data say, and change when the data change."""
 
 import copy
+import math
 
+import pytest
 import torch
 from figure_titles import drawn_title as title
+from table_cells import rows
 
-from course_lib.lessons.classic import figures
+from course_lib.lessons.classic import claims, figures
 from course_lib.lessons.classic import measured as classic_results
 from course_lib.lessons.classic import tables as classic_tables
+from course_lib.lessons.common.claim import Claim
 from course_lib.pruning.classic.deletion import delete, whole
 from course_lib.pruning.classic.network import DTYPE, Network
 from course_lib.pruning.classic.quadratic import quadratic
@@ -152,40 +156,51 @@ def test_titles_of_the_measurement():
 
 def test_tables():
     measured = made_up()
-    table = classic_tables.recursion_table(measured).splitlines()
-    assert table[1].split() == ["1", "hidden", "layer", "exact", "exact"]
-    assert table[2].split() == ["2", "hidden", "layers", "46", "exact", "exact"]
-    assert classic_tables.xor_table(measured).splitlines()[1].split() == ["1e-05", "16", "2", "0", "16", "2"]
-    assert "13 (12–14)" in classic_tables.monks_table(measured)
+    assert rows(classic_tables.recursion_table(measured)) == [
+        ["1 hidden layer", "exact", "exact", "–"],
+        ["2 hidden layers", "46 %", "exact", "exact"],
+    ]
+    assert rows(classic_tables.xor_table(measured)) == [["1e-05", "16", "2", "0", "16", "2"]]
+    assert "13 (12–14)" in str(classic_tables.monks_table(measured))
+    assert rows(classic_tables.digits_table(measured))[0] == ["nothing retrained", "40 %", "40 %", "90 %"]
     assert "seed 0, 2026-01-02, a processor" in classic_tables.provenance(measured)
+
+
+def words(measured):
+    """The verdict on each claim of the lesson that reads this result, by the claim's constant."""
+    return {
+        name: claim.judge(measured).words
+        for name, claim in vars(claims).items()
+        if isinstance(claim, Claim) and name in JUDGED
+    }
+
+
+JUDGED = ("XOR_RIGHT", "XOR_CHOICE", "MONKS_1", "MONKS_2", "MONKS_3", "MONKS_FEWER", "DIGITS", "ROWS")
 
 
 def test_verdicts_follow_the_data():
     measured = made_up()
-    counted, left, chosen_of, chosen = classic_tables.xor_verdict(measured).splitlines()
-    assert counted == "of 16 networks: magnitude 2, OBD 0, OBS 16"
-    assert left == "  Claim: only OBS leaves XOR right in every case: holds."
-    assert chosen_of == "of 16 networks: magnitude 16, OBD 0, OBS 16"
-    assert chosen.endswith("a correct weight in every case: does not hold.")  # magnitude chooses one as often
+    assert words(measured) == dict.fromkeys(JUDGED, "holds") | {
+        "XOR_CHOICE": "does not hold",  # magnitude chooses a correct weight as often
+        "MONKS_1": "undecided (n = 2; about 4 samples would decide)",
+        "MONKS_2": "undecided (n = 2; even 100 times as many samples would not decide)",  # half of them are not most
+        "MONKS_3": "undecided (n = 2; about 4 samples would decide)",
+    }
+    xor = claims.XOR_RIGHT.judge(measured)
+    assert xor.ours == "magnitude 2, OBD 0, OBS 16 of 16 networks"
+    assert claims.XOR_CHOICE.judge(measured).ours == "magnitude 16, OBD 0, OBS 16 of 16 networks"
     monks = classic_tables.monks_verdict(measured).splitlines()
     assert monks[0] == "problem 1: published 14 weights; OBS without refitting leaves 13 (median, 12–14)."
     assert monks[1] == "  2 of 2 networks lose nothing on all 432, 2 of them with 14 or fewer."
-    assert monks[2] == "  Claim: on problem 1 more than half do so: holds"
-    assert "1 of 2 networks lose nothing on all 432, 1 of them" in monks[4]
-    assert monks[5].endswith("cannot tell (not with 100 times the sample, n = 2)")  # half of them are not most
-    assert monks[8].endswith("do so: holds")
-    assert monks[9].endswith("-14, -14, -14 weights (median);")
-    assert monks[10] == "  -14.0 ± 0.0, -14.0 ± 0.0, -14.0 ± 0.0 network by network."
-    assert monks[11].endswith(": holds")
-    assert monks[12].endswith("about as good")
-    digits = classic_tables.digits_verdict(measured)
-    assert "+50 ± 0 points of sparsity, 2 networks\n" in digits
-    assert "further than both others: holds." in digits
-    assert "lie within 10 points of sparsity" in digits
-    said = classic_tables.rows_verdict(measured)
-    assert "unseen text: 50 %, 60 %." in said
-    assert "row by row: 0.69 ± 0.00, 0.51 ± 0.00.\n" in said  # log 2 and log 1 / 0.6
-    assert said.endswith("smaller: holds.")
+    assert any("1 of 2 networks lose nothing on all 432, 1 of them" in line for line in monks)
+    assert any(line.endswith("-14, -14, -14 weights (median).") for line in monks)
+    assert monks[-1].endswith("about as good")
+    assert [each.value for each in claims.MONKS_FEWER.judge(measured).effects.values()] == [14, 14, 14]
+    assert claims.DIGITS.judge(measured).ours == "+50 percentage points"
+    assert "lie within 10 points of sparsity" in classic_tables.digits_verdict(measured)
+    assert "unseen text: 50 %, 60 %." in classic_tables.rows_verdict(measured)
+    ratios = [each.value for each in claims.ROWS.judge(measured).effects.values()]
+    assert ratios == pytest.approx([math.log(2), math.log(1 / 0.6)])
 
 
 def test_verdicts_turn_with_the_data():
@@ -199,25 +214,21 @@ def test_verdicts_turn_with_the_data():
         row["pruned"] = 0.9 if row["method"] != "OBS" else 0.9 - row["sparsity"]
     for row in tables["rows"]:
         row["held_out"] *= 3 if row["method"] == "OBS" else 1
-    claims = [line for line in classic_tables.xor_verdict(measured).splitlines() if "Claim" in line]
-    assert len(claims) == 2
-    assert all(line.endswith("does not hold.") for line in claims)
+    found = words(measured)
+    undecided = {f"MONKS_{p}" for p in (1, 2, 3) if found[f"MONKS_{p}"].startswith("undecided")}  # n = 2 is few
+    assert all(word == "does not hold" for name, word in found.items() if name not in undecided)
+    assert undecided <= {"MONKS_1", "MONKS_2", "MONKS_3"}
     monks = classic_tables.monks_verdict(measured).splitlines()
     assert monks[1].endswith("0 of them with 14 or fewer.")
-    assert monks[2].endswith(": does not hold")
-    assert "+16, +16, +16 weights (median)" in monks[9]
-    assert monks[11].endswith(": does not hold")
-    assert monks[12].endswith("not as good")
-    digits = classic_tables.digits_verdict(measured)
-    assert "-90 ± 0 points of sparsity, 2 networks\n" in digits
-    assert "further than both others: does not hold." in digits
-    assert classic_tables.rows_verdict(measured).endswith("does not hold.")
+    assert any("+16, +16, +16 weights (median)" in line for line in monks)
+    assert monks[-1].endswith("not as good")
+    assert claims.DIGITS.judge(measured).ours == "-90 percentage points"
 
 
 def test_networks_that_disagree_decide_nothing():
     measured = copy.deepcopy(made_up())
     for row in measured["tables"]["monks"]:  # OBS leaves 14 weights less of one network, 12 more of the other
         row["n_left"] += 26 * (row["method"] == "OBS" and not row["refit"] and row["seed"] == 1)
-    by_network, fewer = classic_tables.monks_verdict(measured).splitlines()[10:12]
-    assert "-1.0 ± 13.0" in by_network
-    assert fewer.endswith("cannot tell (not with 100 times the sample, n = 2)")
+    found = claims.MONKS_FEWER.judge(measured)
+    assert found.ours.startswith("+1 ± 13 weights (problem 1)")
+    assert found.words == "undecided (n = 2; even 100 times as many samples would not decide)"

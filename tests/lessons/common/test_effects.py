@@ -27,7 +27,7 @@ def test_questions_are_compared_in_pairs():
     assert (effect.value, effect.n) == (0.25, 4)  # differences 0, 1, 0, 0; half a question more of each kind
     assert effect.error == pytest.approx(((2 / 6 - (1 / 6) ** 2) / 6) ** 0.5)
     alike = accuracy_gap(row | {"accuracy": 0.5, "right": "1001"}, row | {"accuracy": 0.5, "right": "1001"})
-    assert verdict(alike).startswith("cannot tell")  # the same answers to four questions decide nothing
+    assert verdict(alike).startswith("undecided")  # the same answers to four questions decide nothing
     apart = accuracy_gap(row | {"accuracy": 0.75}, row | {"accuracy": 0.5})
     assert apart == share_gap(0.75, 0.5, 4)
     assert apart.error > 0.25
@@ -47,3 +47,11 @@ def test_means_of_independent_effects():
     assert mean_of([Effect(value=1.0, error=0.3), Effect(value=1.0, error=0.3, n=2)]).n is None
     with pytest.raises(ValueError, match="no effect"):
         mean_of([])
+
+
+def test_the_mean_has_welch_and_satterthwaites_degrees_of_freedom():
+    """Equal errors of n = 3 and n = 5: (1 + 1)² / (1/2 + 1/4) = 16/3; a counted effect adds none."""
+    pair = [Effect(value=1.0, error=0.3, n=3), Effect(value=2.0, error=0.3, n=5)]
+    assert mean_of(pair).degrees_of_freedom == pytest.approx(16 / 3)
+    assert mean_of([pair[0], Effect(value=1.0, error=0.0, n=30)]).degrees_of_freedom == pytest.approx(2)
+    assert mean_of([Effect(value=1.0, error=0.3), Effect(value=1.0, error=0.3)]).degrees_of_freedom == math.inf

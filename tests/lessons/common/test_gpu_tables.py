@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from table_cells import headings, rows
 
 from course_lib.lessons.common import gpu
 from course_lib.lessons.common.tables import COLUMNS, load_bench
@@ -36,36 +37,38 @@ def test_where_the_times_come_from():
 
 
 def test_a_line_a_side_with_its_bound_and_its_spread():
-    head, contest, dense, torch, kernel = gpu.table("product", contests=["tokens: 1"], measured=RUN).splitlines()
-    assert head.split()[:5] == ["product,", "bfloat16", "µs", "bound", "share"]
-    assert contest == "tokens: 1  (3 × 8)"
-    assert dense.split() == ["dense", "40.0", "10.0", "25", "%", "anchor"]
-    assert torch.split() == ["torch", "80.0", "10.0", "12", "%", "0.50", "(0.50", "to", "0.51)", "loses"]
-    assert kernel.split() == ["kernel", "20.0", "10.0", "50", "%", "2.00", "(1.98", "to", "2.02)", "wins"]
+    table = gpu.table("product", contests=["tokens: 1"], measured=RUN)
+    assert table.caption == "product (bfloat16): time on the GPU"
+    assert headings(table)[2:5] == ["time (µs)", "bound (µs)", "bound / time"]
+    assert rows(table) == [
+        ["tokens: 1 (3 × 8)", "dense", "40.0", "10.0", "25 %", "–", "anchor"],
+        ["tokens: 1 (3 × 8)", "torch", "80.0", "10.0", "12 %", "0.50 (0.50–0.51)", "loses"],
+        ["tokens: 1 (3 × 8)", "kernel", "20.0", "10.0", "50 %", "2.00 (1.98–2.02)", "wins"],
+    ]
 
 
 def test_the_sides_that_are_asked_for_in_their_order():
-    lines = gpu.table("product", sides=["kernel", "dense"], measured=RUN).splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["tokens:", "dense", "kernel"] * 3
+    table = gpu.table("product", sides=["kernel", "dense"], measured=RUN)
+    assert table.frame["side"].tolist() == ["dense", "kernel"] * 3
 
 
 def test_what_was_not_timed_says_so():
     wrong = row("tokens: 1", "kernel", said="wrong", repetitions=0, median_seconds=None)
     run = RUN | {"benches": {"product": {"dtype": "float16", "rows": [row("tokens: 1", "dense"), wrong]}}}
-    assert gpu.table("product", measured=run).splitlines()[-1].split() == ["kernel", "wrong"]
+    assert rows(gpu.table("product", measured=run))[-1][1:] == ["kernel", "–", "–", "–", "–", "wrong"]
     run["benches"]["product"]["stopped"] = "more tokens"
-    assert gpu.table("product", measured=run).splitlines()[-1] == "not timed: more tokens"
+    assert gpu.table("product", measured=run).note.endswith("Not timed: more tokens.")
 
 
 def test_a_share_below_a_half_per_cent_is_no_zero():
     run = RUN | {"benches": {"product": {"dtype": "float16", "rows": [row("tokens: 1", "dense", share_of_bound=4e-3)]}}}
-    assert "<1 %" in gpu.table("product", measured=run)
+    assert rows(gpu.table("product", measured=run))[0][4] == "<1 %"
 
 
 def test_the_widest_lines_of_the_committed_run_fit():
     for name, entry in gpu.results()["benches"].items():
         if entry["rows"]:
-            assert max(map(len, gpu.table(name).splitlines())) <= COLUMNS
+            assert max(map(len, str(gpu.table(name)).splitlines())) <= COLUMNS
     assert gpu.results() == load_bench(gpu.RESULT)
 
 
@@ -90,8 +93,8 @@ def test_in_words():
     said = "product: 'kernel' beside 'dense' wins at tokens: 1; is even at tokens: 8; loses at tokens: 64."
     assert gpu.everywhere("product", "kernel", RUN) == said
     names = ("half, batch 1", "half, batch 8", "all, batch 8")
-    rows = [row(name, "kernel", said=word) for name, word in zip(names, ("wins", "wins", "loses"), strict=True)]
-    run = {"benches": {"b": {"rows": rows}}}
+    made = [row(name, "kernel", said=word) for name, word in zip(names, ("wins", "wins", "loses"), strict=True)]
+    run = {"benches": {"b": {"rows": made}}}
     said = "b: 'kernel' beside 'dense' wins at half, batch 1; 8; loses at all, batch 8."
     assert gpu.everywhere("b", "kernel", run) == said
 
@@ -99,7 +102,7 @@ def test_in_words():
 def test_effects_come_contest_by_contest():
     alone = gpu.faster("product", "kernel", measured=RUN)
     assert [effect.value for effect in alone] == pytest.approx([math.log(2), 0, math.log(0.4)])
-    assert verdict(alone) == "holds partly (1 of 3)"
+    assert verdict(alone) == "mixed (holds in 1; fails in 1; undecided in 1)"
     beside = gpu.faster("product", "kernel", "torch", measured=RUN)
     assert [effect.value for effect in beside] == pytest.approx([math.log(4), math.log(2), -math.log(2)])
     assert all(effect.error > 0 for effect in beside)

@@ -2,6 +2,7 @@
 
 import pytest
 from figure_titles import drawn_title as title
+from table_cells import headings, rows
 
 from course_lib.lessons.common import cache_speed as plots
 
@@ -63,9 +64,9 @@ def test_a_step_and_the_window_anew():
 
 
 def test_prompts_are_told_as_times_longer():
-    lines = plots.prompts(made_up()).splitlines()
-    assert lines[0].split() == ["seconds", "for", "a", "prompt", "of", "1024", "2048"]
-    assert lines[2].split() == ["H2O,", "20", "%", "2.00", "(2.00", "x)", "2.00", "(2.00", "x)"]
+    table = plots.prompts(made_up())
+    assert headings(table) == ["cache", "1024 tokens: seconds", "2048 tokens: seconds"]
+    assert rows(table)[1] == ["H2O, 20 %", "2.00 (2.00 ×)", "2.00 (2.00 ×)"]
 
 
 @pytest.mark.parametrize("name", ["steps", "streams", "prompts"])

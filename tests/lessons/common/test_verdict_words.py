@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-WORDS = ("holds partly", "does not hold", "cannot tell", "not at this scale")
+WORDS = ("holds partly", "does not hold", "undecided", "not at this scale", "mixed (")
 RULE = ROOT / "course_lib" / "lessons" / "common" / "verdicts.py"
 
 

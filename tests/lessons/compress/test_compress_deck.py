@@ -6,10 +6,10 @@ import re
 import pytest
 
 from course_lib.lessons.common.tables import load_published, rows
-from course_lib.lessons.compress import deck
+from course_lib.lessons.compress import deck, found
 from course_lib.lessons.compress.drawings import sizes
 from course_lib.lessons.compress.figures import stored
-from course_lib.lessons.compress.tables import found, practice
+from course_lib.lessons.compress.tables import practice
 from course_lib.prompts.hard import SENTENCES
 from course_lib.prompts.recipe import PromptRecipe
 from course_lib.workbook.decks.markdown import split_slides

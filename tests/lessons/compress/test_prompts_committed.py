@@ -5,9 +5,10 @@ from statistics import fmean
 
 import pytest
 
+from course_lib.lessons.compress import found
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
 from course_lib.lessons.compress.figures import further
-from course_lib.lessons.compress.tables import claims, found, over, practice
+from course_lib.lessons.compress.tables import gain_tables, over, practice
 from course_lib.prompts.compressed.catalogue import GROUP
 from course_lib.quantization.storage import dense_bytes
 
@@ -31,7 +32,7 @@ def test_its_steps_are_of_the_plan(measured):
     planned = [step.name for step in steps(EXPERIMENT.sizes)]
     assert set(measured["steps"]) <= set(planned)
     assert set(measured["steps"]) | set(found.missing(measured)) == set(planned)
-    assert ("Not measured" in claims.provenance(measured)) == bool(found.missing(measured))
+    assert ("Not measured" in gain_tables.provenance(measured)) == bool(found.missing(measured))
 
 
 def test_bytes_of_rounded_and_dense_models_by_formula(measured):
@@ -48,7 +49,7 @@ def test_half_and_four_bits_are_nowhere_near_eight_times_smaller(measured):
     times = alone["dense"]["weight_bytes"] / alone["sparsegpt-50-4bit"]["weight_bytes"]
     # 3 bits a weight, 20 / 64 for grids, and four bytes a row: below 16 / 3 = 5.3 in any case.
     assert 4.5 < times < 16 / 3
-    assert f"{times:.2f}" in practice.smaller(measured)
+    assert f"{times:.2f}" in str(practice.smaller_table(measured))
 
 
 def test_the_control_decides_what_a_prompt_recovers(measured):
@@ -80,7 +81,7 @@ def test_what_the_text_says_of_another_text(measured):
 def test_what_the_text_says_of_questions(measured):
     rows = [found.one(measured, "tasks", model="wanda-50", task="sciq", prompted=so) for so in (False, True)]
     assert [round(row["accuracy"] * row["n"]) for row in rows] == [59, 57]
-    assert "cannot tell" in practice.tasks(measured)
+    assert "undecided" in practice.tasks(measured)
 
 
 def test_what_the_text_says_of_lora(measured):

@@ -7,9 +7,9 @@ import thin_model
 import torch
 
 from course_lib.lessons.compress import experiment_prompts as experiment
-from course_lib.lessons.compress.claims import asked, ground, own, rivals
-from course_lib.lessons.compress.claims.sizes import CUT, QUICK, Sizes
-from course_lib.lessons.compress.tables import claims, over, practice
+from course_lib.lessons.compress.measuring import asked, ground, own, rivals
+from course_lib.lessons.compress.measuring.sizes import CUT, QUICK, Sizes
+from course_lib.lessons.compress.tables import gain_tables, over, practice
 from course_lib.measure.experiment import Step
 from course_lib.measure.result_files import as_text, plain
 from course_lib.models import load_model
@@ -124,6 +124,9 @@ def test_no_step_has_two_names(sizes):
 
 def test_all_tables_print_what_a_quick_run_gives(tables):
     measured = {"tables": tables}
-    printed = (claims.gains, claims.settings, over.sentences, over.moved, over.other_text)
+    printed = (gain_tables.gains, gain_tables.settings, over.sentences, over.moved, over.other_text)
     texts = [table(measured) for table in (*printed, practice.rivals, practice.tasks, practice.smaller)]
     assert all("Claim: " in text for text in texts)
+    shown = (claims.gains_table, claims.settings_table, over.sentences_table, over.moved_table, over.shares_table)
+    shown += (over.other_text_table, practice.rivals_table, practice.tasks_table, practice.smaller_table)
+    assert all(str(table(measured)).startswith(table(measured).caption[:20]) for table in shown)

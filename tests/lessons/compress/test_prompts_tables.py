@@ -4,16 +4,18 @@ import copy
 import math
 
 import pytest
+from table_cells import rows as cells
 
 from course_lib.lessons.common.style import HouseFigure
 from course_lib.lessons.common.tables import COLUMNS
 from course_lib.lessons.common.verdicts import NOT_MEASURED
-from course_lib.lessons.compress.claims.ground import VOCABULARY, WIDE, WIKIPEDIA
-from course_lib.lessons.compress.claims.rivals import LARGE, SMALL
+from course_lib.lessons.compress import claims, found
 from course_lib.lessons.compress.experiment_prompts import EXPERIMENT, steps
 from course_lib.lessons.compress.figures import further
 from course_lib.lessons.compress.figures import measured as plots
-from course_lib.lessons.compress.tables import claims, found, over, practice, published
+from course_lib.lessons.compress.measuring.ground import VOCABULARY, WIDE, WIKIPEDIA
+from course_lib.lessons.compress.measuring.rivals import LARGE, SMALL
+from course_lib.lessons.compress.tables import gain_tables, over, practice, published
 
 DENSE, WANDA, BOTH = "dense", "wanda-50", "sparsegpt-50-4bit"
 ALONE = {DENSE: (3.0, 3.2, 3.1), WANDA: (4.0, 4.1, 4.3), BOTH: (3.5, 3.9, 3.6)}  # nats of three windows
@@ -82,117 +84,116 @@ def measured():
     }  # fmt: skip
 
 
-def lines_of(text):
-    return dict(line.rsplit(": ", 1) for line in text.splitlines() if line.startswith("Claim"))
+def words(measured, *judged):
+    return [claim.judge(measured).words for claim in judged]
+
+
+def verdicts_of(text):
+    return [line.split("Verdict: ")[1] for line in text.splitlines() if "Verdict: " in line]
 
 
 def test_gains_beside_the_control(measured):
-    text = claims.gains(measured)
-    assert lines_of(text) == {
-        "Claim: a prompt of its own lowers the perplexity of a compressed model": "holds",
-        "Claim: by more nats than one lowers that of the dense model": "holds partly (1 of 2)",
-    }
+    assert words(measured, claims.OWN) == ["holds"]
+    assert words(measured, claims.BEYOND_DENSE) == ["mixed (holds in Wanda 50 %; fails in SparseGPT 50 % and 4 bits)"]
     # exp(−.4); the spread over windows of ±.01 is an error of .01 / √3.
-    assert "0.670 ± 0.004   +0.400 ± 0.006   +0.300 ± 0.000" in " ".join(text.replace("    ", "   ").split("\n"))
+    assert cells(gain_tables.gains_table(measured))[1][3:] == ["0.670 ± 0.004", "+0.400 ± 0.006", "+0.300 ± 0.000"]
 
 
 def test_a_model_that_wins_less_than_the_dense_one_does_not_recover(measured):
     measured["tables"]["own"][0] = own(DENSE, 0.9)
-    assert (
-        lines_of(claims.gains(measured))["Claim: by more nats than one lowers that of the dense model"]
-        == "does not hold"
-    )
+    assert words(measured, claims.BEYOND_DENSE) == ["does not hold"]
 
 
 def test_sentences_against_tokens_by_lot(measured):
-    assert lines_of(over.sentences(measured)) == {
-        "Claim: the authors' sentences help a compressed model": "not at this scale",
-        "Claim: they do more than as many tokens by lot": "holds",
-    }
-    assert "-0.500 ± 0.006" in over.sentences(measured)  # the mean of both draws
+    assert words(measured, claims.SENTENCE, claims.THAN_RANDOM_TOKENS) == ["not at this scale", "holds"]
+    assert cells(over.sentences_table(measured))[0][-1] == "-0.500 ± 0.006"  # the mean of both draws
 
 
 def test_settings_beside_the_main_run(measured):
-    assert set(lines_of(claims.settings(measured)).values()) == {"holds"}
-    assert "+0.100 ± 0.000" in claims.settings(measured)  # 80 vectors
+    assert words(measured, claims.MORE_VECTORS, claims.MORE_STEPS, claims.TOKENS_AS_START) == ["holds"] * 3
+    assert cells(gain_tables.settings_table(measured))[2][-1] == "+0.100 ± 0.000"  # 80 vectors
 
 
 def test_what_goes_over_by_hand(measured):
     # Beyond the dense model's gain of .1 the own prompt wins .3, the other's .24, the dense model's nothing.
-    text = over.moved(measured)
-    assert "0.80 ± 0.00" in text
+    assert "0.80 ± 0.00" in str(over.shares_table(measured))
     assert found.share(measured, DENSE, WANDA).value == pytest.approx(0)
     assert found.share(measured, BOTH, WANDA).value == pytest.approx(0.8)
-    said = lines_of(text)
-    assert said["Claim: a prompt from another model lowers the perplexity"] == "holds partly (2 of 3)"
-    assert said["Claim: another compressed model's prompt beats the dense model's"] == "holds"
-    assert said["Claim: more than half of the own gain beyond the dense one goes over"] == "holds"
+    case = "mixed (holds in dense on Wanda 50 %, SparseGPT 50 % and 4 bits on Wanda 50 %; fails in Wanda 50 % on dense)"
+    counted = "mixed (holds in 2; fails in 1)"
+    assert words(measured, claims.MOVES)[0] in (case, counted)
+    assert words(measured, claims.BETTER_TEACHER, claims.HALF_TRANSFERS) == ["holds", "holds"]
 
 
 def test_no_share_of_nothing(measured):
     measured["tables"]["own"][1] = own(WANDA, 0.1)  # no more than on the dense model
-    assert over.moved(measured).count("–") == 1 + 3  # said once, and shown in the only column
-    assert (
-        lines_of(over.moved(measured))["Claim: more than half of the own gain beyond the dense one goes over"]
-        == NOT_MEASURED
-    )
+    # In the column of the dense model, and now in the only other one.
+    assert sum(row.count("–") for row in cells(over.shares_table(measured))) == 6
+    assert words(measured, claims.HALF_TRANSFERS) == [NOT_MEASURED]
 
 
 def test_another_text_beside_the_dense_models_gain_there(measured):
-    claims_of = lines_of(over.other_text(measured))
-    beyond = "Claim: by more nats than the dense model's prompt helps the dense model there"
-    assert claims_of["Claim: a prompt helps on a text that it has not learned from"] == "holds"
-    assert claims_of[beyond] == NOT_MEASURED
+    assert words(measured, claims.OTHER_TEXT, claims.BEYOND_ON_OTHER_TEXT) == ["holds", NOT_MEASURED]
     measured["tables"]["other_text"] += [row(DENSE, prompted=False), row(DENSE, 0.03, prompted=True)]
-    text = over.other_text(measured)
-    assert "+0.020 ± 0.000" in text  # .05 less .03, window by window
-    assert lines_of(text)[beyond] == "holds"
+    assert cells(over.other_text_table(measured))[1][-1] == "+0.020 ± 0.000"  # .05 less .03, window by window
+    assert words(measured, claims.BEYOND_ON_OTHER_TEXT) == ["holds"]
     measured["tables"]["other_text"][3] = row(DENSE, 0.07, prompted=True)
-    assert lines_of(over.other_text(measured))[beyond] == "does not hold"
+    assert words(measured, claims.BEYOND_ON_OTHER_TEXT) == ["does not hold"]
 
 
 def test_rivals_each_by_its_name(measured):
-    said = lines_of(practice.rivals(measured))
-    assert said[f"Claim: a prompt reads better than: {SMALL}"] == "holds"
-    assert said[f"Claim: a prompt reads better than: {LARGE}"] == "does not hold"
-    assert "4,000,000" in practice.rivals(measured)
-    assert "the 32 steps of a prompt took 70 to 70 on 3 models" in " ".join(practice.rivals(measured).split())
+    assert words(measured, claims.RIVALS[SMALL], claims.RIVALS[LARGE]) == ["holds", "does not hold"]
+    assert verdicts_of(practice.rivals(measured)) == ["holds", "does not hold"]  # of the ways that were measured
+    assert "4,000,000" in str(practice.rivals_table(measured))
+    assert "the 32 steps of a prompt took 70 to 70 on 3 models" in practice.rivals_table(measured).note
 
 
 def test_tasks_with_signal_alone(measured):
-    assert list(lines_of(practice.tasks(measured)).values()) == ["holds"]
+    assert words(measured, claims.TASKS) == ["holds"]
     measured["tables"]["tasks"][0]["accuracy"] = 0.3
-    text = practice.tasks(measured)
-    assert "sciq: the dense model is not clear of chance" in text
-    assert list(lines_of(text).values()) == ["cannot tell"]
+    assert "sciq: the dense model is not clear of chance" in practice.tasks_table(measured).note
+    assert words(measured, claims.TASKS) == ["undecided"]
     del measured["tables"]["tasks"]
-    assert list(lines_of(practice.tasks(measured)).values()) == [NOT_MEASURED]
+    assert words(measured, claims.TASKS) == [NOT_MEASURED]
 
 
 def test_eight_times_smaller_without_loss(measured):
-    said = lines_of(practice.smaller(measured))
-    assert said["Claim: 50 % and 4 bits are 8 times smaller in the blocks"] == "does not hold"  # 1600 / 300
-    assert said["Claim: without loss, once there is a prompt"] == "not at this scale"
-    assert "5.33" in practice.smaller(measured)
-    assert "2.68" in practice.smaller(measured)  # 2000 / 746, embeddings and prompt counted
+    assert words(measured, claims.EIGHT_TIMES, claims.WITHOUT_LOSS) == ["does not hold", "not at this scale"]
+    assert claims.EIGHT_TIMES.judge(measured).ours == "5.33 times"  # 1600 / 300
+    shown = cells(practice.smaller_table(measured))[1]
+    assert shown[2:4] == ["2.68", "5.33"]  # 2000 / 746, embeddings and prompt counted
 
 
 def test_what_is_published_stands_beside(measured):
-    text = published.beside(measured)
+    table = published.beside(measured)
+    assert cells(table)[1][1:] == ["8", "5.33 in the blocks, 2.68"]  # as in the table above
+    text = str(table)
     assert max(map(len, text.splitlines())) <= COLUMNS
-    assert "8                                    5.33 in the blocks, 2.68" in text  # as in the table above
-    assert "+0.47 ± 0.07 nats" in text  # 3.39, 3.80, 3.51 against 3.0, 3.2, 3.1: .39, .60, .41
-    assert "2 of 3; of the repair 1" in text
-    assert "+0.10 ± 0.00 nats" in text  # .4 by the prompt, .3 by LoRA
+    ours = [row[-1] for row in cells(table)]
+    assert "+0.47 ± 0.07 nats" in ours  # 3.39, 3.80, 3.51 against 3.0, 3.2, 3.1: .39, .60, .41
+    assert "2 of 3; of the repair 1" in ours
+    assert "+0.10 ± 0.00 nats" in ours  # .4 by the prompt, .3 by LoRA
     for table in ("own", "moved", "rivals"):
         del measured["tables"][table]
-    assert published.beside(measured).count(NOT_MEASURED) == 4
+    assert [row[-1] for row in cells(published.beside(measured))].count(NOT_MEASURED) == 4
 
 
 EVERY = (
-    *(claims.gains, claims.settings, over.sentences, over.moved, over.other_text),
+    *(gain_tables.gains, gain_tables.settings, over.sentences, over.moved, over.other_text),
     *(practice.rivals, practice.tasks, practice.smaller),
 )
+TABLES = (
+    *(gain_tables.gains_table, gain_tables.settings_table, over.sentences_table, over.moved_table, over.shares_table),
+    *(over.other_text_table, practice.rivals_table, practice.tasks_table, practice.smaller_table),
+)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("n_models", [0, 1, 2, None])
+def test_tables_fit_a_terminal_whatever_was_reached(table, n_models, measured):
+    if n_models is not None:
+        measured["tables"] = {name: measured["tables"][name][:n_models] for name in ("models", "own")}
+    assert max(map(len, str(table(measured)).splitlines())) <= 80
 
 
 @pytest.mark.parametrize("table", EVERY)
@@ -208,9 +209,9 @@ def test_what_was_not_reached_is_said_to_be_missing(table, n_models, measured):
     begun = copy.deepcopy(measured)
     begun["tables"] = {name: begun["tables"][name][:n_models] for name in ("models", "own")}
     text = table(begun)
-    assert all(NOT_MEASURED in line or ": " in line for line in text.splitlines() if line.startswith("Claim"))
+    assert len(verdicts_of(text)) == text.count("Claim: ")
     if n_models == 0:
-        assert set(lines_of(text).values()) == {NOT_MEASURED}
+        assert set(verdicts_of(text)) == {NOT_MEASURED}
 
 
 def test_two_measurements_are_one(measured):
@@ -226,13 +227,13 @@ def test_two_measurements_are_one(measured):
     both = found.joined(*parts)
     assert both["tables"] == measured["tables"]
     assert both["steps"] == measured["steps"]
-    assert "`course reproduce prompts; course reproduce prompts_further`, seed 0" in claims.provenance(both)
+    assert "`course reproduce prompts; course reproduce prompts_further`, seed 0" in gain_tables.provenance(both)
     with pytest.raises(ValueError, match="Measure both anew"):
         found.joined(parts[0], parts[1] | {"seed": 1})
 
 
 def test_where_it_comes_from(measured):
-    text = claims.provenance(measured)
+    text = gain_tables.provenance(measured)
     assert "Not measured" not in text
     assert "32 steps of 4 × 96 tokens" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= COLUMNS
@@ -240,9 +241,9 @@ def test_where_it_comes_from(measured):
 
 def test_a_measurement_that_was_stopped_says_where(measured):
     del measured["steps"]["dense: sciq"], measured["steps"]["wanda-75: own prompt"]
-    text = " ".join(claims.provenance(measured).split())
+    text = " ".join(gain_tables.provenance(measured).split())
     assert "2 steps of the plan, the first of them wanda-75: own prompt; dense: sciq." in text
-    assert max(map(len, claims.provenance(measured).splitlines())) <= COLUMNS
+    assert max(map(len, gain_tables.provenance(measured).splitlines())) <= COLUMNS
 
 
 def test_names_as_they_are_printed():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import thin_model
 import torch
+from table_cells import rows as cells
 
 from course_lib.attention.small_models.byte_model import ByteModel
 from course_lib.contextual.selectors.low_bit import LowBit
@@ -222,8 +223,8 @@ def test_an_idea_is_fitted_blindfold_and_kept_to_its_bytes(sizes, monkeypatch):
     kept = ideas.stored([row])
     assert (row["bytes"], row["density"], len(row["losses"])) == (0, 0.2995, 2)  # 115 of 384 neurons
     mine = ideas.Attempt(4_000_000, 0.3, kept["one set for all tokens"].losses - 1)
-    assert ideas.table(kept, mine).splitlines()[-1].split()[-3:] == ["+1.000", "±", "0.000"]
-    assert "yours" in ideas.table(kept, mine)
+    name, *_, lower = cells(ideas.table(kept, mine))[-1]
+    assert (name, lower) == ("yours", "+1.000 ± 0.000")
     said = ideas.line(mine, loaded[0], [3.0, 3.0, 9.0], [4.0, 4.0, 9.0])
     assert "all neurons 20.1, 30 % by oracle 54.6" in said  # of its own two windows: e³ and e⁴
     assert "beside" not in ideas.compared(kept | {"mine": mine}).described()

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from table_cells import headings
+from table_cells import rows as cells
 from torch.nn.functional import embedding_bag, linear, silu
 
 from course_lib.contextual.apply import contextual
@@ -174,9 +176,10 @@ def test_the_clock_refuses_what_is_no_density():
 
 def test_laps_are_compared_with_the_first():
     laps = [Lap("dense", [2.0, 2.0, 2.0], [1.0, 1.0, 1.0], 1.0), Lap("some", [1.0, 1.0, 0.5], [1.01, 1.02, 1.03], 2.0)]
-    lines = printed.laps(laps, n_tokens=10).splitlines()
-    assert lines[1].split() == ["dense", "5", "1.00", "1.000"]
-    assert lines[2].split() == ["some", "10", "2.00", "1.020", "+0.020", "±", "0.006"]
+    assert cells(printed.laps(laps, n_tokens=10)) == [
+        ["dense", "5", "1.00", "–", "1.000"],
+        ["some", "10", "2.00", "+0.020 ± 0.006", "1.020"],
+    ]
 
 
 def test_a_claim_follows_from_the_windows():
@@ -190,10 +193,10 @@ def test_a_claim_follows_from_the_windows():
 
 def test_tables_have_a_column_a_share():
     curves = {"one": {0.5: torch.zeros(2), 0.3: torch.ones(2)}, "two": {0.5: torch.ones(2)}}
-    lines = printed.perplexities(curves, torch.zeros(2)).splitlines()
-    assert lines[0].split() == ["perplexity", "50", "%", "30", "%"]
-    assert [line.split() for line in lines[1:]] == [["dense", "1.0"], ["one", "1.0", "2.7"], ["two", "2.7"]]
-    assert printed.perplexities(curves, torch.zeros(2), nats=True).splitlines()[2].split() == ["one", "0.000", "1.000"]
+    table = printed.perplexities(curves, torch.zeros(2))
+    assert headings(table)[1:] == ["all", "50 %", "30 %"]
+    assert cells(table) == [["dense", "1.0", "–", "–"], ["one", "–", "1.0", "2.7"], ["two", "–", "2.7", "–"]]
+    assert cells(printed.perplexities(curves, torch.zeros(2), nats=True))[1] == ["one", "–", "0.000", "1.000"]
 
 
 def test_a_loss_of_recall_is_judged_window_by_window():
@@ -222,9 +225,9 @@ def test_lines_of_bytes_and_of_what_is_stored():
 
 
 def test_active_lines_count_exact_zeros(ids):
-    lines = printed.active_lines({"OPT": (["block 1"], neurons.seen_at(tiny_model(architecture="opt"), ids, (1,)))})
+    table = printed.active_table({"OPT": (["block 1"], neurons.seen_at(tiny_model(architecture="opt"), ids, (1,)))})
     (seen,) = neurons.seen_at(tiny_model(architecture="opt"), ids, (1,))
-    assert f"OPT, block 1{'':<22}{100 * (seen.hidden == 0).float().mean():>12.1f} %" in lines
+    assert cells(table)[0][:3] == ["OPT", "block 1", f"{100 * (seen.hidden == 0).float().mean():.1f} %"]
 
 
 # 5 neurons of 20, width 6. The right answer: 2 · 5 · 6 into the neurons, 5 of gate and up, 6 · 5 out of them.

@@ -4,6 +4,8 @@ import copy
 import math
 
 import pytest
+from table_cells import headings
+from table_cells import rows as cells
 
 from course_lib.lessons.common.style import HouseFigure
 from course_lib.lessons.dejavu.claims.ground import GATED, RELU
@@ -163,9 +165,10 @@ def test_levels_of_context(oracles):
     assert list(claims(measured.contextual(oracles)).values()) == ["holds", "holds partly (1 of 2)", "holds", "holds"]
     worse = raised(oracles, "neurons", 3.0, chosen_by=ORACLE)
     assert next(iter(claims(measured.contextual(worse)).values())) == "does not hold"
-    table = measured.neurons(oracles).splitlines()
-    assert table[0].split() == ["SmolLM2,", "dense", "22.20", "50", "%", "5", "%"]
-    assert table[1].split() == ["oracle", f"{math.exp(3.13):.2f}", f"{math.exp(7.1):.2f}"]
+    table = measured.neurons(oracles)
+    assert "SmolLM2 22.20" in table.note
+    assert headings(table)[2:4] == ["50 %", "5 %"]
+    assert cells(table)[0][:4] == [GATED, ORACLE, f"{math.exp(3.13):.2f}", f"{math.exp(7.1):,.2f}"]
 
 
 def test_zeros_behind_relu(oracles):
@@ -184,12 +187,11 @@ def test_slow_change_counts_blocks(oracles):
 
 def test_activations(oracles):
     assert list(claims(changes.activations(oracles)).values()) == ["holds", "does not hold"]
-    assert len(changes.activations(oracles).splitlines()) == 7
+    assert len(changes.activations_table(oracles).frame) == 4
     (levels,) = (row for row in oracles["tables"]["activations"] if row["method"] == "TEAL, greedy levels")
     levels["reached"] = 0.45  # of 50 % asked
-    lines = changes.activations(oracles).splitlines()
-    assert lines[-2:-1] == ["* more than 2 % from what was asked: not compared"]
-    assert [line for line in lines if " * " in line] == [lines[3]]
+    frame = changes.activations_table(oracles).frame
+    assert frame.loc[~frame["compared"], "method"].tolist() == ["TEAL, greedy levels"]
     levels["reached"] = 0.51
     assert list(claims(changes.half_windows(oracles)).values()) == ["holds"]
     assert "nats above dense: +0.403 ± 0.003 where all tokens" in changes.half_windows(oracles)
@@ -197,7 +199,7 @@ def test_activations(oracles):
 
 def test_heads_batches_and_rounding(oracles):
     assert list(claims(parts.heads(oracles)).values()) == ["holds"]
-    assert len(parts.heads(oracles).splitlines()) == 5
+    assert len(parts.heads_table(oracles).frame) == 3
     assert list(claims(parts.batch(oracles)).values()) == ["holds"]
     assert "45 % of the neurons; 59 % if choices were independent" in parts.batch(oracles)  # 1 - 0.8^4
     text = parts.rounded(oracles)
@@ -215,15 +217,15 @@ def test_predictors(guesses):
         "does not hold",
         "holds",
     )
-    assert "5.0 %" in predicted.selectors(guesses)
-    assert "0.700" in predicted.recalls(guesses).splitlines()[1]
+    assert "5.0 %" in str(predicted.selectors(guesses))
+    assert "0.700" in cells(predicted.recalls(guesses))[0]
 
 
 def test_predicted_heads_beside_one_set(guesses):
     assert list(claims(parts.predicted_heads(guesses)).values()) == ["holds"]
     worse = raised(guesses, "heads", 0.5, chosen_by=PREDICTOR)
     assert list(claims(parts.predicted_heads(worse)).values()) == ["does not hold"]
-    assert "+0.100 ± 0.001 nats above dense" in parts.predicted_heads(guesses).splitlines()[0]
+    assert cells(parts.heads_table(guesses))[0][-2] == "+0.100 ± 0.001"
 
 
 def test_lookahead_compares_block_by_block(guesses):

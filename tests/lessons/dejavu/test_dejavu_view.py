@@ -6,6 +6,7 @@ import ipywidgets as widgets
 import pytest
 import torch
 
+from course_lib.lessons.common import views
 from course_lib.lessons.dejavu.live import chosen, view
 
 
@@ -66,9 +67,9 @@ def test_refuses_importance_of_another_text():
 
 def test_controls_change_what_is_shown(seen, monkeypatch):
     shown = []
-    monkeypatch.setattr(view, "display", lambda *_: None)
-    monkeypatch.setattr(view.DisplayHandle, "display", lambda _, page: shown.append(page.data))
-    monkeypatch.setattr(view.DisplayHandle, "update", lambda _, page: shown.append(page.data))
+    monkeypatch.setattr(views, "display", lambda *_: None)
+    monkeypatch.setattr(views.DisplayHandle, "display", lambda _, page: shown.append(page.data))
+    monkeypatch.setattr(views.DisplayHandle, "update", lambda _, page: shown.append(page.data))
     controls = view.explore(seen, density=0.2, names=("early", "late"))
     assert isinstance(controls, widgets.VBox)
     assert "early: 20 %" in shown[-1]

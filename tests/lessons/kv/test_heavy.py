@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from table_cells import rows as cells
 
 from course_lib.lessons.kv import claims, estimates, heavy_hitters, stories
 from course_lib.lessons.kv.deck import drawn, summary
@@ -69,8 +70,8 @@ def test_what_is_said_follows_from_the_numbers():
     assert claims.MASKED.judge(made_up).ours == "4 times (10 % masked)"
     enough = claims.FIVE_PER_CENT.judge(made_up)
     assert enough.words == "not at this scale"
-    read = "  5 % read: log-perplexity +0.200 ± 0.006, 80 % of the next tokens the same"
-    assert heavy_hitters.enough_verdict(made_up) == f"{read}\n{enough}"
+    assert heavy_hitters.enough_verdict(made_up) == str(enough)
+    assert cells(heavy_hitters.enough_table(made_up)) == [["5 %", "+0.200 ± 0.006", "80 %"]]
     (axes,) = heavy_hitters.masked(made_up).axes
     assert axes.get_title(loc="left").startswith("10 % masked: 4 times the perplexity; the first token spared 2.0")
     (axes,) = heavy_hitters.enough(made_up).axes

@@ -5,9 +5,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from course_lib.lessons.common import subject
 from course_lib.lessons.common.tables import load_measured, load_published
 from course_lib.lessons.kv import experiment
-from course_lib.lessons.kv.experiments import model, settings
+from course_lib.lessons.kv.experiments import settings
 from course_lib.measure.result_files import as_text, plain
 from course_lib.models import Part, part_only
 
@@ -43,10 +44,10 @@ def test_every_policy_takes_part_and_no_step_has_two_meanings():
 def tables():
     """The steps of above, run once at the smallest sizes, on the first blocks of the model, as wide as it is."""
     steps = {step.name: step.run for step in experiment.steps(SIZES)}
-    model.loaded.cache_clear()
+    subject.loaded.cache_clear()
     with part_only(Part(N_BLOCKS, width=None)):
         yield {name: steps[name](0) for name in STEPS}
-    model.loaded.cache_clear()  # for those who want all blocks
+    subject.loaded.cache_clear()  # for those who want all blocks
 
 
 @pytest.mark.real

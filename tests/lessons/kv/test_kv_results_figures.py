@@ -4,6 +4,7 @@ import math
 
 import pytest
 from figure_titles import title
+from table_cells import rows as cells
 
 from course_lib.lessons.kv import claims, questions
 from course_lib.lessons.kv import measured as results
@@ -111,9 +112,8 @@ def test_recycled_attention_must_be_clearly_better(second, word):
     assert judged.verdict == word  # against 6 of 20
     assert judged.ours.startswith(f"{100 * second - 30:+.0f} ± 1")
     assert judged.ours.endswith("(every 8 steps)")
-    text = questions.recycled_verdict(made_up(second))
-    assert "3.0 full steps" in text
-    assert text.endswith(str(judged))
+    assert questions.recycled_verdict(made_up(second)) == str(judged)
+    assert [row[-1] for row in cells(questions.second_question_table(made_up(second))) if row[-1] != "–"][-1] == "3.0"
 
 
 def test_policies_are_compared_with_a_window_of_as_many_slots():
@@ -144,9 +144,9 @@ def test_claims_on_attention_are_counted_by_layer():
 
 
 def test_heavy_hitters_are_compared_prompt_by_prompt():
-    text = printed.heavy_verdict(made_up())
-    assert text.startswith(" 10 % kept: H2O 44.0, 1.09 times the full cache, n = 3\n")
-    assert text.endswith(f"{claims.THAN_WINDOW.judge(made_up())}\n{claims.THAN_SINKS.judge(made_up())}")
+    judgements = [str(claim.judge(made_up())) for claim in (claims.THAN_WINDOW, claims.THAN_SINKS)]
+    assert printed.heavy_verdict(made_up()) == "\n".join(judgements)
+    assert cells(printed.heavy_table(made_up()))[0] == ["10 %", "44.0", "1.09", "3"]
     judged = claims.THAN_WINDOW.judge(made_up())
     assert judged.words == "holds"
     assert list(judged.effects) == ["10 % kept", "20 % kept"]
@@ -162,31 +162,22 @@ def test_heavy_hitters_are_compared_prompt_by_prompt():
 
 
 def test_bits_are_compared_with_the_same_tokens_in_full():
-    assert printed.bits_table(made_up()).splitlines()[1].split() == [
-        "H2O",
-        "20",
-        "%",
-        "4",
-        "0.25",
-        "+0.100",
-        "±",
-        "0.000",
-    ]
+    assert cells(printed.bits_table(made_up()))[0] == ["H2O", "20 %", "4", "0.25", "+0.100 ± 0.000"]
 
 
 def test_a_task_that_the_whole_cache_fails_says_nothing():
-    text = questions.retrieval_table(made_up())
-    assert "digits: everything kept 100 %, n = 20: too hard for the model, says nothing" in text
-    assert text.count("SnapKV") == 1
-    assert "80 (60 to 100)" in text
+    table = questions.retrieval_table(made_up())
+    assert "digits: 100 %, n = 20 (too hard for the model, so it says nothing)" in table.note
+    assert table.frame["policy"].tolist().count("SnapKV") == 1
+    assert "80 (60–100)" in str(table)
 
 
 def test_streams_are_not_ranked_by_what_errors_do_not_tell_apart():
-    lines = printed.streams_table(made_up()).splitlines()
-    assert [line.split()[0] for line in lines[1:-1]] == ["Window", "H2O", "SnapKV", "StreamingLLM", "Full"]
+    table = printed.streams_table(made_up())
+    assert table.frame["policy"].tolist() == ["Window", "H2O", "SnapKV", "StreamingLLM", "Full"]
     said = "Clearly above the full cache on this text: Window, H2O, StreamingLLM; 0 of 3 by less than 5 %"
-    assert lines[-1] == said  # 21 lies 0.7 / 0.5 errors away
-    assert lines[1].split()[2:8] == ["60.0", "±", "0.5", "+200.0", "±", "7.9"]  # 3 √(.025² + (.5 / 60)²)
+    assert said in table.note  # 21 lies 0.7 / 0.5 errors away
+    assert cells(table)[0][2:4] == ["60.0 ± 0.5", "+200.0 ± 7.9"]  # 3 √(.025² + (.5 / 60)²)
 
 
 def test_a_difference_that_is_clear_and_small_is_called_small():
@@ -194,13 +185,13 @@ def test_a_difference_that_is_clear_and_small_is_called_small():
     made = made_up()
     for row in made["tables"]["policies"]:
         row["losses"] = [loss + (0 if row["policy"] == "Full" else math.log(1.01)) for loss in LOSSES["Full"]]
-    words = " ".join(printed.streams_table(made).split())
-    assert words.endswith("on this text: Window, H2O, SnapKV, StreamingLLM; 4 of 4 by less than 5 %")
+    said = "on this text: Window, H2O, SnapKV, StreamingLLM; 4 of 4 by less than 5 %."
+    assert printed.streams_table(made).note.endswith(said)
 
 
 def test_published_rows_say_so_and_keep_their_values():
-    text = printed.published_table()
-    assert text.count("published, not measured here") == 2
-    (row,) = (line for line in text.splitlines() if line.startswith("T4") and "H2O" in line)
-    assert row.split()[-4:] == ["18.83", "tokens", "a", "second"]
-    assert "Scissorhands" in text
+    speed, claims = printed.published_speed(), printed.published_claims()
+    assert all(table.caption.startswith("Published, not measured here") for table in (speed, claims))
+    (row,) = (row for row in cells(speed) if row[0] == "T4" and "H2O" in row[2])
+    assert row[3] == "18.83"
+    assert "Scissorhands" in str(claims)

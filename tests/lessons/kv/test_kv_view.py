@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.window import Window
 from course_lib.kv.quantized import Quantized
+from course_lib.lessons.common import views
 from course_lib.lessons.kv.running import live, measure
 from course_lib.models import tiny_model
 
@@ -83,10 +84,10 @@ def test_what_is_no_text_is_refused(tiny_llama, letters, n, chunk):
 
 def test_a_new_choice_replaces_the_text(tiny_llama, letters, text, monkeypatch):
     shown = []
-    monkeypatch.setattr(live, "display", lambda *_: None)
+    monkeypatch.setattr(views, "display", lambda *_: None)
     handle = type("Handle", (), {"display": lambda _, page: shown.append(page.data)})
     handle.update = handle.display
-    monkeypatch.setattr(live, "DisplayHandle", handle)
+    monkeypatch.setattr(views, "DisplayHandle", handle)
     history = live.watch(tiny_llama, letters, text, Window(budget=6), chunk=10)
     none = dataclasses.replace(history, kept=torch.zeros_like(history.kept))
     controls = live.explore({"window": history, "nothing": none}, layer=1)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from table_cells import rows as cells
 
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.kv import experiment_own_text
@@ -13,8 +14,7 @@ def test_blocks_are_the_samples_by_hand():
     """Three blocks of the window lose 2, 3 and 4, those of H2O 1, 3 and 2: lower by 1, 0 and 2, 1 ± 1/√3."""
     found = own_text.Contest(200, torch.tensor([2.0, 3.0, 4.0]), torch.tensor([1.0, 3.0, 2.0]))
     assert found.lower == pytest.approx((1.0, 3**-0.5))
-    last = own_text.table({"by hand": found}).splitlines()[1]
-    assert last.split() == ["by", "hand", "200", "20.1", "7.4", "+1.000", "±", "0.577"]
+    assert cells(own_text.table({"by hand": found})) == [["by hand", "200", "20.1", "7.4", "+1.000 ± 0.577"]]
 
 
 def test_a_text_is_read_by_both_and_a_short_one_is_refused(tiny_tokenizer, monkeypatch):

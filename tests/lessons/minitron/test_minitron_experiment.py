@@ -7,6 +7,7 @@ import pytest
 import thin_model
 import torch
 
+from course_lib.lessons.common import subject
 from course_lib.lessons.minitron import experiment, experiment_equal_compute
 from course_lib.lessons.minitron.claims import after, ground, heads, shapes, training
 from course_lib.lessons.minitron.claims.sizes import QUICK, Sizes
@@ -75,7 +76,7 @@ def test_every_table_is_there_and_models_are_compared_on_the_same_windows(tables
 def test_every_score_takes_part(tables, sizes):
     by_cut = {cut: [row for row in tables["cuts"] if (row["kind"], row["size"]) == cut] for cut in CUTS}
     assert [len(by_cut[cut]) for cut in CUTS] == [10 + 2, 5 + 2, 5 + 2, 4 + 2]
-    model, _ = ground.loaded(sizes.model)
+    model, _ = subject.loaded(sizes.model)
     for (kind, size), rows in by_cut.items():
         changed = {"groups": {"heads": 6}}.get(kind, {})
         expected = n_parameters(model, replace(shape_of(model), **{kind: size}, **changed))
@@ -121,7 +122,7 @@ def test_pieces_of_a_curve_are_one_run(tables, sizes):
     steps = {name: [row["step"] for row in tables["curves"] if row["run"] == name] for name in training.CURVES}
     assert steps == {"KL": [0, 1, 2], "next token": [0, 1, 3], "from scratch": [0, 1]}
     learner, settings = training.fresh(sizes, "KL", 0), training.recipe(sizes, "KL", 0)
-    losses = distil(learner, ground.loaded(sizes.model)[0], ground.text(sizes, 0), settings, progress=False)
+    losses = distil(learner, subject.loaded(sizes.model)[0], ground.text(sizes, 0), settings, progress=False)
     logged = [loss for row in tables["training"] if row["run"] == "KL" for loss in row["losses"]]
     assert logged == [round(loss, 5) for loss in losses]
     after_it = ground.perplexity_row(sizes, learner, 0)
@@ -132,7 +133,7 @@ def test_pieces_of_a_curve_are_one_run(tables, sizes):
 
 @pytest.mark.real
 def test_compute_counts_the_teacher(tables, sizes):
-    model, _ = ground.loaded(sizes.model)
+    model, _ = subject.loaded(sizes.model)
     student, teacher = only(tables["equal_parameters"], name="neurons", steps=0)["parameters"], ground.n_weights(model)
     tokens = sizes.batch * sizes.text_length
     assert only(tables["curves"], run="KL", step=2)["flops"] == 2 * tokens * (6 * student + 2 * teacher)

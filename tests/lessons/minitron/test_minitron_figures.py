@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from table_cells import rows
 
 from course_lib.lessons.minitron import tables
 from course_lib.lessons.minitron.figures import computed as figures
@@ -35,22 +36,20 @@ def counted(width, blocks, neurons, heads, groups, head_size, vocabulary):
 
 
 def test_sizes_are_counted_by_the_function_that_is_given():
-    table = tables.sizes_table(counted, DENSE)
-    assert "134,515,008" in table
-    assert "100.0 %" in table
-    assert table.count("84.2 %") == 2, "the last two shapes have equally many parameters"
-    assert "      7 " in tables.sizes_table(lambda *sizes: 7, DENSE)
+    shown = [row[-2:] for row in rows(tables.sizes_table(counted, DENSE))]
+    assert shown[0] == ["134,515,008", "100.0 %"]
+    assert [percent for _, percent in shown].count("84.2 %") == 2, "the last two shapes have as many parameters"
+    assert rows(tables.sizes_table(lambda *sizes: 7, DENSE))[0][-2] == "7"
 
 
 def test_published_shapes_give_the_published_parameters():
-    lines = [line.split() for line in tables.published_shapes().splitlines()[1:-1]]
-    assert [(float(line[-4]), float(line[-2])) for line in lines] == [
-        (15.63, 15.6),
-        (8.54, 8.5),
-        (8.27, 8.27),
-        (4.19, 4.19),
+    assert [row[-2:] for row in rows(tables.published_shapes())] == [
+        ["15.63 B", "15.60 B"],
+        ["8.54 B", "8.50 B"],
+        ["8.27 B", "8.27 B"],
+        ["4.19 B", "4.19 B"],
     ]
-    assert "in 8 of 9 rows" in tables.published_benchmarks()
+    assert "in 8 of 9 rows" in tables.published_benchmarks().note
 
 
 def test_a_cut_is_ahead_only_where_windows_say_so():
@@ -134,7 +133,7 @@ def test_the_worked_example_of_the_deck():
     "draw",
     [
         drawings.what_leaves, drawings.before_and_after, drawings.width_and_depth, drawings.teacher_and_student,
-        deck.width_and_depth_published, deck.order_published, deck.ideas, deck.speeds,
+        deck.width_and_depth_published, deck.order_published, shapes.compared, figures.speeds,
     ],
 )  # fmt: skip
 def test_drawings_can_be_drawn(draw, tmp_path):
@@ -164,8 +163,8 @@ def test_the_table_of_ideas_compares_by_windows():
         "one": shapes.Attempt({}, 10, torch.tensor([2.0, 3.0])),
         "two": shapes.Attempt({}, 9, torch.tensor([1.8, 2.9])),
     }
-    assert "+0.150 ± 0.050" in shapes.table(ideas)
-    assert shapes.table(ideas, ideas["one"]).splitlines()[-1].startswith("yours")
+    assert rows(shapes.table(ideas)) == [["one", "10", "12.2", "–"], ["two", "9", "10.5", "+0.150 ± 0.050"]]
+    assert rows(shapes.table(ideas, ideas["one"]))[-1][0] == "yours"
     assert title(shapes.compared(ideas)) == "Clearly better than one: two"
 
 

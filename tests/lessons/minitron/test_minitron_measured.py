@@ -2,9 +2,9 @@
 
 import copy
 import math
-import re
 
 import pytest
+from table_cells import rows
 
 from course_lib.lessons.minitron.figures import found, joined, measured, verdicts
 from course_lib.lessons.minitron.figures.found import BEST, PAPERS
@@ -132,25 +132,20 @@ def test_who_leads_later_by_hand(small):
     assert verdicts.still_best(small)["m"].holds
 
 
-def test_numbers_end_where_their_headings_end(committed):
-    head, *lines, chance = verdicts.zero_shot(committed).splitlines()
-    ends = [match.end() for match in re.finditer(r"\S+", head[32:])]
-    assert len(chance) == len(head)
-    for line in lines:
-        assert [match.end() for match in re.finditer(r"\d+ ± +\d+", line[32:])] == ends
-    for line in verdicts.search(committed).splitlines():
-        if line.endswith("steps"):
-            ends = [match.end() for match in re.finditer(r"cut|after \d+ steps", line)]
-        elif "Kendall" not in line:
-            assert ends == [match.end() for match in re.finditer(r"\d\.\d{3}", line)]
+def test_shapes_stand_in_the_order_after_learning(committed):
+    table = verdicts.search(committed)
+    for _, group in table.frame.groupby("model"):
+        assert group["after learning"].is_monotonic_increasing
+    assert table.note.count("Kendall's tau") == len(committed["tables"]["search_order"])
 
 
 def test_accuracies_are_those_of_the_measurement(committed):
-    lines = verdicts.zero_shot(committed).splitlines()
+    dense, *others, chance = rows(verdicts.zero_shot(committed))
     cells = committed["tables"]["zero_shot"]
-    assert len(lines) == len({(row["model"], row["steps"]) for row in cells}) + 2
-    dense = next(line for line in lines if line.startswith("dense"))
-    assert f"{100 * cells[0]['accuracy']:.0f} ±" in dense
+    assert 1 + len(others) == len({(row["model"], row["steps"]) for row in cells})
+    assert dense[0] == "dense"
+    assert dense[1].startswith(f"{100 * cells[0]['accuracy']:.0f} ±")
+    assert chance == ["chance", *(f"{100 * row['chance']:.0f}" for row in cells[: len(chance) - 1])]
     same = verdicts.accuracy_gained(committed, ("dense", 0), ("dense", 0))
     assert same.value == 0
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from table_cells import rows as cells
 
 from course_lib.attention.small_models import byte_model
 from course_lib.lessons.common.tables import load_measured
@@ -31,10 +32,10 @@ def found():
 
 
 def test_every_model_has_a_line_and_dense_ones_no_load(found):
-    lines = measured.ends(found).splitlines()
-    assert [line[:26].strip() for line in lines[1:-1]] == list(experiment.SIZES.kinds)
-    assert "%" not in lines[1]
-    assert all(line.endswith("%") for line in lines[2:-1])
+    shown = cells(measured.ends(found))
+    assert [row[0] for row in shown] == list(experiment.SIZES.kinds)
+    assert shown[0][-1] == "–"
+    assert all(row[-1].endswith("%") for row in shown[1:])
 
 
 def test_a_claim_is_about_all_seeds_and_windows(found):
@@ -49,7 +50,7 @@ def test_blocks_of_all_seeds_are_counted(found):
         found, "top-2", 8
     )
     assert measured.collapse(found, "top-2", 8).endswith("collapse so: holds")
-    assert len(measured.specialisation(found, "top-2, balanced").splitlines()) == 3
+    assert len(measured.specialisation(found, "top-2, balanced").frame) == 2
 
 
 def test_loads_are_drawn_by_step(found):
@@ -65,8 +66,7 @@ def test_gradients_of_gates_by_hand():
         {"model": "copies", "gate_gradient": 0.03, "expert_gradient": 0.2},
         {"model": "dead", "gate_gradient": 0.0, "expert_gradient": 0.2},
     ]
-    lines = measured.first_gradients({"tables": {"gradients": rows}}).splitlines()
-    assert [line.split() for line in lines[1:]] == [["copies", "10"], ["dead", "0"]]
+    assert cells(measured.first_gradients({"tables": {"gradients": rows}})) == [["copies", "10"], ["dead", "0"]]
 
 
 def test_the_committed_copies_are_the_same_model_until_something_differs():
@@ -75,4 +75,4 @@ def test_the_committed_copies_are_the_same_model_until_something_differs():
     assert renormalised["perplexity"] == pytest.approx(dense["perplexity"], rel=1e-6)
     assert renormalised["largest_difference"] < 1e-3  # sums in another order, of logits up to 40
     assert measured.trained_on(committed).count("Claim: after 200 steps, ") == 4
-    assert len(measured.first_gradients(committed).splitlines()) == 5
+    assert len(measured.first_gradients(committed).frame) == 4

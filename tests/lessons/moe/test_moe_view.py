@@ -4,6 +4,7 @@ import ipywidgets as widgets
 import pytest
 import torch
 
+from course_lib.lessons.common import views
 from course_lib.lessons.moe.live import view
 from course_lib.moe.routers.olmoe import OLMoE
 
@@ -45,9 +46,9 @@ def test_refuses_a_routing_of_another_text():
 
 def test_controls_change_what_is_shown(seen, monkeypatch):
     shown = []
-    monkeypatch.setattr(view, "display", lambda *_: None)
-    monkeypatch.setattr(view.DisplayHandle, "display", lambda _, page: shown.append(page.data))
-    monkeypatch.setattr(view.DisplayHandle, "update", lambda _, page: shown.append(page.data))
+    monkeypatch.setattr(views, "display", lambda *_: None)
+    monkeypatch.setattr(views.DisplayHandle, "display", lambda _, page: shown.append(page.data))
+    monkeypatch.setattr(views.DisplayHandle, "update", lambda _, page: shown.append(page.data))
     controls = view.explore({"one": seen, "two": seen})
     assert isinstance(controls, widgets.VBox)
     assert "one: block 0, expert 0" in shown[-1]

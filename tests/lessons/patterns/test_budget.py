@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from table_cells import rows
 
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.patterns import budget, experiment_budget
@@ -67,11 +68,14 @@ def test_ideas_are_compared_by_windows():
     """Windows 2 and 4 against 3 and 6: above by 1 and 2, 1.5 ± 0.5."""
     first = budget.Attempt(0.7, 0.63, {"bitmap": 2}, torch.tensor([2.0, 4.0]))
     other = budget.Attempt(0.69, 0.6, {"2:4": 1, "dense": 1}, torch.tensor([3.0, 6.0]))
-    lines = budget.table({"one": first, "over": budget.Attempt(0.9, 0.8)}, other).splitlines()
-    assert lines[1].split() == ["one", "63.0", "%", "70.0", "%", "20.1"]
-    assert lines[2].endswith("over the budget of 70 %")
-    assert lines[3].split() == ["yours", "60.0", "%", "69.0", "%", "90.0", "+1.500", "±", "0.500"]
-    assert lines[4] == "yours is stored as 2:4 (1), dense (1)"
+    table = budget.table({"one": first, "over": budget.Attempt(0.9, 0.8)}, other)
+    assert rows(table) == [
+        ["one", "63.0 %", "70.0 %", "20.1", "–"],
+        ["over", "80.0 %", "90.0 %", "–", "–"],
+        ["yours", "60.0 %", "69.0 %", "90.0", "+1.500 ± 0.500"],
+    ]
+    assert "over the budget of 70 % is not evaluated" in table.note
+    assert table.note.endswith("Yours is stored as 2:4 (1), dense (1).")
 
 
 def test_the_committed_ideas_are_those_of_the_task_and_within_the_budget():

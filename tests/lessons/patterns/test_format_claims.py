@@ -1,9 +1,8 @@
 """What formats save in bytes and in time, from made-up benches."""
 
 import pytest
-from claimed import one
 
-from course_lib.lessons.patterns.speed import formats_verdict, gpu_verdict
+from course_lib.lessons.patterns import claims
 
 
 def side(name, contest, times, bytes_, spread=1.01):
@@ -34,31 +33,35 @@ def packed(times):
     ("csr", "slower", "smaller"),
     [
         ({0.5: 0.7, 0.1: 0.8}, "holds", "does not hold"),
-        ({0.5: 0.7, 0.1: 3.0}, "holds partly (1 of 2)", "holds partly (1 of 2)"),
+        (
+            {0.5: 0.7, 0.1: 3.0},
+            "mixed (holds in density 0.5; fails in density 0.1)",
+            "mixed (holds in density 0.1; fails in density 0.5)",
+        ),
         ({0.5: 2.0, 0.1: 3.0}, "does not hold", "holds"),
-        ({0.5: 1.0, 0.1: 1.0}, "cannot tell", "cannot tell"),
+        ({0.5: 1.0, 0.1: 1.0}, "undecided", "undecided"),
     ],
 )
 def test_csr_on_both_sides_of_dense(csr, slower, smaller):
-    text = formats_verdict(bitmap(csr), packed(0.1))
-    assert one(text, "at no density are weights in CSR faster") == slower
-    assert one(text, "wherever CSR is over 5 % smaller") == smaller
+    assert claims.CSR_NO_FASTER.judge(bitmap(csr)).words == slower
+    assert claims.CSR_FASTER_WHEN_SMALLER.judge(bitmap(csr)).words == smaller
+    assert claims.CSR_AT_HALF.judge(bitmap(csr)).ours.startswith(f"{csr[0.5]:.2f}")
 
 
 def test_formats_of_as_many_bytes_are_not_asked_whether_they_are_faster():
     found = bitmap({0.5: 0.5, 0.1: 3.0})
     next(row for row in found["tables"]["sides"] if row["side"] == "CSR")["bytes"] = 96
-    assert one(formats_verdict(found, packed(0.1)), "wherever CSR is over 5 % smaller") == "holds"
+    assert claims.CSR_FASTER_WHEN_SMALLER.judge(found).words == "holds"
 
 
 @pytest.mark.parametrize(("bytes_", "word"), [(60, "holds"), (100, "does not hold")])
 def test_a_bitmap_is_counted(bytes_, word):
-    assert one(formats_verdict(bitmap({0.5: 1.0}, bitmap_bytes=bytes_), packed(0.1)), "beside a bitmap") == word
+    assert claims.BITMAP_SMALLER.judge(bitmap({0.5: 1.0}, bitmap_bytes=bytes_)).words == word
 
 
-@pytest.mark.parametrize(("times", "word"), [(0.1, "holds"), (2.0, "does not hold"), (1.0, "cannot tell")])
+@pytest.mark.parametrize(("times", "word"), [(0.1, "holds"), (2.0, "does not hold"), (1.0, "undecided")])
 def test_packed_weights_beside_dense(times, word):
-    assert one(formats_verdict(bitmap({0.5: 1.0}), packed(times)), "2:4 without hardware") == word
+    assert claims.PACKED_NO_FASTER.judge(packed(times)).words == word
 
 
 def gpu_run(torch, kernel, of_bitmap):
@@ -71,14 +74,18 @@ def gpu_run(torch, kernel, of_bitmap):
 
 @pytest.mark.parametrize(
     ("times", "word"),
-    [((0.4, 1.2), "holds partly (1 of 2)"), ((1.1, 1.2), "holds"), ((0.4, 0.8), "does not hold")],
+    [
+        ((0.4, 1.2), "mixed (holds in tokens: 1; fails in tokens: 0)"),
+        ((1.1, 1.2), "holds"),
+        ((0.4, 0.8), "does not hold"),
+    ],
 )
 def test_on_a_gpu_each_number_of_tokens_counts(times, word):
     others = (0.5,), (2.0,)
-    text = gpu_verdict(gpu_run(times, *others))
-    assert one(text, "torch's 2:4 product is faster than the dense one") == word
-    assert one(text, "a kernel of the course's is") == "does not hold"
-    assert one(text, "a kernel for bitmaps is") == "holds"
-    text = gpu_verdict(gpu_run(*others, times))
-    assert one(text, "a kernel of the course's is") == "holds"
-    assert one(text, "a kernel for bitmaps is") == word
+    run = gpu_run(times, *others)
+    assert claims.ON_A_GPU.judge(run).words == word
+    assert claims.OWN_KERNEL_ON_A_GPU.judge(run).words == "does not hold"
+    assert claims.BITMAP_KERNEL_ON_A_GPU.judge(run).words == "holds"
+    run = gpu_run(*others, times)
+    assert claims.OWN_KERNEL_ON_A_GPU.judge(run).words == "holds"
+    assert claims.BITMAP_KERNEL_ON_A_GPU.judge(run).words == word.replace("tokens: ", "density ")

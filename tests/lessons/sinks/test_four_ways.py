@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from table_cells import rows
 
 from course_lib.kv.policies.full import Full
 from course_lib.lessons.sinks import claims, drawings, estimates
@@ -122,11 +123,10 @@ def test_the_committed_measurement_can_be_drawn(name):
 def test_a_start_takes_its_slots():
     losses = torch.tensor([2.0, 3.0], dtype=torch.float64)
     ideas = {"own": first_tokens.Attempt(4, losses), "other": first_tokens.Attempt(1, losses - 0.1)}
-    lines = first_tokens.table(ideas, first_tokens.Attempt(2, losses + 0.1)).splitlines()
-    assert lines[1].split()[-2:] == ["4", f"{math.exp(2.5):.1f}"]
-    assert lines[2].endswith("+0.100 ± 0.000")
-    assert lines[3].startswith("yours")
-    assert lines[3].endswith("-0.100 ± 0.000")
+    own, other, yours = rows(first_tokens.table(ideas, first_tokens.Attempt(2, losses + 0.1)))
+    assert own == ["own", "4", f"{math.exp(2.5):.1f}", "–"]
+    assert other[-1] == "+0.100 ± 0.000"
+    assert (yours[0], yours[-1]) == ("yours", "-0.100 ± 0.000")
 
 
 def test_starts_that_are_none(model):

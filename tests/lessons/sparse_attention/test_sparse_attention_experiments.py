@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from course_lib.attention.prefill.apply import prefilling
 from course_lib.attention.prefill.flexprefill import FlexPrefill
+from course_lib.lessons.common import subject
 from course_lib.lessons.sparse_attention import claims
 from course_lib.lessons.sparse_attention.drawings import delta as delta_drawings
 from course_lib.lessons.sparse_attention.drawings import drafts as draft_drawings
@@ -24,7 +25,7 @@ from course_lib.lessons.sparse_attention.experiments import (
     experiment_sparse_attention_further,
     experiment_steering,
 )
-from course_lib.lessons.sparse_attention.measuring import ground, head_search, items, prefill_reading, steering_sets
+from course_lib.lessons.sparse_attention.measuring import head_search, items, prefill_reading, steering_sets
 from course_lib.lessons.sparse_attention.tables import delta, drafts, prefill, steering
 from course_lib.measure.experiment import Experiment
 from course_lib.measure.perplexity import window_losses
@@ -64,7 +65,7 @@ def thin(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         folder = thin_model.write_thin_model(tmp_path_factory.mktemp("thin"), 4)
         loaded = load_model(str(folder))
-        patch.setattr(ground, "load_model", lambda _: loaded)
+        patch.setattr(subject, "load_model", lambda _: loaded)
         patch.setattr(store, "_default", lambda: loaded)
         patch.setattr(store, "CALIBRATION", (2, 32))
         patch.setattr(store, "cache_folder", lambda: folder)
@@ -75,7 +76,7 @@ def thin(tmp_path_factory):
 
 
 def forget() -> None:
-    kept = [ground.loaded, ground.text, prefill_reading.read, experiment_delta.spread_of]
+    kept = [subject.loaded, subject.article_windows, prefill_reading.read, experiment_delta.spread_of]
     kept += [experiment_drafts.stored, experiment_drafts.drafting]
     kept += [steering_sets.gated, steering_sets.named_of, head_search.searched, head_search.worth]
     for each in kept:
@@ -127,7 +128,7 @@ def test_rows_hold_the_losses_of_every_window(name, measured):
 def test_a_rule_is_measured_as_the_library_applies_it(thin, measured):
     sizes = experiment_sparse_attention.QUICK
     row = prefill_estimates.chosen(measured["sparse_attention"])
-    ids = ground.text(sizes.windows, sizes.middle, 0)
+    ids = subject.article_windows(sizes.windows, sizes.middle, 0)
     rule = FlexPrefill(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
     with prefilling(thin, rule, "none") as watch:
         losses = window_losses(thin, ids, progress=False)
@@ -165,7 +166,7 @@ def test_an_answer_is_as_likely_as_the_model_says(thin):
     some = items.residents(0)[:3]
     prompts = [*items.as_prompts(some[:2], "{context} {question}"), *items.as_prompts(some[2:], "{question}")]
     found = items.answered(prompts, [item.choices for item in some], [[]] * 3, steering_sets.nothing)
-    tokenizer = ground.loaded()[1]
+    tokenizer = subject.loaded()[1]
     for item, prompt, answer in zip(some, prompts, found, strict=True):
         likely = []
         for choice in item.choices:

@@ -1,9 +1,8 @@
 """SparseGPT beside magnitude and Wanda, from made-up rows."""
 
 import pytest
-from claimed import one
 
-from course_lib.lessons.sparsegpt.claims import beside_verdict
+from course_lib.lessons.sparsegpt import claims
 
 PATTERNS = ("50%", "4:8", "2:4")
 
@@ -26,20 +25,20 @@ def made_up(magnitude=100.0, seconds=(20.0, 30.0), wanda=0.70, n=400):
     return {"perplexity": perplexity, "seconds": spent, "zero_shot": answers}
 
 
-@pytest.mark.parametrize(("perplexity", "word"), [(100.0, "holds"), (20.0, "does not hold"), (40.5, "cannot tell")])
+@pytest.mark.parametrize(("perplexity", "word"), [(100.0, "holds"), (20.0, "does not hold"), (40.5, "undecided")])
 def test_below_magnitude(perplexity, word):
-    assert one(beside_verdict(made_up(magnitude=perplexity)), "below magnitude's") == word
+    assert claims.THAN_MAGNITUDE.judge(made_up(magnitude=perplexity)).words == word
 
 
 @pytest.mark.parametrize(
-    ("seconds", "word"), [((20.0, 30.0), "holds"), ((2.0, 3.0), "does not hold"), ((4.0, 20.0), "cannot tell")]
+    ("seconds", "word"), [((24.0, 25.0), "holds"), ((2.0, 2.1), "does not hold"), ((4.0, 20.0), "undecided")]
 )
 def test_each_pattern_is_one_timing(seconds, word):
-    assert one(beside_verdict(made_up(seconds=seconds)), "takes longer than Wanda").startswith(word)
+    assert claims.SLOWER.judge(made_up(seconds=seconds)).verdict == word
 
 
 @pytest.mark.parametrize(
-    ("wanda", "n", "word"), [(0.78, 4000, "holds"), (0.50, 4000, "does not hold"), (0.70, 400, "cannot tell")]
+    ("wanda", "n", "word"), [(0.78, 4000, "holds"), (0.50, 4000, "does not hold"), (0.70, 400, "undecided")]
 )
 def test_three_points_are_close(wanda, n, word):
-    assert one(beside_verdict(made_up(wanda=wanda, n=n)), "at most 3 points below").startswith(word)
+    assert claims.ACCURACY_CLOSE.judge(made_up(wanda=wanda, n=n)).verdict == word

@@ -1,13 +1,16 @@
 """The figures and tables of lesson 03's long measurement, from made-up rows: what they say is computed."""
 
 import math
+from functools import partial
 from itertools import product
 
 import pytest
 from figure_titles import title
+from table_cells import headings
+from table_cells import rows as cells
 
 from course_lib.lessons.common.tables import rows
-from course_lib.lessons.sparsegpt import beside
+from course_lib.lessons.sparsegpt import beside, claims
 from course_lib.lessons.sparsegpt import measured as results
 from course_lib.lessons.sparsegpt import tables as printed
 
@@ -108,11 +111,11 @@ def test_errors_over_depth_count_the_layers_in_between():
     assert "110 % above the best weights" in found  # median of 1.2, 1.2, 3, 3
 
 
-@pytest.mark.parametrize(("sparse", "verdict"), [(40.0, "holds"), (60.0, "not at this scale"), (50.5, "cannot tell")])
+@pytest.mark.parametrize(("sparse", "verdict"), [(40.0, "holds"), (60.0, "not at this scale"), (50.5, "undecided")])
 def test_the_equal_size_claim_is_computed(sparse, verdict):
     tables = made_up()
     tables["rounded"][1]["perplexity"] = sparse
-    assert printed.rounded_table(tables).endswith(f": {verdict}")
+    assert printed.rounded_verdict(tables).endswith(f"Verdict: {verdict}")
 
 
 def test_settings_are_compared_window_by_window_and_the_usual_one_not_with_itself():
@@ -126,28 +129,30 @@ def test_settings_are_compared_window_by_window_and_the_usual_one_not_with_itsel
 
 def test_seconds_have_bytes_and_the_ratio_and_the_papers():
     """Beyond 40 s of forward passes 7 + 2 = 9 s against 3 s; in all 49 against 43."""
-    lines = printed.seconds_table(made_up()).splitlines()
-    assert lines[1].endswith("38.0 MB    0.02 MB")
-    assert lines[-3].endswith("9.0 s with SparseGPT, 3.0 s with Wanda: 3.0 times; in all 1.1 times.")
-    assert lines[-1].endswith("203.1 s and 0.54 s, 376 times as long.")
+    table = printed.seconds_table(made_up())
+    assert cells(table)[0][-2:] == ["38.0", "0.02"]
+    assert "9.0 s with SparseGPT, 3.0 s with Wanda: 3.0 times; in all 1.1 times." in table.note
+    assert table.note.endswith("203.1 s and 0.54 s, 376 times as long.")
     assert "takes 3.0 times as long as Wanda,\nat 2:4 3.0 times" in title(beside.seconds(made_up()))
 
 
 def test_thirds_get_a_verdict():
     """Logs of 24 and 27 beside 25: -0.04 and 0.08, errors of about 0.06."""
-    numbers, claim = printed.thirds_verdict(made_up()).splitlines()
-    assert numbers.endswith("-0.04 ± 0.06 at 50 %, +0.08 ± 0.05 at 2:4.")
-    assert claim.endswith(": cannot tell")
+    found = claims.LATE_BLOCKS.judge(made_up())
+    logs = {name: (each.value, each.error) for name, each in found.estimates.items()}
+    assert logs["50 %"] == pytest.approx((math.log(24 / 25), math.hypot(1 / 24, 1 / 25)))
+    assert logs["2:4"] == pytest.approx((math.log(27 / 25), math.hypot(1 / 27, 1 / 25)))
+    assert found.words == "undecided"
+    assert printed.thirds_verdict(made_up()) == str(found)
     tables = made_up()
     for row in tables["thirds"]:
         row["perplexity"] = {"early": 50.0, "middle": 40.0, "late": 20.0}[row["third"]]
-    assert printed.thirds_verdict(tables).endswith(": not at this scale")
+    assert printed.thirds_verdict(tables).endswith("Verdict: not at this scale")
 
 
 def test_the_gap_to_the_best_weights_by_layer():
     """q: 0.12 over 0.1 in both blocks; k: 0.3 over 0.1."""
-    lines = printed.gap_by_layer(made_up()).splitlines()
-    assert [line.split() for line in lines[1:]] == [["q", "20", "%", "20", "%"], ["k", "200", "%", "200", "%"]]
+    assert cells(printed.gap_by_layer(made_up())) == [["q", "20 %", "20 %"], ["k", "200 %", "200 %"]]
 
 
 def test_the_solver_is_compared_with_the_plain_loop():
@@ -155,10 +160,10 @@ def test_the_solver_is_compared_with_the_plain_loop():
 
 
 def test_accuracies_by_pattern_leave_out_tasks_without_a_signal():
-    lines = printed.accuracy_by_pattern(made_up()).splitlines()
-    assert lines[0].startswith("mean of 1 tasks")
-    assert lines[1].split() == ["dense", "80", "±", "5"]
-    assert lines[3].split() == ["Wanda", "60", "±", "5"]
+    table = printed.accuracy_by_pattern(made_up())
+    assert "on 1 tasks" in table.caption
+    assert cells(table)[0][:2] == ["dense", "80 ± 5"]
+    assert cells(table)[2][:3] == ["Wanda", "–", "60 ± 5"]
 
 
 def test_models_of_the_paper_stand_beside_ours():
@@ -175,38 +180,32 @@ def test_the_claims_to_take_home_follow_from_the_tables():
         for name in ("3 bits", "50% + 4 bits"):
             row = {"name": name, "group": group, "bits_a_weight": 3.1, "perplexity": value} | ERROR
             tables["rounded"].append(row)
-    found = {claim: (paper, here, word) for claim, paper, here, word in beside.claims(tables)}
-    assert found["50 %: lower perplexity than Wanda"] == (
-        "6.51 against 6.42 (LLaMA-2-7B)",
-        "30.0 against 40.0",
-        "holds",
-    )
-    assert found["At most 20 % above the best weights"][1:] == ("110 %, median of the layers", "not at this scale")
-    assert found["2:4: early blocks lose less than late ones"][2] == "cannot tell"
-    (axes,) = beside.take_home(tables).axes
+    found = {claim.id: claim.judge(tables) for claim in claims.PAPERS_CLAIMS}
+    half = found["sparsegpt-than-wanda-half"]
+    assert half.claim.published_value == "0.986 times (LLaMA-2-7B)"  # 6.42 over 6.51
+    assert half.ours.startswith("1.333 ± ")  # 40 over 30
+    assert half.words == "holds"
+    assert found["sparsegpt-near-the-best"].ours == "110 %"
+    assert found["sparsegpt-near-the-best"].words == "not at this scale"
+    assert found["sparsegpt-depth-2-4"].words == "undecided"
+    (axes,) = beside.take_home().axes
     assert len(axes.texts) == 4 * (len(found) + 1)
-
-
-def test_a_table_as_a_figure_breaks_long_cells():
-    (axes,) = beside.as_table(("a", "b"), [("one two three", "x")], (7, 4)).axes
-    assert [text.get_text() for text in axes.texts] == ["a", "b", "one two\nthree", "x"]
 
 
 def test_only_tasks_with_a_signal_count():
     text = printed.accuracy_verdict(made_up())
-    assert "boolq" not in text
-    numbers, claim = text.splitlines()[-2:]
-    assert numbers.endswith("+10.0 ± 6.7 points, the mean of 1 tasks.")
-    assert claim.endswith(": cannot tell (about 1.8 times the sample would: n = 178)")
+    assert "+10.0 ± 6.7 percentage points" in text
+    assert text.endswith("Verdict: undecided (n = 100; about 173 samples would decide)")
+    assert "boolq" not in printed.accuracy_table(made_up()).frame["task"].tolist()
 
 
 def test_accuracies_are_compared_question_by_question_where_they_are_kept():
     tables = made_up()
     for row in tables["zero_shot"]:  # the same sixty are right, and ten more with SparseGPT: 10 ± 3 points
         row["right"] = "".join(str(int(i < round(100 * row["accuracy"]))) for i in range(100))
-    numbers, claim = printed.accuracy_verdict(tables).splitlines()[-2:]
-    assert numbers.endswith("+10.0 ± 3.1 points, the mean of 1 tasks.")  # with half a question more of each kind
-    assert claim.endswith(": holds")
+    text = printed.accuracy_verdict(tables)
+    assert "+10.0 ± 3.1 percentage points" in text  # with half a question more of each kind
+    assert text.endswith("Verdict: holds")
 
 
 def of_windows(tables, method, shifts):
@@ -221,11 +220,11 @@ def test_perplexities_are_compared_window_by_window_as_soon_as_both_are_kept_so(
     tables = made_up()
     for row in tables["perplexity"]:
         row["standard_error"] = 0.2 * row["perplexity"]
-    assert beside._than_wanda(tables, "50%")[-1] == "cannot tell"
+    assert claims.THAN_WANDA_HALF.judge(tables).words == "undecided"
     of_windows(tables, "wanda", (0.5, -0.5, 0.0))  # one side alone changes nothing
-    assert beside._than_wanda(tables, "50%")[-1] == "cannot tell"
+    assert claims.THAN_WANDA_HALF.judge(tables).words == "undecided"
     of_windows(tables, "sparsegpt", (0.51, -0.5, -0.01))
-    assert beside._than_wanda(tables, "50%")[-1] == "holds"
+    assert claims.THAN_WANDA_HALF.judge(tables).words == "holds"
 
 
 def test_bars_beside_the_dense_model_are_of_pairs_where_there_are_pairs():
@@ -246,19 +245,19 @@ def _ends(drawn):
 
 
 def test_the_order_of_patterns_is_judged_by_method():
-    assert printed.pattern_verdict(made_up()).endswith("4:8 less than 2:4: holds")
+    assert printed.pattern_verdict(made_up()).endswith("Verdict: holds")
     tables = made_up()
     for row in tables["perplexity"]:
         if row["method"] == "wanda" and row["pattern"] == "2:4":
             row["perplexity"] = 1.0
-    assert printed.pattern_verdict(tables).endswith("holds partly (7 of 8)")
+    assert printed.pattern_verdict(tables).endswith("Verdict: mixed (holds in 7; fails in 1)")
     for row in tables["perplexity"]:
         row["standard_error"] = row["perplexity"]
-    assert printed.pattern_verdict(tables).endswith("4:8 less than 2:4: does not hold (fails in 1 of 8)")
+    assert printed.pattern_verdict(tables).endswith("Verdict: mixed (fails in 1; undecided in 7)")
     noisy = made_up()
     for row in noisy["perplexity"]:
         row["standard_error"] = row["perplexity"]
-    assert printed.pattern_verdict(noisy).endswith("4:8 less than 2:4: cannot tell")
+    assert printed.pattern_verdict(noisy).endswith("Verdict: undecided")
 
 
 def test_successors_stand_beside_the_sweep_at_half():
@@ -267,10 +266,10 @@ def test_successors_stand_beside_the_sweep_at_half():
         row |= ERROR
     tables["successors"] = [{"method": "swaps + refit", "pattern": "2:4", "perplexity": 55.5} | ERROR]
     tables["successors"] += [{"method": "swaps + refit", "pattern": "50%", "perplexity": 25.5} | ERROR]
-    lines = printed.successors_table(tables).splitlines()
-    assert lines[0].split()[-2:] == ["unstructured", "2:4"]
-    assert lines[2].split() == ["Wanda", "40.0", "±", "1.0"]
-    assert lines[-1].split()[-6:] == ["25.5", "±", "1.0", "55.5", "±", "1.0"]
+    table = printed.successors_table(tables)
+    assert headings(table) == ["method", "unstructured", "2:4"]
+    assert cells(table)[1] == ["Wanda", "40.0 ± 1.0", "–"]
+    assert cells(table)[-1][1:] == ["25.5 ± 1.0", "55.5 ± 1.0"]
 
 
 def test_at_4_of_8_the_others_have_the_first_windows_of_the_main_table():
@@ -281,20 +280,20 @@ def test_at_4_of_8_the_others_have_the_first_windows_of_the_main_table():
     ]
     (wanda,) = rows(tables, "perplexity", method="wanda", pattern="4:8")
     wanda["losses"] = [math.log(20), math.log(80), 9.0]
-    lines = printed.successors_table(tables).splitlines()
-    assert lines[0].split()[-1] == "4:8"
-    assert lines[1].split() == ["magnitude"]
-    assert lines[2].split() == ["Wanda", "40.0", "±", f"{40 * math.log(4) / 2:.1f}"]
-    assert lines[-1].split()[-3:] == ["55.5", "±", "1.0"]
+    table = printed.successors_table(tables)
+    assert headings(table)[-1] == "4:8"
+    assert cells(table)[0] == ["magnitude", "–"]
+    assert cells(table)[1] == ["Wanda", f"40.0 ± {40 * math.log(4) / 2:.1f}"]
+    assert cells(table)[-1][1] == "55.5 ± 1.0"
 
 
 def test_published_rows_say_so_and_keep_their_values():
-    text = printed.published_table()
-    assert text.count("published, not measured here") == 2
-    (row,) = (line for line in text.splitlines() if line.startswith("SparseGPT 50 %") and "8.21" in line)
-    assert row.split()[3:] == ["36.85", "31.58", "17.46", "13.48", "11.55", "11.17", "9.79", "9.32", "8.21"]
-    (row,) = (line for line in text.splitlines() if line.startswith("AdaPrune"))
-    assert row.split() == ["AdaPrune", "50", "%", "58.66", "48.46", "32.52"]
+    opt, llama = (printed.published_table(family) for family in ("opt", "llama"))
+    assert all("published perplexities by model size, not measured here" in table.caption for table in (opt, llama))
+    by_method = {method: values for method, *values in cells(opt)}
+    published = ["36.85", "31.58", "17.46", "13.48", "11.55", "11.17", "9.79", "9.32", "8.21"]
+    assert by_method["SparseGPT 50 %"] == published
+    assert by_method["AdaPrune 50 %"] == ["58.66", "48.46", "32.52"] + 6 * ["–"]
 
 
 @pytest.mark.parametrize(
@@ -306,8 +305,10 @@ def test_large_perplexities_are_printed_as_in_the_paper(value, said):
 
 def test_lines_fit_in_a_hundred_columns():
     told = (
-        *(printed.provenance, printed.pattern_verdict, printed.successors_table, printed.published_table),
+        *(printed.provenance, printed.pattern_verdict, printed.successors_table, printed.rounded_verdict),
+        *(partial(printed.published_table, family) for family in ("opt", "llama")),
+        printed.accuracy_table,
         *(printed.rounded_table, printed.seconds_table, printed.solver_speed, printed.gap_by_layer),
         *(printed.thirds_verdict, printed.accuracy_by_pattern, printed.accuracy_verdict, printed.seconds_provenance),
     )
-    assert {line for tell in told for line in tell().splitlines() if len(line) > 100} == set()
+    assert {line for tell in told for line in str(tell()).splitlines() if len(line) > 100} == set()

@@ -3,25 +3,28 @@
 import math
 
 import pytest
-from claimed import claimed, one
 
-from course_lib.lessons.start.claims import about, linear, sizes_verdict
+from course_lib.lessons.common.claim import Claim
+from course_lib.lessons.start import claims
+from course_lib.lessons.start.claims import about, linear
 from course_lib.measure.roofline import LLAMA2_7B, LLAMA2_70B, Transformer
 
 
 def test_sizes_of_two_models_by_hand():
     assert LLAMA2_7B.cache_bytes(100, value_bytes=4) == 100 * 2 * 32 * 32 * 128 * 4  # 100 MiB to the byte
     assert LLAMA2_70B.cache_bytes(8192, 64) == 64 * 8192 * 2 * 80 * 8 * 128 * 2  # 171.8 GB
-    found = claimed(sizes_verdict())
-    assert list(found.values()) == ["does not hold", *["holds"] * 5]  # 26.95 GB are 25.1 GiB and not 28
+    judged = {claim.id: claim.judge() for claim in vars(claims).values() if isinstance(claim, Claim)}
+    assert [each.verdict for each in judged.values()] == ["does not hold", *["holds"] * 5]
+    assert judged["start-seven-billion"].ours == "25.1 GiB"  # 26.95 GB are not 28 GiB
+    assert judged["start-seventy-cache"].ours == "172 GB"
 
 
 def test_another_model_has_other_sizes():
     small = Transformer(30, 576, 9, 3, 64, 1536, 49_152, tied=True)
-    text = sizes_verdict(small, small)
-    for words in ("take 28 GiB", "fill 100 MiB", "take 140 GB", "fill 160 GB"):
-        assert one(text, words) == "does not hold"
-    assert one(text, "in proportion to text and batch") == one(text, "larger than the weights") == "holds"
+    assert not about(small.n_weights * claims.SINGLE, 28 * claims.GIB).holds
+    assert not about(small.cache_bytes(100, value_bytes=claims.SINGLE), 100 * claims.MIB).holds
+    assert not about(claims.batch_bytes(small), 160 * claims.GB).holds
+    assert all(effect.holds for effect in linear(small).values())
 
 
 @pytest.mark.parametrize(("counted", "holds"), [(100, True), (109, True), (92, True), (111, False), (90, False)])
@@ -35,4 +38,4 @@ def test_a_cache_that_does_not_grow_is_not_linear():
         def cache_bytes(self, n_tokens, batch=1, value_bytes=2):
             return 100 * batch
 
-    assert [effect.holds for effect in linear(Fixed(1, 1, 1, 1, 1, 1, 1))] == [False, True]
+    assert [effect.holds for effect in linear(Fixed(1, 1, 1, 1, 1, 1, 1)).values()] == [False, True]

@@ -3,9 +3,8 @@
 import math
 
 import pytest
-from claimed import one
 
-from course_lib.lessons.wanda.tables import sweep_verdict
+from course_lib.lessons.wanda import claims
 
 NOISE = (-0.02, 0.0, 0.02)
 
@@ -28,20 +27,26 @@ def made_up(magnitude=(2.0, 8.0), wanda=(1.1, 1.3), two_four=1.4, shaky=False):
     return {"tables": {"sweep": sweep, "perplexity": table}}
 
 
+THRESHOLDS = ("MAGNITUDE_HARMS", "MAGNITUDE_FAILS_EARLY", "HALF_IS_CHEAP", "TWO_FOUR_IS_CHEAP")
+
+
+def words(measured):
+    return {name: getattr(claims, name).judge(measured).words for name in ("SWEEP", *THRESHOLDS)}
+
+
 def test_a_sweep_that_climbs():
-    text = sweep_verdict(made_up())
-    assert one(text, "each step of sparsity") == "holds"
-    assert one(text, "half of the weights by magnitude") == one(text, "30 % by magnitude") == "holds"
-    assert one(text, "half of the weights by Wanda") == one(text, "2:4 by Wanda") == "holds"
+    assert words(made_up()) == dict.fromkeys(("SWEEP", *THRESHOLDS), "holds")
+    assert claims.HALF_IS_CHEAP.judge(made_up()).ours == "1.3 times"
+    assert claims.MAGNITUDE_HARMS.judge(made_up()).estimates[""].value == pytest.approx(math.log(8))
 
 
 def test_a_sweep_that_stays():
-    text = sweep_verdict(made_up(magnitude=(1.2, 1.3), wanda=(2.0, 2.0), two_four=3.0))
-    assert one(text, "each step of sparsity").startswith("holds partly (3 of 4)")  # the last step costs nothing
-    assert one(text, "half of the weights by magnitude") == one(text, "30 % by magnitude") == "does not hold"
-    assert one(text, "half of the weights by Wanda") == one(text, "2:4 by Wanda") == "not at this scale"
+    found = words(made_up(magnitude=(1.2, 1.3), wanda=(2.0, 2.0), two_four=3.0))
+    assert found["SWEEP"] == "mixed (holds in magnitude, 30 %, magnitude, 50 %, wanda, 30 %; fails in wanda, 50 %)"
+    assert found["MAGNITUDE_HARMS"] == found["MAGNITUDE_FAILS_EARLY"] == "does not hold"
+    assert found["HALF_IS_CHEAP"] == found["TWO_FOUR_IS_CHEAP"] == "not at this scale"
 
 
-@pytest.mark.parametrize("words", ["half of the weights by Wanda", "2:4 by Wanda", "30 % by magnitude"])
-def test_windows_that_disagree_decide_nothing(words):
-    assert one(sweep_verdict(made_up(shaky=True)), words).startswith("cannot tell")
+@pytest.mark.parametrize("name", ["HALF_IS_CHEAP", "TWO_FOUR_IS_CHEAP", "MAGNITUDE_FAILS_EARLY"])
+def test_windows_that_disagree_decide_nothing(name):
+    assert getattr(claims, name).judge(made_up(shaky=True)).verdict == "undecided"

@@ -8,6 +8,7 @@ from figure_titles import drawn_title as title
 
 from course_lib.lessons.common import masks
 from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.verdicts import verdict
 from course_lib.lessons.wanda import accuracies, deck, figures, tables
 from course_lib.lessons.wanda import measured as wanda_results
 
@@ -151,12 +152,13 @@ def test_zero_shot_verdict_follows_the_data():
     measured = made_up()
     said = tables.zero_shot_verdict(measured)
     assert said.startswith("The paper's seven tasks: +0.0 ± 6.2 points for Wanda on average. 1 of them have no signal")
-    assert said.endswith("+0.0 ± 6.1 points on average: cannot tell (not with 100 times the sample, n = 100)")
+    assert "+0.0 ± 6.1 percentage points" in said
+    assert said.endswith("Verdict: undecided (n = 100; even 100 times as many samples would not decide)")
     for row in measured["tables"]["zero_shot"]:
         row["accuracy"] += 0.2 * (row["method"] == "wanda")
     said = tables.zero_shot_verdict(measured)
     assert "+20.0 ± 6.6 points for Wanda" in said
-    assert said.endswith("on average: holds")
+    assert said.endswith("Verdict: holds")
 
 
 def test_published_numbers_are_marked_and_stand_beside_ours():
@@ -180,12 +182,12 @@ def test_claims_follow_the_data():
     measured["tables"]["groups"] += [
         {"method": "wanda", "group": "(input, 1)", "perplexity": 21.0, "standard_error": 3.0}
     ]
-    said = {claim.split()[0]: verdict for claim, *_, verdict in tables.claims(measured)}
-    assert said["Wanda's"] == said["Tighter"] == "holds"  # 20 against 90; 20, 30, 40, each ± 1
-    assert said["Each"].startswith("holds partly (1 of 2)")  # 20 ± 1 against 25 ± 1 and 21 ± 3
-    assert said["Its"].startswith("cannot tell")  # no difference of accuracy
-    assert said["More"] == "holds"  # 21 ± 0.1 with most, 24 and 25 with one
-    assert tables.claims_table(measured).count("    paper: ") == 5
+    words = {claim.id: claim.judge(measured).words for claim in tables.PAPER_CLAIMS}
+    assert words["wanda-below-magnitude"] == words["wanda-patterns"] == "holds"  # 20 against 90; 20, 30, 40, each ± 1
+    assert words["wanda-output-group"] == "holds partly (1 of 2)"  # 20 ± 1 against 25 ± 1 and 21 ± 3
+    assert words["wanda-accuracy"].startswith("undecided")  # no difference of accuracy
+    assert words["wanda-calibration"] == "holds"  # 21 ± 0.1 with most, 24 and 25 with one
+    assert tables.claims_table(measured).count("published: ") == 5
 
 
 def test_errors_of_choices_by_hand():
@@ -383,5 +385,5 @@ def test_a_task_of_one_word_is_judged_beside_the_others_model_by_model():
     measured = made_up()
     for row in rows(measured, "zero_shot", task="boolq"):  # from here on a task with a signal, of which nothing is left
         row["accuracy"] = 0.75 if row["method"] == "dense" else 0.25
-    assert accuracies.one_word_verdict(measured, "boolq").endswith("Claim: boolq keeps less: holds")
-    assert accuracies.one_word_verdict(measured, "sciq").endswith("Claim: sciq keeps less: does not hold")
+    assert verdict(accuracies.one_word_gaps(measured, "boolq")) == "holds"
+    assert verdict(accuracies.one_word_gaps(measured, "sciq")) == "does not hold"

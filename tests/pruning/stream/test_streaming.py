@@ -408,7 +408,7 @@ def test_a_full_disk_is_said_and_leaves_no_half_files(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(safetensors_io.os, "fsync", full)
-    with pytest.raises(PruningError, match="OSError.*No space left on device.*What is finished is kept"):
+    with pytest.raises(PruningError, match="OSError.*No space left on device.*Finished blocks are kept"):
         streamed(tmp_path)
     assert not list(tmp_path.rglob("*.part"))
     streamed(tmp_path)

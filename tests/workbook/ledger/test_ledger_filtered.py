@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.lessons.common.tables import COLUMNS
-from course_lib.workbook.ledger.everything import all_claims
+from course_lib.workbook.ledger.everything import all_statements
 from course_lib.workbook.ledger.filtered import VERDICTS, table
 from course_lib.workbook.ledger.page import verdict_of
 
@@ -12,18 +12,18 @@ def n_of(text: str) -> int:
     return int(text.splitlines()[-1].split()[0])
 
 
-def test_each_claim_is_under_its_verdict_once():
+def test_each_statement_is_under_its_verdict_once():
     tables = {verdict: table(verdict) for verdict in VERDICTS}
-    assert sum(map(n_of, tables.values())) == n_of(table()) == len(all_claims())
-    for claim in all_claims():
-        assert f" {claim.id}: " in tables[verdict_of(claim)]
+    assert sum(map(n_of, tables.values())) == n_of(table()) == len(all_statements())
+    for statement in all_statements():
+        assert f" {statement.id}: " in tables[verdict_of(statement)]
     assert all(len(line) <= COLUMNS for line in table().splitlines())
 
 
 def test_of_one_lesson():
     text = table("not at this scale", "07")
-    assert "07  abstracts-3: A cache 5 times smaller loses no quality." in text
-    assert "not at this scale: -0.0" in text
+    assert "07  abstracts-4: With 4 bits it becomes 20 times smaller." in text
+    assert "not at this scale: -7.19 (counted)" in text
     assert 0 < n_of(text) < n_of(table("not at this scale")) < n_of(table())
     assert "abstracts-32" not in text
     assert "–  abstracts-8" in table("not measured")

@@ -1,18 +1,22 @@
-"""The real records: each claim has its line, each result its claim, each command exists, and the page is up to date."""
+"""The real records: every claim is judged, every result used, every command exists, and the page is up to date."""
 
 import re
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from course_lib.cli import bench, reproduce
-from course_lib.lessons.common import tables
-from course_lib.lessons.common.verdicts import WORDS, verdict
+from course_lib.lessons.common import claim as claim_module
+from course_lib.lessons.common.claim import result_path
+from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common.verdicts import WORDS, Effect, verdict
 from course_lib.measure.result_files import load
-from course_lib.workbook.ledger.everything import all_claims, all_rules, all_sources, name_of
+from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements, claims_of
 from course_lib.workbook.ledger.judge import judged
-from course_lib.workbook.ledger.page import PATH, page, verdict_of
-from course_lib.workbook.ledger.record import LIBRARY, is_there, result_path
+from course_lib.workbook.ledger.page import PATH, SUMMARY, page, summary, verdict_of
+from course_lib.workbook.ledger.record import LIBRARY, is_there
 
 IDEAS = "what simple ideas got in the lesson's open task"
 LOG = "the log of how a packaged model was trained"
@@ -36,63 +40,105 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "sparse_attention/block_scores": IDEAS,
     "sparse_attention/experiments/visual_model": LOG,
     "sparsegpt/experiments/recipes": IDEAS,
-    "sparsegpt/experiments/sparsegpt_choices": "claims of SparseGPT's paper that no document repeats",
-    "sparsegpt/experiments/sparsegpt_rounded": "a claim of SparseGPT's paper that no document repeats",
     "sparsegpt/experiments/sparsegpt_successors": "methods that came after the documents",
     "start/plans": IDEAS,
     "wanda/masks": "theorems and choices of Wanda's paper that no document repeats",
     "wanda/shares": IDEAS,
 }
-# Claims whose result is not committed yet. Whoever commits it writes the rule and takes the claim off this list.
+# Statements whose result is not committed yet. With the result comes the claim that judges it.
 AWAITED: dict[str, set[str]] = {}
-CLAIMS = {claim.id: claim for claim in all_claims()}
-JUDGED = [claim for claim in CLAIMS.values() if claim.rule]
-RULES = all_rules()
+STATEMENTS = {statement.id: statement for statement in all_statements()}
+CLAIMS = all_claims()
+JUDGED = [statement for statement in STATEMENTS.values() if statement.claim]
 
 
-def test_ids_number_the_claims_of_each_document_in_order():
-    assert len(CLAIMS) == len(all_claims()) > 200
+def test_ids_number_the_statements_of_each_document_in_order():
+    assert len(STATEMENTS) == len(all_statements()) > 200
     for source in all_sources():
-        prefix = source.claims[0].id.rpartition("-")[0]
-        assert [claim.id for claim in source.claims] == [f"{prefix}-{i + 1}" for i in range(len(source.claims))]
+        prefix = source.statements[0].id.rpartition("-")[0]
+        ids = [statement.id for statement in source.statements]
+        assert ids == [f"{prefix}-{i + 1}" for i in range(len(source.statements))]
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_a_line_judges_from_the_results_that_it_names(name, monkeypatch):
-    """The verdict is that of its effects, and every result that is named was read for it."""
-    rule, read = RULES[name], []
-    monkeypatch.setattr(tables, "load", lambda path: read.append(Path(path).resolve()) or load(path))
-    judged.cache_clear()
-    found = judged(rule)
-    assert found.words in (verdict(found.effects), verdict(found.effects, larger_models=True))
+def test_every_constant_has_an_id_of_its_own_that_names_its_lesson():
+    names = [f"course_lib.lessons.{lesson}.claims" for lesson in {claim.lesson for claim in CLAIMS.values()}]
+    records = {
+        id(record): (name, record)
+        for name in names
+        for value in vars(import_module(name)).values()
+        for record in claims_of(value)
+    }
+    assert len(records) == len(CLAIMS)
+    assert "sparse_attention-told-likelihood" in CLAIMS  # in a pair, in a list, in a dictionary
+    assert all(name.split(".")[2] == claim.lesson for name, claim in records.values())
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_is_judged_by_the_committed_results_that_it_names(name, monkeypatch):
+    """The verdict follows from the effects, the effects from the estimates, and every named result is read."""
+    claim, read = CLAIMS[name], []
+    monkeypatch.setattr(claim_module, "load", lambda path: read.append(Path(path).resolve()) or load(path))
+    claim_module._judge_committed.cache_clear()
+    found = claim.judge()
+    assert [path.resolve() for path in claim.paths] == read
     assert found.verdict in WORDS
-    assert {path.resolve() for path in rule.paths} <= set(read)
-    assert rule.effect
-    assert rule.refuted
-    assert len(found.line) < 200
+    assert found.words == verdict(found.effects.get("", found.effects), larger_models=claim.larger_models)
+    threshold = claim.below if claim.below is not None else claim.above or 0
+    side = -1 if claim.below is not None else 1
+    for case, effect in found.effects.items():
+        assert effect.value == pytest.approx(side * (found.estimates[case].value - threshold), abs=1e-12)
+        assert effect.error == found.estimates[case].error
 
 
-def test_every_line_judges_a_claim():
-    used = {name_of(claim.rule) for claim in JUDGED}
-    assert sorted(set(RULES) - used) == []
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_says_all_that_a_reader_needs(name):
+    claim = CLAIMS[name]
+    assert re.fullmatch(r"[A-Za-z0-9].{10,200}[^.]", claim.text), claim.text
+    assert claim.quantity
+    assert claim.refuted
+    judged_claim = claim.judge()
+    assert any(digit in judged_claim.ours for digit in "0123456789")
+    assert all(len(line) <= COLUMNS for line in str(judged_claim).splitlines())
+    assert not [word for word in WORDS[1:] if word in claim.text]
 
 
-def test_claims_that_wait_are_those_of_the_list_and_their_results_are_not_there():
-    waiting = {claim.id: claim.awaits for claim in CLAIMS.values() if claim.awaits}
-    assert waiting == {claim: result for result, claims in AWAITED.items() for claim in claims}
+@pytest.mark.parametrize("name", CLAIMS)
+def test_the_verdict_turns_with_the_estimates(name):
+    """Far above the threshold, far below it, and on it with an error: the claim holds, fails and is undecided."""
+    claim = CLAIMS[name]
+    threshold = claim.below if claim.below is not None else claim.above or 0
+    side = -1 if claim.below is not None else 1
+
+    def words(shift, error):
+        estimate = Effect(value=threshold + side * shift, error=error, n=10)
+        moved = replace(claim, measure=lambda *_: estimate, shown=None)
+        return moved.judge(*({} for _ in claim.results or "x")).verdict
+
+    assert words(1.0, 0.01) == "holds"
+    assert words(-1.0, 0.01) == ("not at this scale" if claim.larger_models else "does not hold")
+    assert words(0.001, 0.5) == "undecided"
+
+
+def test_every_statement_names_a_claim_that_there_is():
+    assert sorted({statement.claim for statement in JUDGED} - set(CLAIMS)) == []
+
+
+def test_statements_that_wait_are_those_of_the_list_and_their_results_are_not_there():
+    waiting = {statement.id: statement.awaits for statement in STATEMENTS.values() if statement.awaits}
+    assert waiting == {statement: result for result, ids in AWAITED.items() for statement in ids}
     there = [result for result in AWAITED if is_there(result)]
-    assert there == [], "measured by now: write the rules of the claims that wait for it"
+    assert there == [], "measured by now: write the claims that judge the statements that wait for it"
 
 
 def results():
-    """Every result of a lesson, as rules name it."""
+    """Every result of a lesson, as claims name it."""
     paths = (LIBRARY / "lessons").rglob("*.json")
-    names = (path.relative_to(LIBRARY / "lessons").with_suffix("").as_posix() for path in paths)
+    names = (path.relative_to(LIBRARY / "lessons").with_suffix("").as_posix() for path in paths if path != SUMMARY)
     return sorted(name for name in names if not name.rpartition("/")[2].startswith("published") and "." not in name)
 
 
 def test_every_result_is_used_by_a_claim_or_the_list_says_why_not():
-    used = {result for claim in JUDGED for result in claim.rule.results}
+    used = {result for claim in CLAIMS.values() for result in claim.results}
     assert sorted(set(results()) - used - set(NO_CLAIM)) == []
     assert sorted(set(NO_CLAIM) & used) == [], "used by now: take it off the list"
     assert sorted(set(NO_CLAIM) - set(results())) == []
@@ -111,7 +157,7 @@ def command_exists(command):
     return program == "course" and verb in known and len(names) >= fewest[verb] and set(names) <= set(known[verb])
 
 
-@pytest.mark.parametrize("name", sorted({result for claim in JUDGED for result in claim.rule.results}))
+@pytest.mark.parametrize("name", sorted({result for claim in CLAIMS.values() for result in claim.results}))
 def test_commands_exist_and_write_what_they_are_said_to(name):
     result = load(result_path(name))
     assert command_exists(result["command"]), result["command"]
@@ -125,24 +171,23 @@ def test_a_command_that_is_not_there_is_noticed():
         assert not command_exists(wrong)
 
 
-def test_claims_are_short_sentences_without_a_verdict():
-    for claim in CLAIMS.values():
-        assert re.fullmatch(r"[A-Z0-9].{10,170}\.", claim.says), claim.id
-        assert claim.at
-        assert not [word for word in WORDS[1:] if word in claim.says + claim.why_not], claim.id
-        assert not claim.why_not.endswith("."), claim.id
+def test_statements_are_short_sentences_without_a_verdict():
+    for statement in STATEMENTS.values():
+        assert re.fullmatch(r"[A-Z0-9].{10,170}\.", statement.says), statement.id
+        assert statement.at
+        assert not [word for word in WORDS[1:] if word in statement.says + statement.why_not], statement.id
+        assert not statement.why_not.endswith("."), statement.id
 
 
-def test_nothing_is_called_unmeasured_that_a_line_could_judge():
-    """Every reason is given for a claim without a line alone, and every verdict is one of the five or says so."""
-    for claim in CLAIMS.values():
-        said = verdict_of(claim)
-        assert (said in WORDS) == (claim.rule is not None)
+def test_a_verdict_is_one_of_the_words_or_says_that_nothing_was_measured():
+    for statement in STATEMENTS.values():
+        assert (verdict_of(statement) in WORDS) == bool(statement.claim)
 
 
-def test_the_committed_page_is_what_the_results_say():
+def test_the_committed_page_and_summary_are_what_the_results_say():
     judged.cache_clear()
     assert PATH.read_text(encoding="utf-8") == page(), "run `course claims`"
+    assert SUMMARY.read_text(encoding="utf-8") == summary(), "run `course claims`"
     assert page() == page()
 
 

@@ -36,6 +36,7 @@ import torch
 from IPython.display import HTML
 
 from course_lib.lessons.common import style
+from course_lib.lessons.common.table import Table, plus_minus
 from course_lib.lessons.common.tables import say
 from course_lib.workbook import check, show_progress
 
@@ -68,6 +69,11 @@ for title in ("Half of all entries are zero", "Two sinks are as good as four"):
     display(drawn)
 print(torch.ones(2, 3), "x" * 200)
 display(HTML(f"<pre style='overflow-x:auto'>{'x' * 200}</pre>"))
+methods = ("magnitude pruning", "Wanda", "SparseGPT with an update of the weights")
+layers = {f"perplexity of layer {n}": n + 0.25 for n in range(5)}
+rows = [{"method": name} | layers | {"error": 0.5} for name in methods]
+joined = {("perplexity of layer 4", "error"): plus_minus(1)}
+display(Table(rows, caption="Perplexity by method", formats=joined, note="± one standard error."))
 show_progress()
 """
 DECK = "# Start here\n\n---\n\n## A formula\n\n$$x^2$$\n\nNote: What is it?\n"
@@ -216,6 +222,23 @@ def test_nothing_is_solved_in_a_page_whoever_solved_something_where_it_is_made(p
     points = re.findall(r"(\d+) of \d+ ", shown[shown.rindex("hints used") :])
     assert len(points) > 1
     assert set(points) == {"0"}
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_wide_table_scrolls_in_its_box_and_can_be_selected(built, width):
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme="dark")
+        page.goto(f"{built.as_uri()}/lessons/00_start_here.html")
+        box = page.get_by_role("region", name="Perplexity by method")
+        shown, inside = box.evaluate("box => [box.clientWidth, box.scrollWidth]")
+        assert (inside > shown) == (width == 390)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        selected = box.evaluate("box => { getSelection().selectAllChildren(box); return getSelection().toString() }")
+        assert "Wanda\t0.25\t1.25" in selected
+        assert "4.2 ± 0.5" in selected
+        ground = box.evaluate("box => getComputedStyle(box.parentElement).backgroundColor")
+        assert ground == "rgba(0, 0, 0, 0)", "a table is as dark as its page"
 
 
 def test_a_formula_keeps_its_comma(pages):

@@ -10,7 +10,7 @@ from course_lib.grading.notebook.names import IMPORTS
 from course_lib.grading.notebook.statements import DEFINITIONS
 
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-# What a value may be that is no constant, but may be no function either.
+# Expressions whose value is no constant, but may be no function either.
 _PERHAPS = (ast.Call, ast.Attribute, ast.Name, ast.Subscript, ast.IfExp, ast.BoolOp, ast.Await, ast.NamedExpr)
 _PERHAPS += (ast.Tuple,)  # of several, one for each name
 
@@ -113,7 +113,7 @@ def _only_assigned(name: str, node: ast.stmt) -> bool:
 
 
 def _assigned(name: str, node: ast.stmt) -> list[ast.expr]:
-    """What a name is assigned in a statement."""
+    """The values that a statement assigns to a name."""
     return [part.value for part in ast.walk(node) if isinstance(part, ast.Assign) and name in _plain_targets(part)]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from course_lib.grading.notebook.names import arguments_of, bound_at_once
 
 LONGEST = 200  # characters of an exercise's name that is put together
-DEEPEST = 8  # how many such expressions may stand inside each other
+DEEPEST = 8  # how many such expressions may be nested
 MOST_ENTRIES = 500  # of a table that is filled step by step
 MOST_PLACES = 20  # of one expression that are filled in
 Pair = tuple[ast.expr, ast.expr]

@@ -1,7 +1,7 @@
 """The code of an answer without names, comments and formatting, to be compared with other submissions' code.
 
-What a student named becomes f0, f1, ... where it is defined at the top level, and v0, v1, ... inside of that, in the
-order in which it appears. What is imported is called by its full name, and constants stay. Standard library only: this
+A student's own names become f0, f1, ... where they are defined at the top level, and v0, v1, ... inside of that, in the
+order in which they appear. Imported names become full names, and constants stay. Standard library only: this
 runs inside the sandbox.
 """
 

@@ -2,23 +2,26 @@
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.capstone.tables.claims_page import BESIDE, claims, counts
+from course_lib.lessons.capstone.tables.claims_page import NO_LESSON, claims, counts
 from course_lib.lessons.common.style import COLOURS, figure, label
 from course_lib.lessons.common.verdicts import NOT_MEASURED, WORDS
 
 LOOKS = dict(
     zip(
         (*WORDS, NOT_MEASURED),
-        ((COLOURS[0], ""), (COLOURS[4], ""), (COLOURS[1], ""), (COLOURS[3], "//"), ("white", ".."), ("white", "")),
+        (
+            *((COLOURS[0], ""), (COLOURS[4], ""), (COLOURS[2], "xx"), (COLOURS[1], "")),
+            *((COLOURS[3], "//"), ("white", ".."), ("white", "")),
+        ),
         strict=True,
     )
 )
 
 
 def verdicts() -> Figure:
-    """A bar a lesson, in it its claims by verdict; what is not measured has no lesson."""
+    """One bar per lesson with its claims by verdict; claims that are not measured have no lesson."""
     fig, (axes,) = figure(width=9.0, height=4.0)
-    lessons = sorted({each.lesson for each in claims()} - {BESIDE})
+    lessons = sorted({each.lesson for each in claims()} - {NO_LESSON})
     left = dict.fromkeys(lessons, 0)
     for word, (colour, hatch) in LOOKS.items():
         sizes = [counts(lesson)[word] for lesson in lessons]

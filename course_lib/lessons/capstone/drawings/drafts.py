@@ -3,6 +3,7 @@
 from matplotlib.figure import Figure
 
 from course_lib.lessons.capstone.experiments.experiment_capstone_drafts import COPYING, RUNNING
+from course_lib.lessons.capstone.found import of_drafts
 from course_lib.lessons.capstone.tables.drafts import GREEDY, Drafted, all_drafts
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label
@@ -11,8 +12,9 @@ from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.measure.paired import mean_and_error
 
 
-def passes(measured: Measured) -> Figure:
+def passes(measured: Measured | None = None) -> Figure:
     """On running text and on copying: lesson 11's drafts, sampled, and the capstone's own, greedy."""
+    measured = measured or of_drafts()
     kinds = {kind: all_drafts(measured, kind) for kind in (RUNNING, COPYING)}
     n_rows = max(map(len, kinds.values()))
     fig, panels = figure(n_columns=2, width=4.7, height=0.3 * n_rows + 1.3)

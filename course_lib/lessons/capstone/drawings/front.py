@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.capstone.drawings.labels import name_points
 from course_lib.lessons.capstone.found import DENSE, DOMAINS, above, cost, one
+from course_lib.lessons.capstone.found import recipes as all_recipes
 from course_lib.lessons.capstone.measured import beaten_by, best
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row
@@ -26,7 +27,10 @@ Budget = tuple[float, float]  # of the dense model's bytes, held and read
 
 
 def front(
-    recipes: Sequence[Row], mine: Sequence[Row] = (), domain: str = "wikipedia", budget: Budget | None = None
+    recipes: Sequence[Row] | None = None,
+    mine: Sequence[Row] = (),
+    domain: str = "wikipedia",
+    budget: Budget | None = None,
 ) -> Figure:
     """All recipes over bytes held and over bytes read for a token; those that none beats are numbered.
 
@@ -35,6 +39,7 @@ def front(
             losses of the first windows of the domain; drawn as stars.
         budget: shares of the dense model's bytes, held and read, drawn as dotted lines.
     """
+    recipes = all_recipes() if recipes is None else recipes
     names = wrapped(";  ".join(f"{n} {row['name']}" for n, row in enumerate(mine, 1))) if len(mine) > MOST_NAMED else ""
     fig, panels = figure(n_columns=2, width=5.0, height=3.9 + LINE * len(names.splitlines()))
     fig.supxlabel(names, fontsize=9)
@@ -44,6 +49,11 @@ def front(
     for read, axes in enumerate(panels):
         _name_own(axes, recipes, mine, domain, bool(read))
     return fig
+
+
+def front_elsewhere() -> Figure:
+    """The same on the other text, for the deck."""
+    return front(domain="boolq")
 
 
 def strip(

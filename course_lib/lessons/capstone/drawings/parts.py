@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_lib.lessons.capstone import measured as follows
-from course_lib.lessons.capstone.found import DOMAINS, PARTS
+from course_lib.lessons.capstone.found import DOMAINS, PARTS, results
 from course_lib.lessons.capstone.recipes import FIVE
 from course_lib.lessons.capstone.tables import parts as tables
 from course_lib.lessons.common.dots import ERROR_BARS
@@ -18,8 +18,9 @@ from course_lib.lessons.common.verdicts import ERRORS, Effect
 PALE = "#e3e7ec"
 
 
-def shares(measured: Measured) -> Figure:
+def shares(measured: Measured | None = None) -> Figure:
     """Shapley values of five parts, and what each costs alone and on top of all others; one panel a domain."""
+    measured = measured or results()
     fig, panels = figure(n_columns=len(DOMAINS), width=4.9, height=3.4)
     for axes, (domain, name) in zip(panels, DOMAINS.items(), strict=True):
         _shares(axes, measured, domain)
@@ -57,8 +58,9 @@ def _dots(axes: Axes, places: Sequence[float | int], effects: Sequence[Effect], 
     axes.errorbar([effect.value for effect in effects], places, xerr=bars, capsize=2.5, label=name, **look)
 
 
-def pairs(measured: Measured) -> Figure:
+def pairs(measured: Measured | None = None) -> Figure:
     """By how much each pair costs more together than apart; dark where it clearly does, hatched where clearly less."""
+    measured = measured or results()
     fig, panels = figure(n_columns=len(DOMAINS), width=5.0, height=3.6)
     for axes, (domain, name) in zip(panels, DOMAINS.items(), strict=True):
         found = follows.hurt(measured, domain)
@@ -97,8 +99,9 @@ def _short(part: str) -> str:
     return PARTS[part].replace(", ", ",\n").replace("SparseGPT ", "SparseGPT\n")
 
 
-def orders(measured: Measured) -> Figure:
+def orders(measured: Measured | None = None) -> Figure:
     """By how much zeros first lose less than the grid first, and one sweep less than one after the other: in pairs."""
+    measured = measured or results()
     fig, panels = figure(n_columns=len(DOMAINS), width=4.5, height=2.7)
     for axes, (domain, name) in zip(panels, DOMAINS.items(), strict=True):
         found = tables.first(measured, domain)

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from course_lib.lessons.capstone import measured as follows
-from course_lib.lessons.capstone.found import DENSE, DOMAINS, PARTS, above, held, recipes
+from course_lib.lessons.capstone.found import DENSE, DOMAINS, PARTS, above, held, recipes, results
 from course_lib.lessons.capstone.recipes import FIVE
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
@@ -12,8 +12,9 @@ from course_lib.lessons.common.verdicts import ERRORS, of_samples
 from course_lib.measure.paired import mean_and_error
 
 
-def path(measured: Measured) -> Figure:
+def path(measured: Measured | None = None) -> Figure:
     """Five parts, one more in each step: megabytes of weights and cache above, nats above dense below."""
+    measured = measured or results()
     fig, (sizes, losses) = figure(n_rows=2, width=8.4, height=2.2)
     rows = {(*row["parts"],): row for row in recipes(measured) if "parts" in row}
     steps = [rows[tuple(sorted(FIVE[:n]))] for n in range(len(FIVE) + 1)]
@@ -38,8 +39,9 @@ def path(measured: Measured) -> Figure:
     return fig
 
 
-def windows(measured: Measured, domain: str = "wikipedia") -> Figure:
+def windows(measured: Measured | None = None, domain: str = "wikipedia") -> Figure:
     """Losses of the same windows, dense and pruned: their differences vary less than they do."""
+    measured = measured or results()
     values = follows.values_of(measured, domain)
     dense, pruned = values[frozenset()], values[frozenset({"prune"})]
     fig, (axes,) = figure(width=7.4, height=3.3)

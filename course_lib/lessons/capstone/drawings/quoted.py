@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
+from course_lib.lessons.capstone.found import recipes as all_recipes
 from course_lib.lessons.capstone.tables import quoted
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row
@@ -13,8 +14,9 @@ from course_lib.lessons.common.verdicts import ERRORS, said
 PUBLISHED, HERE = {"color": "white", "hatch": "//"}, {"color": COLOURS[0]}
 
 
-def times_smaller(recipes: Sequence[Row]) -> Figure:
+def times_smaller(recipes: Sequence[Row] | None = None) -> Figure:
     """How many times smaller, published and here, and what it costs here."""
+    recipes = all_recipes() if recipes is None else recipes
     fig, (axes,) = figure(width=8.8, height=3.3)
     found = quoted.times_smaller(recipes)
     for place, size in enumerate(found):
@@ -34,8 +36,9 @@ def times_smaller(recipes: Sequence[Row]) -> Figure:
     return fig
 
 
-def equal_bytes(recipes: Sequence[Row]) -> Figure:
+def equal_bytes(recipes: Sequence[Row] | None = None) -> Figure:
     """Zeros and more bits beside fewer bits for all: by how much the first lose less."""
+    recipes = all_recipes() if recipes is None else recipes
     found = quoted.at_equal_bytes(recipes)
     fig, (axes,) = figure(width=8.8, height=0.34 * len(found) + 1.4)
     for place, (_name, effect) in enumerate(found.items()):

@@ -3,94 +3,36 @@
 Dimension key: O outputs (rows), I inputs (columns), K weights that are not zero.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Number = int | float
-Answer = Callable[[Tensor, int, int], Any]
 WAYS = ("all codes", "bitmap", "index")
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Bytes of what is stored of a layer: codes of all weights or of those that are not zero, where these stand, and
-    the grids.
-    """
-
-    all_codes: Number
-    codes: Number
-    bitmap: Number
-    index: Number
-    starts: Number
-    scales: Number
-    zeros: Number
-
-    @property
-    def answer(self) -> dict[str, Number]:
-        grids = self.scales + self.zeros
-        sizes = (self.all_codes, self.codes + self.bitmap + self.starts, self.codes + self.index + self.starts)
-        return {way: size + grids for way, size in zip(WAYS, sizes, strict=True)}
 
 
 def _up(numerator: Number, denominator: Number) -> int:
     return int(-(-numerator // denominator))
 
 
-def _sizes(weight: Tensor, bits: int, group: int) -> Sizes:
-    (rows, columns), kept = weight.shape, int(weight.count_nonzero())
-    n_groups = _up(columns, group)
-    return Sizes(
-        all_codes=rows * _up(columns * bits, 8),
-        codes=_up(kept * bits, 8),
-        bitmap=rows * _up(columns, 8),
-        index=2 * kept,
-        starts=4 * (rows + 1),
-        scales=2 * rows * n_groups,
-        zeros=rows * _up(n_groups * bits, 8),
-    )
-
-
 def _bytes(weight: Tensor, bits: int, group: int) -> dict[str, Number]:
-    return _sizes(weight, bits, group).answer
-
-
-def _but(change: Callable[[Sizes, Tensor, int, int], dict[str, Number]]) -> Answer:
-    """The answer with other sizes of some parts: (sizes, weight, bits, group) -> what is other."""
-
-    def answer(weight: Tensor, bits: int, group: int) -> dict[str, Number]:
-        sizes = _sizes(weight, bits, group)
-        return replace(sizes, **change(sizes, weight, bits, group)).answer
-
-    return answer
-
-
-def _without(*names: str) -> Answer:
-    return _but(lambda sizes, *given: dict.fromkeys(names, 0))
-
-
-def _times(factor: Number) -> Answer:
-    return lambda *given: {way: factor * size for way, size in _bytes(*given).items()}
-
-
-def _grids(n_groups: Callable[[int, int, int], Number], by_layer: bool = False) -> Answer:
-    """With another number of groups: (rows, columns, group) -> groups of a row, or of the layer."""
-
-    def change(sizes: Sizes, weight: Tensor, bits: int, group: int) -> dict[str, Number]:
-        rows, n = 1 if by_layer else len(weight), n_groups(*weight.shape, group)
-        return {"scales": 2 * rows * n, "zeros": rows * _up(n * bits, 8)}
-
-    return _but(change)
-
-
-def _kept(weight: Tensor) -> int:
-    return int(weight.count_nonzero())
+    rows, columns = weight.shape
+    kept = int(weight.count_nonzero())
+    n_groups = _up(columns, group)
+    all_codes = rows * _up(columns * bits, 8)
+    codes = _up(kept * bits, 8)
+    bitmap = rows * _up(columns, 8)
+    index = 2 * kept
+    starts = 4 * (rows + 1)
+    scales = 2 * rows * n_groups
+    zeros = rows * _up(n_groups * bits, 8)
+    sizes = all_codes, codes + bitmap + starts, codes + index + starts
+    return {way: size + (scales + zeros) for way, size in zip(WAYS, sizes, strict=True)}
 
 
 def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
@@ -136,209 +78,7 @@ BYTES = Exercise(
     cases=_bytes_cases,
     picture=_picture,
     library=_library,
-    mistakes=(
-        Mistake(
-            "bitmap or index forgotten",
-            "Codes alone do not say where they belong. With a bitmap each weight takes one bit more, zero or not; with "
-            "an index each weight that is left takes a column number of 16 bits.",
-            _without("bitmap", "index"),
-            also=(
-                _without("bitmap"),
-                _without("index"),
-                _without("bitmap", "index", "starts"),
-                _without("bitmap", "index", "starts", "scales", "zeros"),
-            ),
-        ),
-        Mistake(
-            "scales or zero points forgotten",
-            "A code is a number of steps on a grid. In all three ways each group needs its scale and its zero point.",
-            _without("scales", "zeros"),
-            also=(_without("scales"), _without("zeros"), _without("scales", "zeros", "starts")),
-        ),
-        Mistake(
-            "zeros paid twice",
-            "The zeros have a code each, and then the bitmap or the index says again where they are. Beside either of "
-            "them only weights that are not zero are stored.",
-            _but(lambda s, *given: {"codes": s.all_codes}),
-            also=(
-                _but(lambda s, w, bits, g: {"codes": _up(w.numel() * bits, 8)}),
-                _but(lambda s, w, bits, g: {"codes": w.numel() * bits / 8}),
-                _but(lambda s, *given: {"codes": s.all_codes, "starts": 0}),
-                _but(lambda s, w, *given: {"codes": s.all_codes, "index": 2 * w.numel()}),
-                _but(lambda s, w, *given: {"index": 2 * w.numel()}),
-            ),
-        ),
-        Mistake(
-            "zeros not paid at all",
-            "Where nothing says which weights are zero, a zero is a code like any other: all O · I weights have one.",
-            _but(lambda s, *given: {"all_codes": s.codes}),
-            also=(
-                _but(lambda s, w, bits, g: {"all_codes": len(w) * _up(_kept(w) / len(w) * bits, 8)}),
-                _but(lambda s, w, bits, g: {"all_codes": _kept(w) * bits / 8}),
-            ),
-        ),
-        Mistake(
-            "bits for bytes",
-            "Bits were added to bytes, or taken for them. Eight bits are a byte.",
-            _times(8),
-            also=(
-                _but(lambda s, w, bits, g: {"all_codes": w.numel() * bits, "codes": _kept(w) * bits}),
-                _but(lambda s, w, *given: {"bitmap": w.numel()}),
-                _but(lambda s, w, *given: {"index": 16 * _kept(w)}),
-                _but(lambda s, w, bits, g: {"codes": _kept(w) * bits}),
-                _but(
-                    lambda s, w, bits, g: {
-                        "all_codes": w.numel() * bits,
-                        "codes": _kept(w) * bits,
-                        "bitmap": w.numel(),
-                    }
-                ),
-                _but(lambda s, w, *given: {"scales": 8 * s.scales}),
-            ),
-        ),
-        Mistake(
-            "a byte for every code",
-            "Codes are packed: two of 4 bits fill a byte, four of 2 bits.",
-            _but(lambda s, w, *given: {"all_codes": w.numel(), "codes": _kept(w)}),
-            also=(
-                _but(lambda s, w, *given: {"all_codes": 2 * w.numel(), "codes": 2 * _kept(w)}),
-                _but(lambda s, w, *given: {"codes": 2 * _kept(w)}),
-                _but(lambda s, w, *given: {"codes": _kept(w)}),
-            ),
-        ),
-        Mistake(
-            "zero points not packed",
-            "A zero point is a code of `bits` bits, and those of a row are packed into whole bytes. Only the scale has "
-            "16 bits.",
-            _but(lambda s, *given: {"zeros": s.scales}),
-            also=(_but(lambda s, *given: {"zeros": s.scales / 2}),),
-        ),
-        Mistake(
-            "another number format",
-            "Scales and column numbers have 16 bits here, starts of rows 32.",
-            _but(lambda s, *given: {"scales": 2 * s.scales}),
-            also=(
-                _but(lambda s, *given: {"index": 2 * s.index}),
-                _but(lambda s, *given: {"index": s.index / 2}),
-                _but(lambda s, *given: {"index": 4 * s.index}),
-                _but(lambda s, *given: {"starts": s.starts / 2}),
-                _but(lambda s, *given: {"starts": 2 * s.starts}),
-                _but(lambda s, *given: {"scales": 2 * s.scales, "index": 2 * s.index}),
-            ),
-        ),
-        Mistake(
-            "row starts forgotten",
-            "Rows keep different numbers of weights, so O + 1 starts of 4 bytes say where each begins. Codes of all "
-            "weights need none: there each row is as long as any other.",
-            _without("starts"),
-            also=(
-                _but(lambda s, *given: {"starts": s.starts - 4}),
-                _but(lambda s, *given: {"starts": 4}),
-            ),
-        ),
-        Mistake(
-            "row starts for all codes too",
-            "Starts of rows were counted with all codes as well. There each row is as long as any other, so its start "
-            "can be computed and is not stored.",
-            _but(lambda s, *given: {"all_codes": s.all_codes + s.starts}),
-        ),
-        Mistake(
-            "not those groups",
-            "The groups are runs of columns, zeros included: each row has ⌈I / group⌉ of them, and the last may be "
-            "shorter.",
-            _grids(lambda rows, columns, group: columns // group),
-            also=(
-                _grids(lambda rows, columns, group: _up(rows * columns, group), by_layer=True),
-                _grids(lambda rows, columns, group: 1),
-                _grids(lambda rows, columns, group: group),
-                _grids(lambda rows, columns, group: _up(columns, group), by_layer=True),
-                _grids(lambda rows, columns, group: columns / group),
-                _but(lambda s, w, bits, group: _of_kept(w, bits, group)),
-            ),
-        ),
-        Mistake(
-            "parts of bytes",
-            "Rows of codes, of the bitmap and of zero points end with a whole byte: round each of them up. The codes "
-            "that are left over of a pruned layer are one run, rounded up once.",
-            _but(
-                lambda s, w, bits, group: {
-                    "all_codes": w.numel() * bits / 8,
-                    "codes": _kept(w) * bits / 8,
-                    "bitmap": w.numel() / 8,
-                    "zeros": len(w) * _up(w.shape[1], group) * bits / 8,
-                }
-            ),
-            also=(
-                _but(lambda s, w, bits, g: {"codes": sum(_up(int(n) * bits, 8) for n in (w != 0).sum(dim=1))}),
-                _but(lambda s, w, *given: {"bitmap": w.numel() / 8}),
-                _but(lambda s, w, *given: {"bitmap": _up(w.numel(), 8)}),
-                _but(lambda s, w, *given: {"bitmap": len(w) * (w.shape[1] // 8)}),
-                _but(lambda s, w, bits, g: {"zeros": len(w) * _up(w.shape[1], g) * bits / 8}),
-                _but(lambda s, w, bits, g: {"zeros": _up(len(w) * _up(w.shape[1], g) * bits, 8)}),
-                _but(
-                    lambda s, w, bits, group: {
-                        "all_codes": _up(w.numel() * bits, 8),
-                        "bitmap": _up(w.numel(), 8),
-                        "zeros": _up(len(w) * _up(w.shape[1], group) * bits, 8),
-                    }
-                ),
-                _but(
-                    lambda s, w, bits, group: {
-                        "all_codes": w.numel() * bits // 8,
-                        "codes": _kept(w) * bits // 8,
-                        "bitmap": w.numel() // 8,
-                        "zeros": len(w) * _up(w.shape[1], group) * bits // 8,
-                    }
-                ),
-                _but(
-                    lambda s, w, bits, group: {
-                        "all_codes": len(w) * (w.shape[1] * bits // 8),
-                        "codes": _kept(w) * bits // 8,
-                        "bitmap": len(w) * (w.shape[1] // 8),
-                        "zeros": len(w) * (_up(w.shape[1], group) * bits // 8),
-                    }
-                ),
-            ),
-        ),
-        Mistake(
-            "the zeros stored instead",
-            "What was counted are the weights that are zero. Stored are the others.",
-            _but(lambda s, w, bits, g: {"codes": _up(int((w == 0).sum()) * bits, 8), "index": 2 * int((w == 0).sum())}),
-            also=(
-                _but(lambda s, w, bits, g: {"codes": _up(int((w == 0).sum()) * bits, 8)}),
-                _but(lambda s, w, bits, g: {"index": 2 * int((w == 0).sum())}),
-            ),
-        ),
-        Mistake(
-            "a map of what is left",
-            "The bitmap has one bit for every weight, zero or not. That is how it says which are zero.",
-            _but(lambda s, w, *given: {"bitmap": _up(_kept(w), 8)}),
-            also=(_but(lambda s, w, *given: {"bitmap": _kept(w) / 8}),),
-        ),
-        Mistake(
-            "names exchanged",
-            "The numbers are right, and two of them have each other's names.",
-            lambda *given: dict(zip(("all codes", "index", "bitmap"), _bytes(*given).values(), strict=True)),
-            also=(
-                lambda *given: dict(zip(("bitmap", "all codes", "index"), _bytes(*given).values(), strict=True)),
-                lambda *given: dict(zip(("index", "bitmap", "all codes"), _bytes(*given).values(), strict=True)),
-            ),
-        ),
-        Mistake(
-            "the smallest alone",
-            "Three numbers are asked for, under their names, not the smallest of them.",
-            lambda *given: min(_bytes(*given).values()),
-            also=(
-                lambda *given: min(_bytes(*given).items(), key=lambda item: item[1]),
-                lambda *given: min(_bytes(*given), key=_bytes(*given).get),
-            ),
-        ),
-        Mistake(
-            "without names",
-            "The three numbers are right, and their names are missing. Return a dictionary: all codes, bitmap, index.",
-            lambda *given: tuple(_bytes(*given).values()),
-        ),
-    ),
+    mistakes=read_mistakes(globals(), steps_of=_bytes),
     also_right=(
         Variant("row by row", lambda *given: _by_rows(*given)),
         Variant("in bits, at last divided by 8", lambda *given: _in_bits(*given)),
@@ -352,12 +92,6 @@ BYTES = Exercise(
         "the starts.",
     ),
 )
-
-
-def _of_kept(weight: Tensor, bits: int, group: int) -> dict[str, Number]:
-    """As if groups were made of what is left of a layer."""
-    n = _up(_kept(weight), group)
-    return {"scales": 2 * n, "zeros": _up(n * bits, 8)}
 
 
 def _by_rows(weight: Tensor, bits: int, group: int) -> dict[str, int]:

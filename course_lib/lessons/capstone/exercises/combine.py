@@ -3,18 +3,26 @@
 Dimension key: O outputs (rows), I inputs (columns), G groups of columns in a row.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
-Answer = Callable[[Tensor, Tensor, int, int, int], Any]
-Ends = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]  # (weight, keep, group) -> both ends of each grid
 CLEAR = 1e-4  # of a step, by which no weight of the cases lies nearer to the middle of two values
+
+
+def _combine(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
+    score = weight.abs() * norm
+    keep = _largest(score, n_kept)
+    low, high = _ends(weight, keep, group)
+    step = (high - low) / (2**bits - 1)
+    codes = torch.where(step > 0, (weight - low) / step, 0)
+    rounded = codes.round().clamp(0, 2**bits - 1)
+    return torch.where(keep, low + rounded * step, 0)
 
 
 def _largest(score: Tensor, n: int) -> Tensor:
@@ -22,139 +30,24 @@ def _largest(score: Tensor, n: int) -> Tensor:
     return torch.zeros_like(score, dtype=torch.bool).scatter(1, order[:, :n], True)
 
 
-def _mask(weight: Tensor, norm: Tensor, n: int) -> Tensor:
-    return _largest(weight.abs() * norm, n)
-
-
-def _spread(values: Tensor, group: int) -> Tensor:
-    """(O, G) to (O, I)."""
-    return values.repeat_interleave(group, dim=1)
-
-
-def _of_kept(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]:
+def _ends(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]:
+    """The smallest and the largest kept weight of each group, (O, I) each."""
     low = weight.masked_fill(~keep, torch.inf).unflatten(1, (-1, group)).amin(dim=2)
     high = weight.masked_fill(~keep, -torch.inf).unflatten(1, (-1, group)).amax(dim=2)
-    return _spread(low, group), _spread(high, group)
+    return low.repeat_interleave(group, dim=1), high.repeat_interleave(group, dim=1)
 
 
-def _of_dense(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]:
-    return _of_kept(weight, torch.ones_like(keep), group)
-
-
-def _of_pruned(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]:
-    """With the zeros."""
-    return _of_dense(weight * keep, keep, group)
-
-
-def _to_zero(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]:
-    low, high = _of_kept(weight, keep, group)
+def _to_zero(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     return low.clamp(max=0), high.clamp(min=0)
 
 
-def _of_row(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]:
-    return _of_kept(weight, keep, weight.shape[1])
-
-
-def _of_layer(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]:
-    low, high = _of_kept(weight.reshape(1, -1), keep.reshape(1, -1), weight.numel())
-    return low.reshape(weight.shape), high.reshape(weight.shape)
-
-
-def _both_ways(weight: Tensor, keep: Tensor, group: int) -> tuple[Tensor, Tensor]:
-    low, high = _of_kept(weight, keep, group)
+def _both_ways(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     most = torch.maximum(-low, high)
     return -most, most
 
 
-def _codes(weight: Tensor, ends: tuple[Tensor, Tensor], n_steps: int) -> tuple[Tensor, Tensor]:
-    """In steps above the lower end, and the step; nothing is rounded."""
-    step = (ends[1] - ends[0]) / n_steps
-    return torch.where(step > 0, (weight - ends[0]) / step, 0), step
-
-
-def _rounded(
-    weight: Tensor,
-    ends: tuple[Tensor, Tensor],
-    bits: int,
-    n_steps: Callable[[int], int] = lambda bits: 2**bits - 1,
-    by: Callable[[Tensor], Tensor] = torch.round,
-    most: int = 0,
-) -> Tensor:
-    """most: by how much a code may exceed the largest there is."""
-    codes, step = _codes(weight, ends, n_steps(bits))
-    return ends[0] + by(codes).clamp(0, 2**bits - 1 + most) * step
-
-
-def _with(ends: Ends = _of_kept, mask: Callable[[Tensor, Tensor, int], Tensor] = _mask, **how: Any) -> Answer:
-    def answer(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-        keep = mask(weight, norm, n_kept)
-        return torch.where(keep, _rounded(weight, ends(weight, keep, group), bits, **how), 0)
-
-    return answer
-
-
-def _never_masked(ends: Ends) -> Answer:
-    """Pruned first, then everything rounded."""
-
-    def answer(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-        keep = _mask(weight, norm, n_kept)
-        return _rounded(weight * keep, ends(weight, keep, group), bits).nan_to_num(0, 0, 0)
-
-    return answer
-
-
-def _rounded_first(ends: Ends = _of_dense) -> Answer:
-    """The mask is that of the rounded weights."""
-
-    def answer(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-        rounded = _rounded(weight, ends(weight, torch.ones_like(weight, dtype=torch.bool), group), bits)
-        return torch.where(_mask(rounded, norm, n_kept), rounded, 0)
-
-    return answer
-
-
-def _rounded_twice(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-    """Rounded, pruned by what came out, and rounded once more on what is left."""
-    every = torch.ones_like(weight, dtype=torch.bool)
-    return _with()(_rounded(weight, _of_dense(weight, every, group), bits), norm, n_kept, bits, group)
-
-
-def _symmetric(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-    keep = _mask(weight, norm, n_kept)
-    most = _spread((weight * keep).abs().unflatten(1, (-1, group)).amax(dim=2), group)
-    step = most / (2 ** (bits - 1) - 1)
-    return torch.where(keep & (step > 0), step * (weight / step).round(), 0)
-
-
-def _zero_point(of: Ends) -> Answer:
-    """A grid that reaches zero and has a code for it, as where no mask says which weights are zero."""
-
-    def answer(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-        keep = _mask(weight, norm, n_kept)
-        low, high = of(weight, keep, group)
-        low, high = low.clamp(max=0), high.clamp(min=0)
-        step = (high - low) / (2**bits - 1)
-        zero = (-low / step).round()
-        value = step * (((weight / step).round() + zero).clamp(0, 2**bits - 1) - zero)
-        return torch.where(keep, value, 0)
-
-    return answer
-
-
-def _step_of_nothing(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-    keep = _mask(weight, norm, n_kept)
-    low, high = _of_kept(weight, keep, group)
-    step = (high - low) / (2**bits - 1)
-    return torch.where(keep, low + ((weight - low) / step).round() * step, 0)
-
-
-def _as_codes(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-    keep = _mask(weight, norm, n_kept)
-    return torch.where(keep, _codes(weight, _of_kept(weight, keep, group), 2**bits - 1)[0].round(), 0)
-
-
-def _of_all(score: Tensor, n: int) -> Tensor:
-    return _largest(score.reshape(1, -1), n * len(score)).reshape(score.shape)
+def _pruned(weight: Tensor, norm: Tensor, n_kept: int) -> Tensor:
+    return torch.where(_largest(weight.abs() * norm, n_kept), weight, 0)
 
 
 def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
@@ -198,8 +91,10 @@ def _combine_cases(generator: torch.Generator) -> list[Case]:
 
 def is_clear(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> bool:
     """Whether rounding another way round cannot change a code, nor a mask: no weight is halfway between two values."""
-    keep, score = _mask(weight, norm, n_kept), (weight.abs() * norm).sort(dim=1, descending=True).values
-    codes = _codes(weight, _of_kept(weight, keep, group), 2**bits - 1)[0][keep]
+    keep, score = _largest(weight.abs() * norm, n_kept), (weight.abs() * norm).sort(dim=1, descending=True).values
+    low, high = _ends(weight, keep, group)
+    step = (high - low) / (2**bits - 1)
+    codes = torch.where(step > 0, (weight - low) / step, 0)[keep]
     apart = score[:, n_kept - 1] - score[:, min(n_kept, score.shape[1] - 1)]
     is_all = n_kept == score.shape[1]
     return bool(((codes % 1 - 0.5).abs() > CLEAR).all()) and (is_all or bool((apart > CLEAR * score[:, 0]).all()))
@@ -217,156 +112,16 @@ COMBINE = Exercise(
     difficulty=4,
     minutes=12,
     points=4,
-    reference=_with(),
+    reference=_combine,
     cases=_combine_cases,
     picture=_picture,
     library=_library,
-    trivial=(Trivial("pruning without rounding", lambda w, norm, n, bits, group: w * _mask(w, norm, n)),),
-    mistakes=(
-        Mistake(
-            "rounded zeros come back",
-            "Pruned weights got a value of the grid, which need not hold 0. Whatever is rounded, what is pruned is "
-            "exactly 0 in the end.",
-            _never_masked(_of_pruned),
-            also=(
-                _never_masked(_of_kept),
-                _never_masked(_of_dense),
-                _never_masked(_to_zero),
-                lambda *given: _zeros_at_the_end_of_the_grid(*given),
-            ),
-        ),
-        Mistake(
-            "grid fixed after pruning, zeros in it",
-            "The zeros of the pruned matrix took part when the grid was fixed, or it has a value of its own for them. "
-            "The mask says where they are. The grid goes from the smallest to the largest weight that stays.",
-            _with(_of_pruned),
-            also=(_with(_to_zero), _zero_point(_of_pruned), _zero_point(_of_kept)),
-        ),
-        Mistake(
-            "grid fixed before pruning",
-            "The grid spans weights that are no longer there. Values that nobody can take make the steps between the "
-            "others larger: fix it by the weights that stay.",
-            _with(_of_dense),
-            also=(_zero_point(_of_dense),),
-        ),
-        Mistake(
-            "rounded first, then pruned",
-            "The scores are those of rounded weights. Which weights stay is decided by the weights as they were: "
-            "rounding moves some past others.",
-            _rounded_first(),
-            also=(_rounded_first(_of_row), _rounded_twice),
-        ),
-        Mistake(
-            "norms forgotten",
-            "The largest weights stay here. A score is |w| times the norm of its input.",
-            _with(mask=lambda w, norm, n: _largest(w.abs(), n)),
-        ),
-        Mistake(
-            "divided by the norm",
-            "|w| was divided by the norm. A weight whose input is large counts for more: multiply.",
-            _with(mask=lambda w, norm, n: _largest(w.abs() / norm, n)),
-        ),
-        Mistake(
-            "the norm alone",
-            "The norms alone decide, so that every row keeps the same columns. A score is |w| times the norm of its "
-            "input.",
-            _with(mask=lambda w, norm, n: _largest(norm.expand_as(w), n)),
-        ),
-        Mistake(
-            "another power of the norm",
-            "The norm stands in the score as it is given: |w| · norm, without a square or a root.",
-            _with(mask=lambda w, norm, n: _mask(w, norm.square(), n)),
-            also=(_with(mask=lambda w, norm, n: _mask(w, norm.sqrt(), n)),),
-        ),
-        Mistake(
-            "signs in the score",
-            "Large negative weights were pruned. A score is |w| times the norm.",
-            _with(mask=lambda w, norm, n: _largest(w * norm, n)),
-        ),
-        Mistake(
-            "one ranking for the layer",
-            "Rows keep different numbers of weights. Each row keeps its own n_kept.",
-            _with(mask=lambda w, norm, n: _of_all(w.abs() * norm, n)),
-            also=(_with(mask=lambda w, norm, n: _largest((w.abs() * norm[None]).T, n * len(w) // w.shape[1]).T),),
-        ),
-        Mistake(
-            "the others stay",
-            "What should stay has been pruned, and the rest was kept.",
-            _with(mask=lambda w, norm, n: ~_mask(w, norm, n)),
-            also=(_with(mask=lambda w, norm, n: _largest(-w.abs() * norm, n)),),
-        ),
-        Mistake(
-            "n_kept pruned",
-            "n_kept weights of each row were pruned. It is the number of those that stay.",
-            _with(mask=lambda w, norm, n: _mask(w, norm, w.shape[1] - n)),
-        ),
-        Mistake(
-            "one step too many",
-            "2^bits values lie 2^bits − 1 steps apart: with 2 bits the grid is cut into three.",
-            _with(n_steps=lambda bits: 2**bits),
-            also=(_with(n_steps=lambda bits: 2**bits, most=1),),
-        ),
-        Mistake(
-            "too few steps",
-            "The grid has fewer values than bits allow: 2^bits values lie 2^bits − 1 steps apart.",
-            _with(n_steps=lambda bits: 2**bits - 2),
-            also=(
-                _with(n_steps=lambda bits: 2 ** (bits - 1)),
-                _with(n_steps=lambda bits: 2 ** (bits - 1) - 1),
-            ),
-        ),
-        Mistake(
-            "not to the nearest",
-            "Every weight was rounded down, or every one up. It goes to the nearest value, above or below.",
-            _with(by=torch.floor),
-            also=(_with(by=torch.ceil), _with(by=lambda codes: (codes + 1).floor())),
-        ),
-        Mistake(
-            "one grid for all groups",
-            "Each group of columns in each row has ends of its own, so one large weight spoils one group alone.",
-            _with(_of_row),
-            also=(_with(_of_layer),),
-        ),
-        Mistake(
-            "symmetric grid",
-            "This grid reaches as far below zero as above it. From the smallest to the largest weight that stays is "
-            "narrower, and never wider.",
-            _symmetric,
-            also=(_with(_both_ways),),
-        ),
-        Mistake(
-            "divided by a step of 0",
-            "Where one weight of a group stays, both ends are the same and the step is 0: the quotient is NaN. That "
-            "weight is the grid's one value and stays as it is.",
-            _step_of_nothing,
-        ),
-        Mistake(
-            "one alone becomes 0",
-            "Where just one weight of a group stays, it became 0. Both ends of its grid are that weight: it stays as "
-            "it is.",
-            lambda *given: _step_of_nothing(*given).nan_to_num(0.0),
-        ),
-        Mistake(
-            "codes, not weights",
-            "These are the numbers of the steps. Asked for are the weights they stand for: the lower end plus code "
-            "times step.",
-            _as_codes,
-        ),
-        Mistake(
-            "lower end forgotten",
-            "Code times step is how far a weight lies above the lower end of its grid. Add that end.",
-            lambda w, norm, n, bits, group: _from_zero(w, norm, n, bits, group),
-        ),
-        Mistake(
-            "not rounded",
-            "The weights are pruned, and have kept all their digits.",
-            lambda w, norm, n, bits, group: w * _mask(w, norm, n),
-        ),
-    ),
+    trivial=(Trivial("pruning without rounding", lambda w, norm, n, bits, group: w * _largest(w.abs() * norm, n)),),
+    mistakes=read_mistakes(globals(), steps_of=_combine),
     also_right=(
         Variant("row by row, group by group", lambda *given: _in_loops(*given)),
         Variant("the nearest of all values", lambda *given: _by_distance(*given)),
-        Variant("in float64", lambda w, norm, *rest: _with()(w.double(), norm.double(), *rest)),
+        Variant("in float64", lambda w, norm, *rest: _combine(w.double(), norm.double(), *rest)),
     ),
     hints=(
         "Three things in this order: a mask by |w| · norm, the two ends of each group among what stays, and the "
@@ -376,19 +131,6 @@ COMBINE = Exercise(
         "step = (high − low) / (2**bits − 1), value = low + round((w − low) / step) · step. If step is 0, it is low.",
     ),
 )
-
-
-def _from_zero(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-    keep = _mask(weight, norm, n_kept)
-    codes, step = _codes(weight, _of_kept(weight, keep, group), 2**bits - 1)
-    return torch.where(keep, codes.round() * step, 0)
-
-
-def _zeros_at_the_end_of_the_grid(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-    """Code 0 for what is pruned, which stands for the lower end."""
-    keep = _mask(weight, norm, n_kept)
-    low = _of_kept(weight, keep, group)[0]
-    return torch.where(keep, _with()(weight, norm, n_kept, bits, group), low.nan_to_num(0, 0, 0))
 
 
 def _in_loops(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> list[list[float]]:
@@ -408,8 +150,8 @@ def _in_loops(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) 
 
 
 def _by_distance(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-    keep = _mask(weight, norm, n_kept)
-    low, high = (end.masked_fill(~keep, 0.0) for end in _of_kept(weight, keep, group))
+    keep = _largest(weight.abs() * norm, n_kept)
+    low, high = (end.masked_fill(~keep, 0.0) for end in _ends(weight, keep, group))
     values = low[..., None] + (high - low)[..., None] * torch.linspace(0, 1, 2**bits, dtype=weight.dtype)
     nearest = (values - weight[..., None]).abs().argmin(dim=2, keepdim=True)
     return values.gather(2, nearest)[..., 0] * keep

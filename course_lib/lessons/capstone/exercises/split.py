@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Answer = Callable[[Tensor, Tensor, int], Any]
 Worth = Callable[[Tensor, Tensor, int, int], float]  # (sizes, losses, part, its level) -> of one level more
@@ -198,109 +199,7 @@ SPLIT = Exercise(
         Trivial("the largest of each", lambda s, losses, budget: torch.full((len(s),), s.shape[1] - 1)),
         Trivial("the same level for all", _same_level),
     ),
-    mistakes=(
-        Mistake(
-            "per part, not per byte",
-            "The step that saves the most loss was taken, whatever it takes. Divide what it saves by the bytes it "
-            "takes more: two small steps may save more for the same bytes.",
-            _greedy(_per_step),
-        ),
-        Mistake(
-            "no update after a step",
-            "What a step is worth was found once. After each step the part stands at another level, and its next step "
-            "saves and takes something else.",
-            _greedy(once=True),
-            also=(
-                _all_steps_once,
-                _part_by_part(_by_first_worth),
-                lambda *given: _at_once(*given),
-            ),
-        ),
-        Mistake(
-            "stopped at the first that does not fit",
-            "The best step did not fit, and nothing was taken any more. A smaller one may still fit.",
-            _greedy(ends=True),
-        ),
-        Mistake(
-            "not the next step's bytes",
-            "The saving of a step was divided by the size of a level. A step takes only what its level has more than "
-            "the one before.",
-            _greedy(_per_total_byte),
-            also=(_greedy(lambda s, x, p, level: _per_step(s, x, p, level) / float(s[p, level])),),
-        ),
-        Mistake(
-            "counted from level 0",
-            "The saving and the bytes were counted from level 0 on. A step begins at the level at which the part "
-            "is now.",
-            _greedy(_from_the_first),
-        ),
-        Mistake(
-            "the smallest levels for nothing",
-            "The budget was spent on steps alone. The smallest levels take bytes too, before any step is taken.",
-            _greedy(start=lambda sizes: int(sizes[:, 0].sum())),
-        ),
-        Mistake(
-            "above the budget",
-            "A step was taken though it leads above the budget. What is there already counts as well.",
-            _greedy(fits=lambda used, budget: True, ends=True),
-            also=(lambda *given: _one_too_many(*given),),
-        ),
-        Mistake(
-            "below the budget only",
-            "A step that leads exactly to the budget fits.",
-            _greedy(fits=lambda used, budget: used < budget),
-        ),
-        Mistake(
-            "the worst step",
-            "The step that saves least for its bytes was taken. The one that saves most comes first.",
-            _greedy(largest=False),
-            also=(_greedy(lambda s, x, p, level: 1 / max(_per_byte(s, x, p, level), 1e-12)),),
-        ),
-        Mistake(
-            "the part that loses most",
-            "The present loss of a part decided which one gets the bytes. The criterion is how much a step saves per "
-            "byte, not how much is lost.",
-            _greedy(_worst_part),
-            also=(
-                _greedy(lambda s, x, p, level: float(x[p, level]) / float(s[p, level])),
-                _greedy(lambda s, x, p, level: float(x[p, level]) / float(s[p, level + 1] - s[p, level])),
-            ),
-        ),
-        Mistake(
-            "the smallest step",
-            "The step that takes the fewest bytes was taken, whatever it saves.",
-            _greedy(_fewest_bytes),
-        ),
-        Mistake(
-            "from the top down",
-            "All parts started at their largest level and gave bytes back. Start at the smallest: what is left over on "
-            "the way down may still pay for a step up.",
-            lambda *given: _from_the_top(*given),
-        ),
-        Mistake(
-            "an equal share for each",
-            "Each part got the same share of the bytes, or the same level. Parts differ in what a byte saves.",
-            _equally,
-            also=(_same_level,),
-        ),
-        Mistake(
-            "one part after the other",
-            "A part was brought as far up as it goes before the next had a turn. Every step competes with those of all "
-            "parts.",
-            _part_by_part(lambda sizes, losses: list(range(len(sizes)))),
-            also=(_part_by_part(lambda sizes, losses: sorted(range(len(sizes)), key=lambda p: -float(losses[p, 0]))),),
-        ),
-        Mistake(
-            "the bytes, not the levels",
-            "Asked for are the levels, whole numbers from 0, one for each part.",
-            lambda sizes, losses, budget: sizes.gather(1, _greedy()(sizes, losses, budget)[:, None])[:, 0],
-            also=(
-                lambda sizes, losses, budget: losses.gather(1, _greedy()(sizes, losses, budget)[:, None])[:, 0],
-                lambda sizes, losses, budget: _greedy()(sizes, losses, budget) + 1,
-                lambda *given: torch.nn.functional.one_hot(_greedy()(*given), given[0].shape[1]),
-            ),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("with a heap", lambda *given: _with_a_heap(*given)),
         Variant("a list", lambda *given: _greedy()(*given).tolist()),

@@ -32,6 +32,7 @@ from course_lib.data.corpora import windows
 from course_lib.lessons.capstone import ground
 from course_lib.lessons.capstone.recipes import CHOSEN, WEIGHTS, Parts
 from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.subject import loaded
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 RUNNING, COPYING = "running text", "copying"
@@ -69,14 +70,14 @@ def steps(sizes: Sizes) -> list[Step]:
 def texts(sizes: Sizes, kind: str, seed: int) -> Iterator[Int[Tensor, "N"]]:
     """What the model reads before it writes. A text to copy is as long as what is written, and begins again."""
     length = sizes.begin + sizes.n_new
-    for window in windows("wikipedia", sizes.texts, length, ground.subject()[1], "evaluation", seed):
+    for window in windows("wikipedia", sizes.texts, length, loaded()[1], "evaluation", seed):
         yield window[: sizes.begin] if kind == RUNNING else torch.cat([window, window[: sizes.begin]])
 
 
 def drafted(sizes: Sizes, name: str, kind: str, seed: int) -> Tables:
     """One draft on one kind of text."""
     with draft_of(name, sizes, seed) as draft:
-        runs = [speculate(ground.subject()[0], text, sizes.n_new, draft, sizes.k) for text in texts(sizes, kind, seed)]
+        runs = [speculate(loaded()[0], text, sizes.n_new, draft, sizes.k) for text in texts(sizes, kind, seed)]
     rounds = [each for run in runs for each in run.rounds]
     row: Row = {"draft": name, "kind": kind, "new": [len(run.new) for run in runs]}
     row |= {"passes": [len(run.rounds) for run in runs], "k": sizes.k}
@@ -90,7 +91,7 @@ def drafted(sizes: Sizes, name: str, kind: str, seed: int) -> Tables:
 def draft_of(name: str, sizes: Sizes, seed: int) -> Iterator[Draft]:
     """A lookup, or the model of a recipe with its parts at work."""
     if name == LOOKUP:
-        yield Lookup(ground.subject()[0].config.vocab_size)
+        yield Lookup(loaded()[0].config.vocab_size)
     else:
         with drafting(built(name, sizes, seed)) as draft:
             yield draft
@@ -106,7 +107,7 @@ def read_share(name: str, sizes: Sizes, seed: int) -> float:
     """Bytes that a pass of the draft reads behind a text, of those of a pass of the dense model."""
     if name == LOOKUP:
         return 0.0
-    (behind,) = windows("wikipedia", 1, sizes.begin + sizes.n_new, ground.subject()[1], "evaluation", seed)
+    (behind,) = windows("wikipedia", 1, sizes.begin + sizes.n_new, loaded()[1], "evaluation", seed)
     dense = ground.made({}, sizes.of_recipes, seed)
     return round(account(built(name, sizes, seed), behind).read / account(dense, behind).read, 4)
 

@@ -21,8 +21,8 @@ from course_lib.compose.challenge.texts import FIRST, Texts, texts
 from course_lib.compose.front import Point
 from course_lib.compose.recipe import Calibration, Recipe, from_json
 from course_lib.lessons.capstone.drawings.labels import name_points
-from course_lib.lessons.common.style import COLOURS, figure, label, percent
-from course_lib.lessons.common.tables import say
+from course_lib.lessons.common.style import COLOURS, figure, label
+from course_lib.lessons.common.tables import percent, say
 
 MOST, LEAST_NATS = 8, 0.5
 SMALL = Calibration(windows=4, length=128)

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from course_lib.lessons.capstone.steps.combined import pruned_and_rounded
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
 from course_lib.models import layers_of, weight_of
 
 Ways = Callable[[Tensor, int, int], dict[str, int]]
@@ -56,7 +56,7 @@ def stored(found: Mapping[int, Mapping[str, list[float]]], shares: Sequence[floa
         for index, (way, sizes) in enumerate(ways.items()):
             panel.plot([100 * share for share in shares], sizes, label=way, **line_style(index))
         pays = [s for at, s in enumerate(shares) if ways["bitmap"][at] < ways["all codes"][at]]
-        title = f"{bits} bits: a bitmap pays from {per_cent(pays[0])} zeros" if pays else f"{bits} bits: it never pays"
+        title = f"{bits} bits: a bitmap pays from {percent(pays[0])} zeros" if pays else f"{bits} bits: it never pays"
         panel.set_ylim(0, 2.2 * max(ways["all codes"]))
         label(panel, title, "weights pruned (%)", "bits stored a weight" if panel is axes[0] else "")
     axes[0].legend(frameon=False)

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipywidgets as widgets
-from IPython.display import DisplayHandle, display
 from matplotlib.figure import Figure
 
 from course_lib.compose.challenge.budget import BUDGET
 from course_lib.lessons.capstone.ground import DOMAINS
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
+from course_lib.lessons.common.views import show_view
 
 SHARES = (0.2, BUDGET.read, BUDGET.held, 0.5, 0.75, 1.0)
 
@@ -26,20 +26,10 @@ def front(
     Args:
         draw: (recipes, mine, domain, budget) -> the figure.
     """
-    domain = widgets.Dropdown(options=DOMAINS, description="domain")
-    shares = [(per_cent(share), share) for share in SHARES]
-    sliders = [
-        widgets.SelectionSlider(options=shares, value=share, description=name)
-        for name, share in (("held", held), ("read", read))
-    ]
-    controls = widgets.VBox([widgets.HBox([domain, *sliders])])
-    display(controls)
-    shown = DisplayHandle()
-
-    def current() -> Figure:
-        return draw(recipes, mine, domain.value, tuple(slider.value for slider in sliders))
-
-    shown.display(current())
-    for control in (domain, *sliders):
-        control.observe(lambda _change: shown.update(current()), names="value")
-    return controls
+    shares = [(percent(share), share) for share in SHARES]
+    choice = {
+        "domain": widgets.Dropdown(options=DOMAINS, description="domain"),
+        "held": widgets.SelectionSlider(options=shares, value=held, description="held"),
+        "read": widgets.SelectionSlider(options=shares, value=read, description="read"),
+    }
+    return show_view(lambda domain, held, read: draw(recipes, mine, domain, (held, read)), choice)

@@ -6,7 +6,7 @@ from course_lib.lessons.capstone.found import DENSE, DOMAINS, above, cost, one, 
 from course_lib.lessons.capstone.measured import best
 from course_lib.lessons.capstone.tables.quoted import CLOSE, less_than_close
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import listed, per_cent
+from course_lib.lessons.common.tables import listed, percent
 from course_lib.lessons.common.verdicts import claim, said
 
 SHARES = (1 / 2, 1 / 3, 1 / 4)  # of the dense model's bytes
@@ -20,7 +20,7 @@ def front(recipes: Sequence[Row], domain: str = "wikipedia", read: bool = False)
     for number, point in enumerate(best(recipes, domain, read), 1):
         row = one(recipes, point.name)
         cells = "".join(f"{said(above(row, dense, each), 2):>14}" for each in DOMAINS)
-        lines.append(f"{number:<3}{point.name:<62}{per_cent(cost(row, read) / cost(dense, read)):>7}{cells}")
+        lines.append(f"{number:<3}{point.name:<62}{percent(cost(row, read) / cost(dense, read)):>7}{cells}")
     lines.append("nats a token above dense" if dense else "not measured: `course reproduce capstone`")
     return "\n".join(lines)
 
@@ -38,7 +38,7 @@ def cheapest(recipes: Sequence[Row]) -> str:
     for share in SHARES if recipes else ():
         if fit := within(recipes, share, 1.0):
             lost = worse(fit[0], one(recipes, DENSE))
-            lines.append(f"at most {per_cent(share)} held: {fit[0]['name']}, {said(lost)} nats")
-            effects[per_cent(share)] = less_than_close(lost)
+            lines.append(f"at most {percent(share)} held: {fit[0]['name']}, {said(lost)} nats")
+            effects[percent(share)] = less_than_close(lost)
     text = f"recipes of at most {listed(list(effects)) if effects else 'half'} of the bytes held"
     return "\n".join([*lines, claim(f"{text} lose less than {CLOSE} nats", effects.values())])

@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.classic.exercises.common import vector
 from course_lib.lessons.common.answers import compare_bars
 
@@ -23,71 +24,7 @@ OBD_SALIENCY = Exercise(
     picture=lambda case, got, expected: compare_bars(
         got, expected, tuple(str(k) for k in range(len(expected))), "rise of the error when it is deleted"
     ),
-    mistakes=(
-        Mistake(
-            "half forgotten",
-            "The order is right, but each number is twice what the deletion costs: the Taylor term carries ½.",
-            lambda w, h: h * w.square(),
-        ),
-        Mistake(
-            "weight not squared",
-            "A deletion moves the weight by −w, and the term is quadratic in the move: w².",
-            lambda w, h: 0.5 * h * w.abs(),
-            also=(lambda w, h: h * w.abs(), lambda w, h: 0.5 * h * w, lambda w, h: h * w),
-        ),
-        Mistake(
-            "magnitude alone",
-            "The curvature is unused: this ranks like magnitude pruning.",
-            lambda w, h: 0.5 * w.square(),
-            also=(lambda w, h: w.abs(), lambda w, h: w.square()),
-        ),
-        Mistake(
-            "curvature made positive",
-            "Where the error bends down, deleting makes it fall, to second order. Keep the sign of h.",
-            lambda w, h: 0.5 * h.abs() * w.square(),
-            also=(lambda w, h: 0.5 * h.clamp(min=0) * w.square(),),
-        ),
-        Mistake(
-            "curvature squared",
-            "The curvature enters once: ½ h w². Squaring h w squares it as well.",
-            lambda w, h: 0.5 * (h * w).square(),
-            also=(lambda w, h: (h * w).square(),),
-        ),
-        Mistake(
-            "root of the cost",
-            "The root orders positive costs alike, but it is no cost, and where the curvature is negative it has none.",
-            lambda w, h: (0.5 * h * w.square()).abs().sqrt(),
-            also=(lambda w, h: (0.5 * h * w.square()).sqrt(), lambda w, h: w.abs() * h.abs().sqrt()),
-        ),
-        Mistake(
-            "added up",
-            "This is the cost of deleting all of them. Return one number for each weight.",
-            lambda w, h: (0.5 * h * w.square()).sum(),
-            also=(lambda w, h: 0.5 * w @ torch.diag(h) @ w,),
-        ),
-        Mistake(
-            "a share of the whole",
-            "Divided by the sum the costs keep their order, but they no longer say by how much the error rises.",
-            lambda w, h: h * w.square() / (h * w.square()).sum(),
-        ),
-        Mistake(
-            "sign reversed",
-            "The error rises by + ½ h w²: the change is −w, and it is squared.",
-            lambda w, h: -0.5 * h * w.square(),
-        ),
-        Mistake(
-            "a quarter",
-            "The ½ was taken inside the square, where it counts twice: ½ · w², not (½ · w)².",
-            lambda w, h: h * (0.5 * w).square(),
-            also=(lambda w, h: 0.5 * h * (0.5 * w).square(),),
-        ),
-        Mistake(
-            "divided by the curvature",
-            "A flat direction (small h) is cheap to move along, so the saliency must grow with h.",
-            lambda w, h: 0.5 * w.square() / h,
-            also=(lambda w, h: w.square() / (h + 1e-8) / 2,),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("in place", lambda w, h: w.square_().mul_(h).div_(2)),
         Variant("a loop", lambda w, h: torch.stack([h_k * w_k * w_k / 2 for w_k, h_k in zip(w, h, strict=True)])),

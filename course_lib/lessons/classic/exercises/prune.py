@@ -10,7 +10,8 @@ from torch import Tensor
 
 from course_lib.checking.call import DidNotFinish
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.classic.exercises.common import random_hessian, saliency_by_obs, update_by_obs, vector
 from course_lib.lessons.common.answers import compare_bars
 
@@ -252,105 +253,7 @@ PRUNE = Exercise(
         got, expected, tuple(str(k) for k in range(len(expected))), "weights in the end"
     ),
     library=_library,
-    mistakes=(
-        Mistake(
-            "one deletion too many",
-            "The limit is asked after the deletion. Look at the saliency first, and stop before the knife.",
-            _prune_too_far,
-        ),
-        Mistake(
-            "no update",
-            "The other weights did not move. Add −w_q / [H⁻¹]_qq · H⁻¹ e_q after each deletion.",
-            _prune_without_update,
-        ),
-        Mistake(
-            "all at once",
-            "Saliencies hold for one deletion. After it the others have moved, and H has lost a row and a column.",
-            _prune_at_once,
-        ),
-        Mistake(
-            "inverse of the whole Hessian kept",
-            "A later update moves deleted weights, and prices are wrong: invert H over the weights that are left.",
-            _prune_with_first_inverse,
-            also=(_prune_in_first_order, _prune_what_is_not_zero),
-        ),
-        Mistake(
-            "OBD's loop",
-            "These are deletions by ½ h w², with nothing moved. The surgeon's saliency is w² / (2 [H⁻¹]_qq).",
-            _prune_by_damage,
-        ),
-        Mistake(
-            "OBD's choice, the surgeon's update",
-            "The others move as they should, but ½ h w² chose the weight. Choose by w² / (2 [H⁻¹]_qq).",
-            lambda w, h, limit: _prune_with(w, h, limit, price=_damage),
-            also=(lambda w, h, limit: _prune_with(w, h, limit, choose=_damage),),
-        ),
-        Mistake(
-            "place among the kept weights taken for an index",
-            "q counts among those that are left. keep[q] and weight[q] count among all: use keep.nonzero()[q] there.",
-            _prune_by_place,
-            also=(
-                lambda w, h, limit: _prune_by_place(w, h, limit, zero=False),
-                lambda w, h, limit: _prune_by_place(w, h, limit, counted=True),
-                lambda w, h, limit: _prune_by_place(w, h, limit, zero=False, counted=True),
-            ),
-        ),
-        Mistake(
-            "first below the limit",
-            "The first weight below the limit left. Each deletion changes the prices of the others: take the cheapest.",
-            lambda w, h, limit: _prune_with(
-                w, h, limit, choose=lambda left, h, inverse: (saliency_by_obs(left, inverse) > limit).long()
-            ),
-        ),
-        Mistake(
-            "nothing deleted",
-            "All weights are as they were, although some cost less than the limit. Delete the cheapest weight, update "
-            "the others, and repeat while the lowest saliency is below the limit.",
-            lambda w, h, limit: w.clone(),
-        ),
-        Mistake(
-            "dearest first",
-            "The weight with the highest saliency left. Take the lowest: argmin.",
-            lambda w, h, limit: _prune_with(
-                w, h, limit, choose=lambda left, h, inverse: -saliency_by_obs(left, inverse)
-            ),
-        ),
-        Mistake(
-            "smallest weight chosen",
-            "The smallest weight left, whatever it costs. The surgeon compares w² / (2 [H⁻¹]_qq).",
-            lambda w, h, limit: _prune_with(w, h, limit, choose=lambda left, h, inverse: left.abs()),
-        ),
-        Mistake(
-            "one deletion only",
-            "A single weight left. Go on until the lowest saliency is above the limit.",
-            _prune_once,
-        ),
-        Mistake(
-            "half forgotten",
-            "Twice the cost is compared with the limit, so the loop stops too early: L_q = ½ w_q² / [H⁻¹]_qq.",
-            lambda w, h, limit: _prune(w, h, limit / 2),
-        ),
-        Mistake(
-            "part of the first inverse",
-            "Rows and columns cut out of H⁻¹ are not the inverse of what is left: cut H first, then invert.",
-            lambda w, h, limit: _prune_with(w, h, limit, inverse_of=lambda h, k: torch.linalg.inv(h)[k][:, k]),
-        ),
-        Mistake(
-            "one weight always stays",
-            "Where all are cheap, all leave: the loop goes on while any weight is kept.",
-            lambda w, h, limit: _prune_with(w, h, limit, at_least=2),
-        ),
-        Mistake(
-            "stopped at the limit",
-            "A saliency that equals the limit is not above it: such a weight is deleted too.",
-            lambda w, h, limit: _prune_with(w, h, limit, too_dear=lambda lowest, limit: lowest >= limit),
-        ),
-        Mistake(
-            "limit on the sum",
-            "The rule compares each saliency with the limit, not the sum of all so far.",
-            _prune_by_total,
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("one inverse, corrected after each deletion", _prune_by_downdate),
         Variant("a list of indices", lambda w, h, limit: _prune(w.clone(), h.clone(), limit)),

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.classic.exercises.common import vector
 from course_lib.lessons.common.answers import compare_matrices
 
@@ -75,131 +76,7 @@ RECURSION = Exercise(
         Case("5 patterns with 3 outputs each", (randn(generator, 5, 3, 4), 0.2)),
     ],
     picture=lambda case, got, expected: compare_matrices(got, expected, "weight", "weight"),
-    mistakes=(
-        Mistake(
-            "number of patterns forgotten",
-            "The denominator is P + XᵀH⁻¹X. With 1 in place of P you invert αI + ΣXXᵀ, the sum and not the mean.",
-            lambda g, a: _direct(g, a, 1.0),
-        ),
-        Mistake(
-            "patterns so far instead of all",
-            "The denominator holds P, the number of all patterns, in every step; a running count gives another mean.",
-            _recursion_with_running_count,
-        ),
-        Mistake(
-            "alpha forgotten",
-            "This is the inverse of 1/P ΣXXᵀ alone, which is singular when there are fewer patterns than weights.",
-            lambda g, a: torch.linalg.inv(_rows(g).T @ _rows(g) / len(g)),
-            also=(lambda g, a: torch.linalg.pinv(_rows(g).T @ _rows(g) / len(g)),),
-        ),
-        Mistake(
-            "start not inverted",
-            "H⁻¹ starts at I/α, the inverse of αI. The smaller α, the larger it starts.",
-            _recursion_from,
-        ),
-        Mistake(
-            "start at the identity",
-            "The recursion starts at I/α. From I it ends at the inverse for α = 1.",
-            lambda g, a: _recursion_from(g, 1.0),
-        ),
-        Mistake(
-            "inverse not carried on",
-            "Every step has to use the inverse that the step before left, not the first one.",
-            _recursion_of_the_start,
-        ),
-        Mistake(
-            "one gradient only",
-            "Only one gradient corrected the matrix, the first or the last. Correct the same matrix again for each.",
-            lambda g, a: _recursion_with(
-                g[-1:, -1:], a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (len(g) + x @ h @ x)
-            ),
-            also=(
-                lambda g, a: _recursion_with(
-                    g[:1, :1], a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (len(g) + x @ h @ x)
-                ),
-            ),
-        ),
-        Mistake(
-            "gradients counted in place of patterns",
-            "H is a sum over outputs and a mean over patterns: P is len(gradients), however many outputs there are.",
-            lambda g, a: _direct(g, a, float(g.shape[0] * g.shape[1])),
-        ),
-        Mistake(
-            "outputs added up first",
-            "Every output has an outer product of its own; the outer product of their sum holds cross terms as well.",
-            lambda g, a: _direct(g.sum(1, keepdim=True), a),
-            also=(lambda g, a: _direct(g.mean(1, keepdim=True), a),),
-        ),
-        Mistake(
-            "one output alone",
-            "A pattern with several outputs gives several gradients; each of them corrects the inverse.",
-            lambda g, a: _direct(g[:, :1], a),
-        ),
-        Mistake(
-            "weights counted in place of patterns",
-            "P is the number of patterns, len(gradients); gradients.shape[-1] is the number of weights.",
-            lambda g, a: _direct(g, a, float(g.shape[-1])),
-        ),
-        Mistake(
-            "the mean gradient alone",
-            "The mean of the outer products is not the outer product of the mean: that has rank 1.",
-            lambda g, a: _direct(g.mean(0, keepdim=True), a),
-        ),
-        Mistake(
-            "squares in place of the outer product",
-            "moved * moved holds d numbers, or their sum. torch.outer(moved, moved) is the matrix that is subtracted.",
-            lambda g, a: _recursion_with(g, a, lambda h, x, n: -(h @ x).square() / (n + x @ h @ x)),
-            also=(
-                lambda g, a: _recursion_with(g, a, lambda h, x, n: -((h @ x) @ (h @ x)) / (n + x @ h @ x)),
-                lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.diag((h @ x).square()) / (n + x @ h @ x)),
-            ),
-        ),
-        Mistake(
-            "one inverse missing in the denominator",
-            "The denominator is P + XᵀH⁻¹X. XᵀX leaves the inverse out.",
-            lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (n + x @ x)),
-        ),
-        Mistake(
-            "alpha times P",
-            "αI is added to the mean as it is: the recursion starts at I/α, not at I/(αP).",
-            lambda g, a: _direct(g, a * len(g)),
-        ),
-        Mistake(
-            "added instead of subtracted",
-            "Every pattern adds curvature to H, so its inverse shrinks: subtract.",
-            lambda g, a: _recursion_with(g, a, lambda h, x, n: torch.outer(h @ x, h @ x) / (n + x @ h @ x)),
-        ),
-        Mistake(
-            "one factor of the inverse missing",
-            "The numerator is H⁻¹X XᵀH⁻¹: the inverse stands on both sides of XXᵀ.",
-            lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, x) / (n + x @ h @ x)),
-            also=(lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(x, x) / (n + x @ h @ x)),),
-        ),
-        Mistake(
-            "divided by P at the end",
-            "P belongs into every denominator: P + XᵀH⁻¹X. One factor at the end scales α as well.",
-            lambda g, a: _direct(g, a, 1.0) * len(g),
-            also=(lambda g, a: _direct(g, a, 1.0) / len(g),),
-        ),
-        Mistake(
-            "P taken out of the sum",
-            "1 + XᵀH⁻¹X with a factor 1/P is another number: P + XᵀH⁻¹X, or 1 + XᵀH⁻¹X / P where P is outside.",
-            lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (n * (1 + x @ h @ x))),
-            also=(
-                lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / (1 + x @ h @ x / n)),
-            ),
-        ),
-        Mistake(
-            "H instead of its inverse",
-            "This is αI + 1/P ΣXXᵀ itself. The recursion carries the inverse.",
-            lambda g, a: a * torch.eye(g.shape[-1], dtype=g.dtype) + _rows(g).T @ _rows(g) / len(g),
-        ),
-        Mistake(
-            "denominator without the curvature",
-            "P + XᵀH⁻¹X: the second part says how much of this pattern is known already.",
-            lambda g, a: _recursion_with(g, a, lambda h, x, n: -torch.outer(h @ x, h @ x) / n),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("direct inversion", _direct),
         Variant(

@@ -5,7 +5,8 @@ Dimension key, of each layer: O outputs (rows), I inputs (columns).
 
 from matplotlib.figure import Figure
 
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale, percent
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.compress.steps.sizes import BYTES, stored
 from course_lib.quantization.storage import code_bytes, grid_bytes, sparse_bytes
 

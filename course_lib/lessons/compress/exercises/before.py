@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, short, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
-Part = Callable[[Tensor, Tensor, Tensor], Tensor]
-Answer = Callable[[Tensor, Tensor, Tensor], Any]
 NAMES = ("vectors", "seen", "positions")
 
 
@@ -42,21 +41,11 @@ def _positions(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure
     return compare_matrices(mine, expected[2], "text", "place; light: a late position")
 
 
-def _vectors(prompt: Tensor, text: Tensor, real: Tensor) -> Tensor:
-    return torch.cat([prompt.expand(len(text), -1, -1), text], dim=1)
-
-
-def _seen(prompt: Tensor, text: Tensor, real: Tensor) -> Tensor:
-    return torch.cat([real.new_ones(len(real), len(prompt)), real], dim=1)
-
-
-def _counted(*given: Tensor) -> Tensor:
-    return _seen(*given).cumsum(dim=1) - 1
-
-
-def _with(vectors: Part = _vectors, seen: Part = _seen, positions: Part = _counted) -> Answer:
-    """The answer with another value in some of its three places."""
-    return lambda *given: (vectors(*given), seen(*given), positions(*given))
+def _before(prompt: Tensor, text: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    vectors = torch.cat([prompt.expand(len(text), -1, -1), text], dim=1)
+    seen = torch.cat([real.new_ones(len(real), len(prompt)), real], dim=1)
+    positions = seen.cumsum(dim=1) - 1
+    return vectors, seen, positions
 
 
 def _in_text(real: Tensor) -> Tensor:
@@ -64,13 +53,9 @@ def _in_text(real: Tensor) -> Tensor:
     return (real.cumsum(dim=1) - 1).clamp(min=0)
 
 
-def _two(of_prompt: Callable[[int], Tensor], of_text: Callable[[int, Tensor], Tensor]) -> Part:
-    """Positions of the prompt, (P) -> (P,), and of the text, (P, real) -> (B, T)."""
-    return lambda p, x, r: torch.cat([of_prompt(len(p)).expand(len(r), -1), of_text(len(p), r)], dim=1)
-
-
-def _zeros(n: int) -> Tensor:
-    return torch.zeros(n, dtype=torch.long)
+def _two(of_prompt: Tensor, of_text: Tensor) -> Tensor:
+    """Positions of the prompt, (P,), and of the text, (B, T)."""
+    return torch.cat([of_prompt.expand(len(of_text), -1), of_text], dim=1)
 
 
 def _places(prompt: Tensor, text: Tensor, real: Tensor) -> Tensor:
@@ -78,27 +63,15 @@ def _places(prompt: Tensor, text: Tensor, real: Tensor) -> Tensor:
     return torch.arange(len(prompt) + real.shape[1]).expand(len(real), -1)
 
 
-def _masked_out(p: Tensor, x: Tensor, r: Tensor) -> Tensor:
-    return torch.cat([r.new_zeros(len(r), len(p)), r], dim=1)
-
-
-def _ones(*given: Tensor) -> Tensor:
-    return torch.ones_like(_seen(*given))
-
-
-def _put(start: Callable[[Tensor], int], keep_padding: bool = False) -> Answer:
+def _put(start: Callable[[Tensor], int], prompt: Tensor, text: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The prompt put at another place of each text: (real of one text) -> place."""
-
-    def answer(prompt: Tensor, text: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        vectors, seen = [], []
-        for row, is_real in zip(text, real, strict=True):
-            at = start(is_real)
-            vectors.append(torch.cat([row[:at], prompt, row[at:]]))
-            seen.append(torch.cat([is_real[:at], is_real.new_ones(len(prompt)), is_real[at:]]))
-        together = torch.stack(seen)
-        return torch.stack(vectors), together, together.cumsum(dim=1) - 1
-
-    return answer
+    vectors, seen = [], []
+    for row, is_real in zip(text, real, strict=True):
+        at = start(is_real)
+        vectors.append(torch.cat([row[:at], prompt, row[at:]]))
+        seen.append(torch.cat([is_real[:at], is_real.new_ones(len(prompt)), is_real[at:]]))
+    together = torch.stack(seen)
+    return torch.stack(vectors), together, together.cumsum(dim=1) - 1
 
 
 def _first_real(real: Tensor) -> int:
@@ -109,20 +82,11 @@ def _behind_last(real: Tensor) -> int:
     return int(real.nonzero().max()) + 1
 
 
-def _over_the_first(change: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """The first P tokens changed by (their vectors, prompt), and nothing becomes longer."""
-
-    def answer(prompt: Tensor, text: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        n, changed = min(len(prompt), text.shape[1]), text.clone()
-        changed[:, :n] = change(text[:, :n], prompt[:n])
-        return changed, real, _in_text(real)
-
-    return answer
-
-
-def _mixed_up(prompt: Tensor, text: Tensor, real: Tensor) -> Tensor:
-    rows = prompt.repeat_interleave(len(text), dim=0).reshape(len(text), *prompt.shape)
-    return torch.cat([rows, text], dim=1)
+def _over_the_first(prompt: Tensor, text: Tensor, add: bool) -> Tensor:
+    """The first P tokens overwritten by the prompt, or with it added, and nothing becomes longer."""
+    n, changed = min(len(prompt), text.shape[1]), text.clone()
+    changed[:, :n] = text[:, :n] + prompt[:n] if add else prompt[:n]
+    return changed
 
 
 def _before_cases(generator: torch.Generator) -> list[Case]:
@@ -164,160 +128,20 @@ BEFORE = Exercise(
     difficulty=2,
     minutes=8,
     points=2,
-    reference=_with(),
+    reference=_before,
     cases=_before_cases,
     agree=_agree_on_all_three,
     picture=_positions,
     library=_library,
-    mistakes=(
-        Mistake(
-            "after the text",
-            "The prompt stands behind the text. Attention looks back only, so no token of the text can see it there.",
-            _with(
-                lambda p, x, r: torch.cat([x, p.expand(len(x), -1, -1)], dim=1),
-                lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1),
-                lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1).cumsum(dim=1) - 1,
-            ),
-            also=(
-                _with(lambda p, x, r: torch.cat([x, p.expand(len(x), -1, -1)], dim=1)),
-                _with(
-                    lambda p, x, r: torch.cat([x, p.expand(len(x), -1, -1)], dim=1),
-                    lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1),
-                    _places,
-                ),
-                _put(_behind_last),
-            ),
-        ),
-        Mistake(
-            "positions not moved",
-            "The text begins at position 0, or the prompt lies before it at positions below 0. The model reads the "
-            "prompt as it reads tokens: it has positions 0 to P − 1, and the text goes on at P.",
-            _with(positions=_two(torch.arange, lambda n, r: _in_text(r))),
-            also=(
-                _with(positions=_two(_zeros, lambda n, r: _in_text(r))),
-                _with(positions=_two(lambda n: torch.arange(-n, 0), lambda n, r: _in_text(r))),
-                _with(positions=_two(torch.arange, lambda n, r: torch.arange(r.shape[1]).expand(r.shape))),
-                _with(positions=_two(_zeros, lambda n, r: torch.arange(r.shape[1]).expand(r.shape))),
-                _with(positions=lambda p, x, r: _in_text(r)),
-                _with(positions=lambda p, x, r: torch.arange(r.shape[1]).expand(r.shape)),
-            ),
-        ),
-        Mistake(
-            "attention mask forgotten",
-            "Nobody can look at the prompt: the mask is that of the text alone, or is False where the prompt stands. "
-            "Every vector of the prompt is to be seen.",
-            _with(seen=_masked_out),
-            also=(
-                _with(seen=lambda p, x, r: r),
-                _with(seen=lambda p, x, r: r, positions=lambda p, x, r: _in_text(r)),
-                _with(seen=_masked_out, positions=lambda *given: (_masked_out(*given).cumsum(dim=1) - 1).clamp(min=0)),
-                _with(seen=_masked_out, positions=_places),
-            ),
-        ),
-        Mistake(
-            "mask filled up behind",
-            "The text's mask was made P longer with False at its end, so that its entries no longer line up with their "
-            "tokens. The prompt comes first, and all of it is to be seen: put P times True before `real`.",
-            _with(seen=lambda p, x, r: torch.cat([r, r.new_zeros(len(r), len(p))], dim=1)),
-        ),
-        Mistake(
-            "padding set to 0",
-            "The vectors at padding were set to 0. They stay as they are: the mask is what keeps the model from "
-            "reading them.",
-            _with(lambda p, x, r: _vectors(p, x * r[..., None], r)),
-        ),
-        Mistake(
-            "padding seen",
-            "Everything is seen, padding too. `real` says which tokens there are.",
-            _with(seen=_ones),
-            also=(_with(seen=_ones, positions=_places),),
-        ),
-        Mistake(
-            "mask on the other side",
-            "The prompt was put before the vectors, and its part of the mask behind the rest: they have moved against "
-            "each other.",
-            _with(seen=lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1)),
-            also=(
-                _with(
-                    seen=lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1),
-                    positions=lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1).cumsum(dim=1) - 1,
-                ),
-                _with(seen=lambda p, x, r: torch.cat([r, r.new_ones(len(r), len(p))], dim=1), positions=_places),
-            ),
-        ),
-        Mistake(
-            "padding has positions",
-            "Places were numbered, padding among them, so that what stands on the left moves a text to later "
-            "positions. A position says how many vectors are seen before.",
-            _with(positions=_places),
-        ),
-        Mistake(
-            "counted from one",
-            "The positions begin at 1. The first vector of the prompt has position 0.",
-            _with(positions=lambda *given: _seen(*given).cumsum(dim=1)),
-            also=(_with(positions=lambda *given: _places(*given) + 1),),
-        ),
-        Mistake(
-            "one position for the prompt",
-            "All vectors of the prompt have the same position. They are P vectors in a row, at 0 to P − 1.",
-            _with(positions=_two(_zeros, lambda n, r: _in_text(r) + 1)),
-            also=(_with(positions=_two(_zeros, lambda n, r: _in_text(r) + n)),),
-        ),
-        Mistake(
-            "between padding and text",
-            "The prompt was put behind the padding. It stands first in every row; the padding between them is not "
-            "seen and has no position, so it does no harm.",
-            _put(_first_real),
-        ),
-        Mistake(
-            "in the place of the text",
-            "The first tokens of the text were overwritten, or had the prompt added to them. The text stays whole and "
-            "the sequence becomes P longer.",
-            _over_the_first(lambda x, p: p.expand(len(x), -1, -1)),
-            also=(_over_the_first(lambda x, p: x + p),),
-        ),
-        Mistake(
-            "prompt mixed up over the texts",
-            "The rows of the prompt were spread over the texts. Each text has all P vectors before it, in their order: "
-            "expand, or repeat the whole.",
-            _with(_mixed_up),
-        ),
-        Mistake(
-            "backwards",
-            "The vectors of the prompt stand in reverse order.",
-            _with(lambda p, x, r: _vectors(p.flip(0), x, r)),
-        ),
-        Mistake(
-            "along the wrong axis",
-            "The prompt was put beside the texts as one more of them, or beside the channels. It goes along the axis "
-            "of tokens, dim=1.",
-            _with(lambda p, x, r: torch.cat([p.expand(x.shape[1], *p.shape).transpose(0, 1)[: len(x)], x], dim=0)),
-            also=(_with(lambda p, x, r: torch.cat([p[None], x], dim=0)),),
-        ),
-        Mistake(
-            "not three values",
-            "Three values are asked for: the vectors, which of them are seen, and the positions.",
-            _vectors,
-            also=(
-                lambda *given: _with()(*given)[:2],
-                lambda *given: (_vectors(*given), _counted(*given)),
-            ),
-        ),
-        Mistake(
-            "in another order",
-            "The three values are in another order: first the vectors, then which of them are seen, then the "
-            "positions.",
-            lambda *given: (_vectors(*given), _counted(*given), _seen(*given)),
-            also=(lambda *given: (_seen(*given), _vectors(*given), _counted(*given)),),
-        ),
-    ),
+    mistakes=read_mistakes(globals(), steps_of=_before),
     also_right=(
-        Variant("text by text", _put(lambda real: 0)),
-        Variant("-1 at padding", _with(positions=lambda *given: _counted(*given).masked_fill(~_seen(*given), -1))),
+        Variant("text by text", lambda *given: _put(lambda real: 0, *given)),
+        Variant("-1 at padding", lambda *given: _but_positions(lambda x, seen: x.masked_fill(~seen, -1), *given)),
         Variant(
-            "P more than in the text", _with(positions=_two(torch.arange, lambda n, r: n + r.cumsum(dim=1) - r.long()))
+            "P more than in the text",
+            lambda p, x, r: (*_before(p, x, r)[:2], _two(torch.arange(len(p)), len(p) + r.cumsum(dim=1) - r.long())),
         ),
-        Variant("a mask of zeros and ones", _with(seen=lambda *given: _seen(*given).long())),
+        Variant("a mask of zeros and ones", lambda *given: _with_numbers(*_before(*given))),
     ),
     hints=(
         "expand gives every text the same prompt: (P, D) becomes (B, P, D). Along which axis are prompt and text put "
@@ -327,3 +151,12 @@ BEFORE = Exercise(
         "less one.",
     ),
 )
+
+
+def _but_positions(change: Callable[[Tensor, Tensor], Tensor], *given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    vectors, seen, positions = _before(*given)
+    return vectors, seen, change(positions, seen)
+
+
+def _with_numbers(vectors: Tensor, seen: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return vectors, seen.long(), positions

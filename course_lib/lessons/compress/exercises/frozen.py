@@ -3,18 +3,16 @@
 Dimension key: V tokens of the vocabulary, T tokens of a text, P vectors of the prompt, D width, N = P + T places.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
 
-Answer = Callable[[Tensor, Tensor, Tensor, Tensor, float], Any]
-PARTS = ("prompt", "lookup", "head", "mix")
 NAMES = ("prompt", "table", "mix")
 
 
@@ -53,34 +51,16 @@ def _losses(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tens
     return cross_entropy(logits[len(prompt) - 1 : -1], ids, reduction="none")
 
 
-Loss = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
 def _mean_loss(*given: Tensor) -> Tensor:
     return _losses(*given).mean()
 
 
-def _stepped(
-    learns: tuple[str, ...] = ("prompt",),
-    loss: Loss = _mean_loss,
-    change: Callable[[Tensor], Tensor] = lambda gradient: gradient,
-) -> Answer:
-    """One step in which these learn, by another loss, or along a changed gradient."""
-
-    def answer(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
-        parts = [tensor.clone().requires_grad_() for tensor in (prompt, table, table, mix)]
-        slopes = torch.autograd.grad(loss(*parts, ids), parts, allow_unused=True)
-        steps = {
-            name: rate * change(slope) if name in learns and slope is not None else 0.0
-            for name, slope in zip(PARTS, slopes, strict=True)
-        }
-        return prompt - steps["prompt"], table - steps["lookup"] - steps["head"], mix - steps["mix"]
-
-    return answer
-
-
-def _without_the_first(*given: Tensor) -> Tensor:
-    return _losses(*given)[1:].sum() / max(len(given[-1]) - 1, 1)
+def _frozen(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
+    parts = [tensor.clone().requires_grad_() for tensor in (prompt, table, table, mix)]
+    loss = _mean_loss(*parts, ids)
+    slopes = [0.0 if slope is None else slope for slope in torch.autograd.grad(loss, parts, allow_unused=True)]
+    moves = dict(zip(("prompt", "lookup", "head", "mix"), (rate * slope for slope in slopes), strict=True))
+    return prompt - moves["prompt"], table, mix
 
 
 def _own_token(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
@@ -89,39 +69,17 @@ def _own_token(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: T
     return cross_entropy(logits[len(prompt) :], ids)
 
 
-def _over_all_places(*given: Tensor) -> Tensor:
-    return _losses(*given).sum() / (len(given[0]) + len(given[-1]))
-
-
-def _over_all_but_one(*given: Tensor) -> Tensor:
-    return _losses(*given).sum() / (len(given[0]) + len(given[-1]) - 1)
-
-
 def _prompt_behind(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
     logits = (_states(torch.cat([lookup[ids], prompt])) @ mix.T).tanh() @ head.T
     return cross_entropy(logits[: len(ids) - 1], ids[1:]) + 0 * prompt.sum()
 
 
-def _with_rows_of_the_prompt(prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor) -> Tensor:
+def _with_rows_of_the_prompt(
+    prompt: Tensor, lookup: Tensor, head: Tensor, mix: Tensor, ids: Tensor, rows: Tensor
+) -> Tensor:
     """The head has a logit for each vector of the prompt too."""
-    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, prompt]).T
+    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, rows]).T
     return cross_entropy(logits[len(prompt) - 1 : -1], ids)
-
-
-def _with_rows_that_stay(prompt: Tensor, *others: Tensor) -> Tensor:
-    """The same, where the head learns nothing of the prompt."""
-    lookup, head, mix, ids = others
-    logits = (_states(torch.cat([prompt, lookup[ids]])) @ mix.T).tanh() @ torch.cat([head, prompt.detach()]).T
-    return cross_entropy(logits[len(prompt) - 1 : -1], ids)
-
-
-def _unmoved(prompt: Tensor, table: Tensor, mix: Tensor, ids: Tensor, rate: float) -> tuple[Tensor, Tensor, Tensor]:
-    return prompt, table, mix
-
-
-def _one_vector(which: int) -> Callable[[Tensor], Tensor]:
-    """The step of a single vector of the prompt; the others stay."""
-    return lambda g: g * (torch.arange(len(g)) == which % len(g))[:, None]
 
 
 def _frozen_cases(generator: torch.Generator) -> list[Case]:
@@ -157,124 +115,15 @@ FROZEN = Exercise(
     difficulty=3,
     minutes=12,
     points=4,
-    reference=_stepped(),
+    reference=_frozen,
     cases=_frozen_cases,
     agree=_agree_on_all_three,
     picture=_moves,
-    mistakes=(
-        Mistake(
-            "everything learns",
-            "The weights moved with the prompt. The compressed model stays as it is, for every task that uses it: only "
-            "the prompt gets a step.",
-            _stepped(PARTS),
-            also=(
-                _stepped(("prompt", "mix")),
-                _stepped(("prompt", "mix", "lookup")),
-                _stepped(("prompt", "mix", "head")),
-            ),
-        ),
-        Mistake(
-            "the tied table moves too",
-            "The table of the embeddings learned with the prompt. It is the head as well: whoever frees one of the two "
-            "moves both, and every token that the model reads or says becomes another one.",
-            _stepped(("prompt", "lookup", "head")),
-            also=(_stepped(("prompt", "lookup")), _stepped(("prompt", "head"))),
-        ),
-        Mistake(
-            "prompt in the head",
-            "The vectors of the prompt became rows of the table, and the table is the head: the model can now say them "
-            "as if they were tokens, and its probabilities are others. The prompt is read and never said.",
-            _stepped(loss=_with_rows_of_the_prompt),
-            also=(_stepped(loss=_with_rows_that_stay), _stepped(PARTS, loss=_with_rows_of_the_prompt)),
-        ),
-        Mistake(
-            "prompt frozen",
-            "The prompt stayed where it was, and it is what should learn.",
-            _unmoved,
-            also=(
-                _stepped(("lookup", "head", "mix")),
-                _stepped(("lookup", "head")),
-                _stepped(("mix",)),
-                _stepped(("lookup",)),
-                _stepped(("head",)),
-            ),
-        ),
-        Mistake(
-            "prompt behind the text",
-            "The prompt stands where no token of the text can see it, or no token can: its slope is zero.",
-            _stepped(loss=_prompt_behind, learns=PARTS),
-        ),
-        Mistake(
-            "uphill",
-            "The step goes along the slope, and the loss grows. It goes against it: minus.",
-            _stepped(change=lambda g: -g),
-            also=(_stepped(PARTS, change=lambda g: -g),),
-        ),
-        Mistake(
-            "sum over the tokens",
-            "The losses of the tokens were added. Their mean is asked for, so that a step does not depend on how long "
-            "the text is.",
-            _stepped(loss=lambda *given: _losses(*given).sum()),
-        ),
-        Mistake(
-            "mean over other places",
-            "The sum was divided by the number of all places, the prompt's among them. There are T losses.",
-            _stepped(loss=_over_all_places),
-            also=(_stepped(loss=_over_all_but_one),),
-        ),
-        Mistake(
-            "first token not scored",
-            "The first token of the text has no loss here. The last vector of the prompt stands before it and says it.",
-            _stepped(loss=_without_the_first),
-            also=(_stepped(loss=lambda *given: _losses(*given)[1:].sum() / len(given[-1])),),
-        ),
-        Mistake(
-            "another memory",
-            "The states are other ones: h_i = x_i + h_{i−1} / 2. Here ½ was left out, or each place forgot all before "
-            "it.",
-            _stepped(loss=lambda *given: _losses(*given, memory=1.0).mean()),
-            also=(_stepped(loss=lambda *given: _losses(*given, memory=0.0).mean()),),
-        ),
-        Mistake(
-            "each place says itself",
-            "The logits of a place were held against its own token. They say the next one.",
-            _stepped(loss=_own_token),
-        ),
-        Mistake(
-            "without the rate",
-            "The step is rate times the slope.",
-            lambda p, w, m, i, r: _stepped()(p, w, m, i, 1.0),
-            also=(lambda p, w, m, i, r: _stepped()(p, w, m, i, 1 / r),),
-        ),
-        Mistake(
-            "slope of another length",
-            "The slope was brought to another length: to 1, to at most 1, or to its signs. A plain step is asked for.",
-            _stepped(change=lambda g: g / g.norm()),
-            also=(_stepped(change=lambda g: g / g.norm().clamp(min=1)), _stepped(change=torch.sign)),
-        ),
-        Mistake(
-            "one vector of the prompt",
-            "Only one vector of the prompt moved. All of them learn.",
-            _stepped(change=_one_vector(-1)),
-            also=(_stepped(change=_one_vector(0)),),
-        ),
-        Mistake(
-            "the slope itself",
-            "This is the slope, or the step. The prompt after the step is asked for.",
-            lambda p, w, m, i, r: (p - _stepped()(p, w, m, i, 1.0)[0], w, m),
-            also=(lambda p, w, m, i, r: (p - _stepped()(p, w, m, i, r)[0], w, m),),
-        ),
-        Mistake(
-            "not three values",
-            "Prompt, table and mix are asked for, as they are after the step.",
-            lambda *given: _stepped()(*given)[0],
-            also=(lambda *given: _stepped()(*given)[:2],),
-        ),
-    ),
+    mistakes=read_mistakes(globals(), steps_of=_frozen),
     also_right=(
         Variant("by finite differences", lambda *given: _by_differences(*given)),
         Variant("state after state, with an optimiser", lambda *given: _by_optimiser(*given)),
-        Variant("in float64", lambda p, w, m, i, r: _stepped()(p.double(), w.double(), m.double(), i, r)),
+        Variant("in float64", lambda p, w, m, i, r: _frozen(p.double(), w.double(), m.double(), i, r)),
     ),
     hints=(
         "What is the model's last place that says something about the text, and what the first? There are T logits, "

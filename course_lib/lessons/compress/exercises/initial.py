@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import as_tensor, close, short, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Answer = Callable[[Tensor, Tensor, int, Tensor], Any]
 
@@ -141,137 +142,7 @@ INITIAL = Exercise(
     agree=_agree_on_both,
     picture=_prompts,
     library=_library,
-    mistakes=(
-        Mistake(
-            "the table moves too",
-            "The step went into the table as well: the prompt is a view of its rows. Copy the rows before anything "
-            "learns, or training the prompt rewrites tokens of the model.",
-            _moved(_largest),
-            also=(
-                _moved(_first),
-                lambda t, lots, n, s: (_at(_largest)(t, lots, n, s)[0], _moved(_largest)(t, lots, n, s)[1]),
-            ),
-        ),
-        Mistake(
-            "the first ids",
-            "These are the first P rows of the vocabulary, as in the published code. There stand special tokens, rare "
-            "bytes and whatever was learned first: take those that the lots name.",
-            _at(_first),
-            also=(_at(lambda t, lots, n: torch.arange(1, n + 1)),),
-        ),
-        Mistake(
-            "the last ids",
-            "These are the last P rows of the vocabulary. Take those that the lots name.",
-            _at(lambda t, lots, n: torch.arange(len(t) - n, len(t))),
-        ),
-        Mistake(
-            "smallest lots",
-            "The rows of the smallest lots were taken. The largest count.",
-            _at(lambda t, lots, n: lots.argsort()[:n]),
-        ),
-        Mistake(
-            "in another order",
-            "The right rows, but not from the largest lot to the smallest: a mask, or a sorted index, gives them in "
-            "the order of the table.",
-            _at(lambda t, lots, n: _largest(t, lots, n).sort().values),
-            also=(_at(lambda t, lots, n: _largest(t, lots, n).flip(0)),),
-        ),
-        Mistake(
-            "step forgotten",
-            "These are rows of the table as they were. The first step of the training is to be subtracted from them.",
-            lambda t, lots, n, s: (t[_largest(t, lots, n)], t),
-            also=(
-                lambda t, lots, n, s: (t[:n], t),
-                lambda *given: ("rows without the step", *_at(_largest)(*given)),
-            ),
-        ),
-        Mistake(
-            "step added",
-            "The step was added. It is what is taken away.",
-            lambda t, lots, n, s: (t[_largest(t, lots, n)] + s, t),
-        ),
-        Mistake(
-            "steps in another order",
-            "The rows are the right ones, but each lost the step of another vector, or all lost the mean of the steps. "
-            "Row i of `step` is subtracted from vector i.",
-            lambda t, lots, n, s: (t[_largest(t, lots, n)] - s.flip(0), t),
-            also=(
-                lambda t, lots, n, s: (t[_largest(t, lots, n)] - s.mean(dim=0), t),
-                lambda t, lots, n, s: (t[_largest(t, lots, n)] - s[:1], t),
-            ),
-        ),
-        Mistake(
-            "the table in the prompt's place",
-            "The prompt stayed and the table moved. It is the other way round.",
-            lambda t, lots, n, s: (t[_largest(t, lots, n)], _moved(_largest)(t, lots, n, s)[1]),
-        ),
-        Mistake(
-            "mean of the vocabulary",
-            "All vectors begin with the mean of the table. They would all get the same slope in the same place, and "
-            "no token has that vector.",
-            _from(lambda t, lots, n: t.mean(dim=0).expand(n, -1)),
-        ),
-        Mistake(
-            "rows made longer or shorter",
-            "The rows were weighed with their lots, or brought to length one. A row of the vocabulary is taken as it "
-            "is.",
-            _from(lambda t, lots, n: t[_largest(t, lots, n)] * lots[_largest(t, lots, n)][:, None]),
-            also=(
-                _from(lambda t, lots, n: torch.nn.functional.normalize(t[_largest(t, lots, n)], dim=1)),
-                _from(lambda t, lots, n: (t * lots[:, None])[:n]),
-            ),
-        ),
-        Mistake(
-            "with repetition",
-            "A token comes twice. Two equal vectors are one vector less to begin with: draw without putting back, "
-            "which is what the largest lots do.",
-            _at(_drawn_again),
-            also=(
-                _from(lambda t, lots, n: t[lots.argmax()].expand(n, -1)),
-                lambda *given: ("rows that repeat", *_at(_largest)(*given)),
-            ),
-        ),
-        Mistake(
-            "rows of other tokens",
-            "These are rows of the table, each once, but not those of the P largest lots.",
-            _at(lambda t, lots, n: torch.randperm(len(t), generator=torch.Generator().manual_seed(1))[:n]),
-            also=(lambda *given: ("other rows", *_at(_largest)(*given)),),
-        ),
-        Mistake(
-            "no rows of the table",
-            "With the step added back, these vectors are no rows of the table. Either the prompt began with other "
-            "vectors, for example random ones, or something else than `step` was subtracted.",
-            _from(lambda t, lots, n: _normal(t, n)),
-            also=(
-                _from(lambda t, lots, n: t.std() * _normal(t, n)),
-                _from(lambda t, lots, n: torch.zeros_like(t[:n])),
-                lambda *given: ("no rows of the table", *_at(_largest)(*given)),
-            ),
-        ),
-        Mistake(
-            "another table",
-            "The prompt is right, and the table is not as it came. The model goes on using all of its rows: return it "
-            "unchanged, whole and in its order.",
-            lambda t, lots, n, s: (_at(_largest)(t, lots, n, s)[0], t.index_fill(0, _largest(t, lots, n), 0.0)),
-            also=(
-                lambda t, lots, n, s: (_at(_largest)(t, lots, n, s)[0], t[lots.argsort(descending=True)[n:]]),
-                lambda t, lots, n, s: (_at(_largest)(t, lots, n, s)[0], t[lots.argsort(descending=True)]),
-                lambda *given: ("another table", *_at(_largest)(*given)),
-            ),
-        ),
-        Mistake(
-            "tokens, not vectors",
-            "These are the numbers of the tokens. Their rows of the table are asked for.",
-            lambda t, lots, n, s: (_largest(t, lots, n), t),
-            also=(lambda t, lots, n, s: _largest(t, lots, n),),
-        ),
-        Mistake(
-            "one of the two, or the other way round",
-            "Two values are asked for: the prompt after the step, and then the table.",
-            lambda *given: _at(_largest)(*given)[0],
-            also=(lambda *given: _at(_largest)(*given)[::-1],),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("by topk, in place on a copy", lambda t, lots, n, s: (t[lots.topk(n).indices].sub_(s), t)),
         Variant("one after the other", lambda t, lots, n, s: _one_by_one(t, lots, n, s)),

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Answer = Callable[[Tensor, Tensor, int], Tensor]
 NOT = -100  # scored
@@ -118,112 +119,7 @@ LABELS = Exercise(
     cases=_labels_cases,
     picture=_side_by_side,
     library=_library,
-    mistakes=(
-        Mistake(
-            "prompt scored",
-            "Places before the last vector of the prompt have a label. What stands behind them is a vector of the "
-            "prompt, which is no token: −100.",
-            _in_prompt(_filled(0)),
-            also=(
-                _in_prompt(_filled(-1)),
-                _in_prompt(_filled(1)),
-                _in_prompt(lambda ids, n: torch.arange(n).expand(len(ids), -1)),
-                _in_prompt(lambda ids, n: ids[:, :1].expand(-1, n)),
-                _in_prompt(_filled(0), shift=False),
-            ),
-        ),
-        Mistake(
-            "shift forgotten",
-            "Each place has its own token as its label. What a place should predict is the token behind it.",
-            _not_shifted,
-            also=(
-                lambda ids, real, n: torch.cat([_nothing(ids, n), ids], dim=1),
-                lambda ids, real, n: torch.cat([_nothing(ids, n + 1), _known(ids, real)[:, 1:]], dim=1),
-            ),
-        ),
-        Mistake(
-            "shifted the other way",
-            "Each place has the token before it as its label.",
-            lambda ids, real, n: torch.cat([_nothing(ids, n + 1), _known(ids, real)[:, :-1]], dim=1),
-            also=(lambda ids, real, n: _not_shifted(ids, real, n).roll(1, dims=1),),
-        ),
-        Mistake(
-            "shifted twice",
-            "A place has the token after the next as its label. One step is enough.",
-            lambda ids, real, n: torch.cat([_labels(ids, real, n)[:, 1:], _nothing(ids, 1)], dim=1),
-        ),
-        Mistake(
-            "first real token",
-            "Nothing predicts the first token of the text. The last vector of the prompt stands before it, and that "
-            "place should: it is how the prompt learns to begin.",
-            _first_left_out,
-            also=(lambda ids, real, n: _shifted(_known(ids, real).index_fill(1, torch.tensor([0]), NOT), n),),
-        ),
-        Mistake(
-            "padding",
-            "Padding has to be predicted. A place is scored only if the token behind it is real.",
-            lambda ids, real, n: _shifted(ids, n),
-            also=(_one_padding,),
-        ),
-        Mistake(
-            "padding by its number",
-            "Padding was recognised by its token. That token may stand in a text as well, and anything may stand in "
-            "the padding: `real` says which are real.",
-            lambda ids, real, n: _shifted(ids.where(ids != 0, NOT), n),
-        ),
-        Mistake(
-            "the last real token left out",
-            "The place before a text's last token is not scored. A place is scored if the token behind it is real, "
-            "whatever stands behind that.",
-            lambda ids, real, n: _shifted(
-                ids.where(real & torch.cat([real[:, 1:], real.new_zeros(len(real), 1)], dim=1), NOT), n
-            ),
-            also=(
-                lambda ids, real, n: _shifted(
-                    ids.where(real & torch.cat([real[:, 1:], real.new_ones(len(real), 1)], dim=1), NOT), n
-                ),
-                lambda ids, real, n: torch.cat([_labels(ids, real, n)[:, :-2], _nothing(ids, 2)], dim=1),
-            ),
-        ),
-        Mistake(
-            "wrapped round",
-            "roll brings what falls out in front back behind. The last place has nothing behind it.",
-            lambda ids, real, n: _not_shifted(ids, real, n).roll(-1, dims=1),
-            also=(lambda ids, real, n: _not_shifted(ids, real, n).roll(-1),),
-        ),
-        Mistake(
-            "another number",
-            "What is not scored gets −100, which cross_entropy leaves out; 0 and −1 are other things.",
-            _other(0),
-            also=(_other(-1), _other(-10), _other(100)),
-        ),
-        Mistake(
-            "one length less",
-            "There is a label for each of the P + T places, since each has logits. Here some are missing.",
-            lambda ids, real, n: _labels(ids, real, n)[:, n:],
-            also=(
-                lambda ids, real, n: _known(ids, real),
-                lambda ids, real, n: _labels(ids, real, n)[:, :-1],
-                lambda ids, real, n: _not_shifted(ids, real, n)[:, 1:],
-                lambda ids, real, n: _labels(ids, real, n)[:, max(n - 1, 0) :],
-                lambda ids, real, n: torch.cat([_known(ids, real)[:, 1:], _nothing(ids, 1)], dim=1),
-                lambda ids, real, n: _known(ids, real)[:, 1:],
-            ),
-        ),
-        Mistake(
-            "which, not what",
-            "These say which places are scored. The label is the token that should be predicted there.",
-            _then(lambda y, ids, real, n: y != NOT),
-        ),
-        Mistake(
-            "fails without a prompt",
-            "Where P is 0 the first token has nothing before it, and everything else is as before.",
-            lambda ids, real, n: torch.cat(
-                [torch.full((len(ids), n - 1), NOT), _known(ids, real), torch.full((len(ids), 1), NOT)], dim=1
-            ),
-            also=(lambda ids, real, n: torch.cat([_nothing(ids, n - 1), _known(ids, real), _nothing(ids, 1)], dim=1),),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("place by place", lambda ids, real, n: _in_loops(ids, real, n)),
         Variant("in front of it, then cut", lambda ids, real, n: _by_writing(ids, real, n)),

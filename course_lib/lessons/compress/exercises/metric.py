@@ -3,17 +3,14 @@
 Dimension key: N windows, T tokens of a window, P vectors of the prompt.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
-
-Losses = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-Answer = Callable[[Tensor, Tensor, Tensor], Any]
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
@@ -21,128 +18,26 @@ def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
     return all_near(got, expected, {"ratio": 1e-5, "error": 1e-5})
 
 
+def _metric(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    start = prompted.shape[1] - plain.shape[1]
+    counts = real[:, 1:]
+    a = _mean(prompted[:, start:], counts)
+    b = _mean(plain, counts)
+    differences = a - b
+    ratio = differences.mean().exp()
+    error = ratio * differences.std() / len(differences) ** 0.5
+    return ratio, error
+
+
 def _mean(losses: Tensor, counts: Tensor) -> Tensor:
     """Of each window, over what counts."""
     return (losses.double() * counts).sum(dim=1) / counts.sum(dim=1)
 
 
-def _vectors(prompted: Tensor, plain: Tensor) -> int:
-    return prompted.shape[1] - plain.shape[1]
-
-
-def _windows(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss of each window with and without the prompt, over the tokens that both of them score."""
-    counts = real[:, 1:]
-    return _mean(prompted[:, _vectors(prompted, plain) :], counts), _mean(plain, counts)
-
-
-def _ratio(differences: Tensor) -> Tensor:
-    return differences.mean().exp()
-
-
-def _error(differences: Tensor) -> Tensor:
-    return _ratio(differences) * differences.std() / len(differences) ** 0.5
-
-
-def _of(losses: Losses) -> Answer:
-    """The answer from other losses of the windows."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        with_prompt, without = losses(*given)
-        return _ratio(with_prompt - without), _error(with_prompt - without)
-
-    return answer
-
-
-def _finished(ratio: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """Another ratio of the right losses, (with, without) -> a number, and the right error."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        with_prompt, without = _windows(*given)
-        return ratio(with_prompt, without), _error(with_prompt - without)
-
-    return answer
-
-
-def _scaled(ratio: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """Another ratio of the right losses, and the error that belongs to it."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        with_prompt, without = _windows(*given)
-        other, differences = ratio(with_prompt, without), with_prompt - without
-        return other, _error(differences) / _ratio(differences) * other
-
-    return answer
-
-
-def _with_error(error: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """The right ratio with another error: (with, without) -> a number."""
-
-    def answer(*given: Tensor) -> tuple[Tensor, Tensor]:
-        with_prompt, without = _windows(*given)
-        return _ratio(with_prompt - without), error(with_prompt, without)
-
-    return answer
-
-
-def _behind(prompted: Tensor, plain: Tensor, real: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """The columns of the prompted model from another one on, as many as the plain one has."""
-    at = max(start, 0)
-    return _mean(prompted[:, at : at + plain.shape[1]], real[:, 1:]), _mean(plain, real[:, 1:])
-
-
-def _with_first(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """T targets with the prompt, and T − 1 without."""
-    return _mean(prompted[:, _vectors(prompted, plain) - 1 :], real), _mean(plain, real[:, 1:])
-
-
-def _zeros_counted(first: bool, padding: bool) -> Losses:
-    """The mean over all columns, the zeros of the prompt among them."""
-
-    def losses(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        n = _vectors(prompted, plain)
-        counts = torch.ones_like(real) if padding else real
-        scored = prompted.double()[:, n - 1 :] * counts
-        total = (scored if first else scored[:, 1:]).sum(dim=1)
-        return total / (n - 1 + counts.sum(dim=1)), _mean(plain, counts[:, 1:])
-
-    return losses
-
-
-def _divided_by_all(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """What is not real is zero, and counted all the same."""
-    n, counts = _vectors(prompted, plain), real[:, 1:]
-    return (prompted[:, n:].double() * counts).mean(dim=1), (plain.double() * counts).mean(dim=1)
-
-
-def _padding(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    return _behind(prompted, plain, torch.ones_like(real), _vectors(prompted, plain))
-
-
-def _one_too_few(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """The mask of the tokens read, in place of those that are said."""
-    n, counts = _vectors(prompted, plain), real[:, :-1]
-    return _mean(prompted[:, n:], counts), _mean(plain, counts)
-
-
-def _tokens(prompted: Tensor, plain: Tensor, real: Tensor) -> Tensor:
-    """The difference at each token that both score, in one row."""
-    return (prompted[:, _vectors(prompted, plain) :] - plain).double()[real[:, 1:]]
-
-
-def _all_tokens(*given: Tensor) -> tuple[Tensor, Tensor]:
-    with_prompt, without = _windows(*given)
-    return _ratio(_tokens(*given)), _error(with_prompt - without)
-
-
-def _error_of_tokens(*given: Tensor) -> tuple[Tensor, Tensor]:
-    with_prompt, without = _windows(*given)
-    differences = _tokens(*given)
-    return _ratio(with_prompt - without), _ratio(with_prompt - without) * differences.std() / len(differences) ** 0.5
-
-
-def _by_tokens(*given: Tensor) -> tuple[Tensor, Tensor]:
-    return _ratio(_tokens(*given)), _error(_tokens(*given))
+def _zeros_counted(prompted: Tensor, start: int, counts: Tensor, first: int) -> Tensor:
+    """The mean over all columns, the zeros of the prompt among them, with or without the first token."""
+    scored = prompted.double()[:, start - 1 :] * counts
+    return scored[:, first:].sum(dim=1) / (start - 1 + counts.sum(dim=1))
 
 
 def _metric_cases(generator: torch.Generator) -> list[Case]:
@@ -189,180 +84,15 @@ METRIC = Exercise(
     difficulty=3,
     minutes=12,
     points=3,
-    reference=_of(_windows),
+    reference=_metric,
     cases=_metric_cases,
     agree=_agree_on_both,
     library=_library,
-    mistakes=(
-        Mistake(
-            "zeros of the prompt averaged",
-            "The zeros at the places of the prompt were counted in the mean. They are no losses: with 100 vectors "
-            "before 1,024 tokens they alone lower the loss by a tenth, and a model without a prompt has none of them.",
-            _of(_zeros_counted(first=True, padding=True)),
-            also=(
-                _of(_zeros_counted(first=True, padding=False)),
-                _of(_zeros_counted(first=False, padding=False)),
-                _of(_zeros_counted(first=False, padding=True)),
-            ),
-        ),
-        Mistake(
-            "different positions",
-            "The first token of a window is scored with the prompt, and not without it. Compare the tokens that both "
-            "score: from the second one on.",
-            _of(_with_first),
-            also=(
-                lambda a, b, r: _of(_with_first)(a, b, torch.ones_like(r)),
-                _of(lambda a, b, r: (_mean(a[:, _vectors(a, b) - 1 :], r), _mean(b, r[:, :-1]))),
-            ),
-        ),
-        Mistake(
-            "padding counted",
-            "What stands in the padding was counted. Its numbers are losses of tokens that nobody wrote.",
-            _of(_padding),
-        ),
-        Mistake(
-            "divided by the padding too",
-            "The padding was set to zero, and then counted in the mean. Divide by how many tokens are scored.",
-            _of(_divided_by_all),
-        ),
-        Mistake(
-            "mask not moved",
-            "Column j of the losses belongs to token j + 1. The mask was taken from token j, so that of each window "
-            "with padding one loss too many is counted.",
-            _of(_one_too_few),
-        ),
-        Mistake(
-            "columns moved against each other",
-            "The losses with the prompt begin with those of the prompt's own places. Cut P columns in front, so that "
-            "both stand for the same tokens.",
-            _of(lambda a, b, r: _behind(a, b, r, 0)),
-            also=(_of(lambda a, b, r: _behind(a, b, r, _vectors(a, b) - 1)),),
-        ),
-        Mistake(
-            "mean of perplexities",
-            "Perplexities were averaged over the windows. One hard window then decides: average losses, and take the "
-            "exponential once.",
-            _finished(lambda a, b: a.exp().mean() / b.exp().mean()),
-            also=(_scaled(lambda a, b: a.exp().mean() / b.exp().mean()),),
-        ),
-        Mistake(
-            "mean of the windows' ratios",
-            "Each window's own ratio was computed, and then their mean. Average the differences of the losses instead, "
-            "and take the exponential once.",
-            _finished(lambda a, b: (a - b).exp().mean()),
-            also=(
-                _scaled(lambda a, b: (a - b).exp().mean()),
-                lambda *given: _of_ratios(*_windows(*given)),
-            ),
-        ),
-        Mistake(
-            "tokens for windows",
-            "All tokens were put into one heap. Each window counts the same here; and neighbouring tokens are hard or "
-            "easy together, so the error is one of windows.",
-            _all_tokens,
-            also=(_by_tokens, _error_of_tokens),
-        ),
-        Mistake(
-            "not paired",
-            "The two errors were put together as if both models had read other windows. How hard a window is drops out "
-            "of the difference: take the spread of the differences.",
-            _with_error(lambda a, b: _ratio(a - b) * ((a.var() + b.var()) / len(a)).sqrt()),
-            also=(
-                _with_error(lambda a, b: _ratio(a - b) * (a.std() + b.std()) / len(a) ** 0.5),
-                _with_error(lambda a, b: ((a.var() + b.var()) / len(a)).sqrt()),
-            ),
-        ),
-        Mistake(
-            "spread of the windows",
-            "This is how far single windows spread. The mean of N of them spreads √N times less.",
-            _with_error(lambda a, b: _ratio(a - b) * (a - b).std()),
-            also=(_with_error(lambda a, b: (a - b).std()),),
-        ),
-        Mistake(
-            "divided by N",
-            "The standard deviation was divided by N. The error of a mean of N windows has √N there.",
-            _with_error(lambda a, b: _ratio(a - b) * (a - b).std() / len(a)),
-            also=(_with_error(lambda a, b: (a - b).std() / len(a)),),
-        ),
-        Mistake(
-            "the square of the error",
-            "The variance was divided by N, which is the square of the standard error. Take the square root.",
-            _with_error(lambda a, b: _ratio(a - b) * (a - b).var() / len(a)),
-            also=(
-                _with_error(lambda a, b: _ratio(a - b).square() * (a - b).var() / len(a)),
-                _with_error(lambda a, b: (a - b).var() / len(a)),
-            ),
-        ),
-        Mistake(
-            "error of the logarithm",
-            "This is the error of the mean difference, in nats, or e to the power of it. The error of the ratio is the "
-            "ratio times the error in nats.",
-            _with_error(lambda a, b: (a - b).std() / len(a) ** 0.5),
-            also=(_with_error(lambda a, b: ((a - b).std() / len(a) ** 0.5).exp()),),
-        ),
-        Mistake(
-            "half an interval",
-            "This is 1.96 or 2 standard errors, half of an interval of 95 per cent. One is asked for.",
-            _with_error(lambda a, b: 1.96 * _error(a - b)),
-            also=(_with_error(lambda a, b: 2 * _error(a - b)),),
-        ),
-        Mistake(
-            "error of the windows' ratios",
-            "The ratio is right, and the error is that of another number: the mean of the windows' own ratios. The "
-            "exponential of a mean has the error of that mean, times the ratio.",
-            _with_error(lambda a, b: (a - b).exp().std() / len(a) ** 0.5),
-        ),
-        Mistake(
-            "N for N − 1",
-            "The spread was taken with N in its denominator. With the mean taken from the same windows it is N − 1.",
-            _with_error(lambda a, b: _ratio(a - b) * (a - b).std(correction=0) / len(a) ** 0.5),
-        ),
-        Mistake(
-            "√(N − 1) for √N",
-            "The standard deviation, which has N − 1 in it already, was divided by √(N − 1). It is divided by √N.",
-            _with_error(lambda a, b: _ratio(a - b) * (a - b).std() / (len(a) - 1) ** 0.5),
-        ),
-        Mistake(
-            "upside down",
-            "This is how many times larger the perplexity is without the prompt. Divide the one with it by the one "
-            "without.",
-            _of(lambda *given: _windows(*given)[::-1]),
-            also=(_finished(lambda a, b: (b - a).mean().exp()),),
-        ),
-        Mistake(
-            "the part that is saved",
-            "This is by what part the perplexity falls. The factor is asked for: 1 for a prompt that does nothing.",
-            _finished(lambda a, b: 1 - _ratio(a - b)),
-            also=(_finished(lambda a, b: _ratio(a - b) - 1), _finished(lambda a, b: 100 * (1 - _ratio(a - b)))),
-        ),
-        Mistake(
-            "median of the windows",
-            "The median of the differences was taken. The formula asks for their mean, which every window moves.",
-            _finished(lambda a, b: (a - b).median().exp()),
-            also=(_finished(lambda a, b: (a - b).quantile(0.5).exp()),),
-        ),
-        Mistake(
-            "nats, or a ratio of losses",
-            "A ratio of perplexities is asked for: the exponential of the mean difference of the losses.",
-            lambda *given: _nats(*_windows(*given)),
-            also=(
-                _finished(lambda a, b: (a - b).mean()),
-                _finished(lambda a, b: a.mean() / b.mean()),
-                _scaled(lambda a, b: a.mean() / b.mean()),
-                _finished(lambda a, b: (a / b).mean()),
-            ),
-        ),
-        Mistake(
-            "not these two numbers",
-            "Two numbers are asked for: first the ratio, then its standard error.",
-            lambda *given: _of(_windows)(*given)[0],
-            also=(lambda *given: _of(_windows)(*given)[::-1], lambda *given: _windows(*given)),
-        ),
-    ),
+    mistakes=read_mistakes(globals(), steps_of=_metric),
     also_right=(
         Variant("window by window", lambda *given: _in_loops(*given)),
         Variant("with NaN in place of padding", lambda *given: _by_nanmean(*given)),
-        Variant("in float64, as Python numbers", lambda *given: tuple(x.item() for x in _of(_windows)(*given))),
+        Variant("in float64, as Python numbers", lambda *given: tuple(x.item() for x in _metric(*given))),
     ),
     hints=(
         "Which token does column 0 of `plain` belong to, and which column of `prompted` belongs to the same token?",
@@ -371,17 +101,6 @@ METRIC = Exercise(
         "d = difference of the two means, (N,). The ratio is d.mean().exp(), its error the ratio times d.std() / √N.",
     ),
 )
-
-
-def _nats(with_prompt: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:
-    differences = with_prompt - without
-    return differences.mean(), differences.std() / len(differences) ** 0.5
-
-
-def _of_ratios(with_prompt: Tensor, without: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean of the windows' ratios with its own error."""
-    ratios = (with_prompt - without).exp()
-    return ratios.mean(), ratios.std() / len(ratios) ** 0.5
 
 
 def _in_loops(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[float, float]:

@@ -8,16 +8,17 @@ from course_lib.lessons.common.effects import Row, accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS, Effect
+from course_lib.lessons.compress import claims, found
 from course_lib.lessons.compress.experiment_prompts import VARIED
-from course_lib.lessons.compress.tables import found, over
-from course_lib.lessons.compress.tables.found import called
+from course_lib.lessons.compress.found import called
 
 ANOTHER = "another draw"
 SETTINGS = {"n_vectors": "{} vectors", "n_steps": "{} steps", "begin": "begins at: {}", "draw": ANOTHER}
 
 
-def settings(measured: Measured) -> Figure:
+def settings(measured: Measured | None = None) -> Figure:
     """What a prompt wins with one setting changed, a row each; shaded: what lies between the draws of the main run."""
+    measured = measured or found.results()
     alone, main = found.pair(measured, VARIED)
     rows = [main, *found.some(measured, "settings", model=VARIED)]
     draws = [row for row in rows if changed(row, main) in (changed(main, main), ANOTHER)]
@@ -48,8 +49,9 @@ def changed(row: Row, main: Row) -> str:
     return ", ".join(differs) or f"{main['n_vectors']} vectors, {main['n_steps']} steps, {main['begin']}"
 
 
-def elsewhere(measured: Measured) -> Figure:
+def elsewhere(measured: Measured | None = None) -> Figure:
     """What a model's own prompt wins on text like that it learned from, on another text, and on questions."""
+    measured = measured or found.results()
     fig, (left, right) = figure(n_columns=2, width=5.4, height=3.4)
     names = [name for name in found.models(measured) if on_other_text(measured, name)]
     kinds = {"Wikipedia, as learned": found.gain, "paragraphs of BoolQ": on_other_text}
@@ -88,7 +90,7 @@ def _dots(axes: Axes, effects: list[Effect | None], name: str, index: int, shift
 
 def on_other_text(measured: Measured, name: str) -> Effect | None:
     """What the own prompt wins on a text that it has not learned from."""
-    pair = over.on_other_text(measured, name)
+    pair = claims.on_other_text(measured, name)
     return found.wins(pair[1], pair[0]) if pair else None
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.dots import ERROR_BARS
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale, percent
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.common.verdicts import ERRORS
 
 Row = tuple[str, str, float, float]  # model, prompt, ratio of perplexities, its standard error

@@ -11,9 +11,10 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.compress.claims.rivals import WAYS
-from course_lib.lessons.compress.tables import found, over, practice
-from course_lib.lessons.compress.tables.found import called
+from course_lib.lessons.compress import claims, found
+from course_lib.lessons.compress.found import called
+from course_lib.lessons.compress.measuring.rivals import WAYS
+from course_lib.lessons.compress.tables import over
 from course_lib.prompts.compressed.store import DENSE
 
 SPARSE = {"Wanda": "wanda-{}", "SparseGPT": "sparsegpt-{}", "Minitron's cut, as many bytes": "minitron-{}"}
@@ -22,8 +23,9 @@ BITS = (4, 3, 2)
 FAR = 1.4  # nats a token: what lies above is at the edge, its number beside it
 
 
-def gains(measured: Measured) -> Figure:
+def gains(measured: Measured | None = None) -> Figure:
     """What a prompt of its own wins, over sparsity and over bits, beside what it wins on the dense model."""
+    measured = measured or found.results()
     fig, (left, right) = figure(n_columns=2, width=5.0, height=3.8)
     for index, (name, pattern) in enumerate(SPARSE.items()):
         _points(left, measured, [pattern.format(amount) for amount in AMOUNTS], name, index)
@@ -70,9 +72,10 @@ def _control(axes: Axes, measured: Measured) -> None:
     axes.axhspan(low, high, color=COLOURS[4], alpha=0.3, linewidth=0)
 
 
-def moved(measured: Measured) -> Figure:
+def moved(measured: Measured | None = None) -> Figure:
     """Ratios of perplexities: each prompt on each model."""
-    froms, tos = over.sources(measured), over.targets(measured)
+    measured = measured or found.results()
+    froms, tos = claims.sources(measured), claims.targets(measured)
     fig, (axes,) = figure(width=3.6 + 0.95 * len(tos), height=1.6 + 0.45 * len(froms))
     axes.grid(False)
     for row, source in enumerate(froms):
@@ -84,7 +87,7 @@ def moved(measured: Measured) -> Figure:
     axes.set_ylim(max(1, len(froms)) - 0.5, -0.5)
     axes.set_xticks(range(len(tos)), [over.short(name) for name in tos], rotation=20, ha="right")
     axes.set_yticks(range(len(froms)), [over.short(name) for name in froms])
-    helped = over.effects(measured)[0]
+    helped = claims.transferred(measured)[0].values()
     n = sum(effect.holds for effect in helped)
     title = f"{n} of {len(helped)} moved prompts clearly help\n(ratio of perplexities; framed: the model's own prompt)"
     label(axes, title, "used on", "learned on")
@@ -100,13 +103,14 @@ def _square(axes: Axes, row: int, column: int, ratio: float, own: bool) -> None:
     axes.text(column, row, f"{ratio:.2f}", ha="center", va="center", color="white" if depth > 0.5 else "black")
 
 
-def practised(measured: Measured) -> Figure:
+def practised(measured: Measured | None = None) -> Figure:
     """What a prompt and its rivals win on a compressed model, a row each, with the bytes stored beside the model."""
-    names = [name for name in WAYS if len(practice.ways(measured, name)) > 1]
-    n_rows = max((len(practice.ways(measured, name)) for name in names), default=1)
+    measured = measured or found.results()
+    names = [name for name in WAYS if len(claims.ways(measured, name)) > 1]
+    n_rows = max((len(claims.ways(measured, name)) for name in names), default=1)
     fig, panels = figure(n_columns=max(1, len(names)), width=5.6, height=1.5 + 0.42 * n_rows)
     for axes, name in zip(panels, names, strict=False):
-        rows, alone = practice.ways(measured, name), found.one(measured, "models", model=name)
+        rows, alone = claims.ways(measured, name), found.one(measured, "models", model=name)
         for place, row in enumerate(rows):
             won = found.wins(row, alone)
             look = line_style(0 if row is rows[0] else 1) | {"linestyle": "none"}

@@ -6,36 +6,10 @@ from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import ERRORS, Effect
-from course_lib.lessons.compress.figures import further, measured
+from course_lib.lessons.compress import found
 from course_lib.lessons.compress.live.sentences import MODELS, gains, stored
-from course_lib.lessons.compress.tables import found, over
 
 SAID = {"slides": "slides", "code": "code", "by lot": "tokens by lot"}
-
-
-def won() -> Figure:
-    """What a prompt of its own wins on each model, beside the dense model's."""
-    return measured.gains(found.results())
-
-
-def moved() -> Figure:
-    """Each prompt on each model."""
-    return measured.moved(found.results())
-
-
-def rivals() -> Figure:
-    """What a prompt and its rivals win."""
-    return measured.practised(found.results())
-
-
-def settings() -> Figure:
-    """One setting changed at a time."""
-    return further.settings(found.results())
-
-
-def elsewhere() -> Figure:
-    """Another text, and questions."""
-    return further.elsewhere(found.results())
 
 
 def hard_prompts() -> dict[str, list[tuple[str, Effect]]]:
@@ -47,7 +21,7 @@ def hard_prompts() -> dict[str, list[tuple[str, Effect]]]:
         lots = [row for row in rows if row["prompt"].startswith("lot")]
         sets = {row["prompt"]: row for row in rows if row not in lots}
         if lots and alone:
-            for kind, row in {**sets, "by lot": over.mean_of(lots)}.items():
+            for kind, row in {**sets, "by lot": found.mean_of(lots)}.items():
                 kinds[kind].append((found.called(name), found.wins(row, alone)))
     return kinds
 

@@ -11,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from course_lib.lessons.common.table import Table, number, plus_minus
 from course_lib.lessons.common.tables import Measured
-from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
-from course_lib.lessons.compress.tables import found
+from course_lib.lessons.common.verdicts import Effect, claim, of_samples
+from course_lib.lessons.compress import found
 from course_lib.models import layers_of, weight_of
 from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.initial import from_ids
@@ -27,15 +28,21 @@ def of_windows(losses: Float[Tensor, "N places"], n_targets: int) -> Float[Tenso
     return losses[:, -n_targets:].double().mean(dim=1)
 
 
-def comparison(alone: Mapping[str, Float[Tensor, "N T"]], rows: Sequence[tuple[str, str, Number, Number]]) -> str:
+def comparison(alone: Mapping[str, Float[Tensor, "N T"]], rows: Sequence[tuple[str, str, Number, Number]]) -> Table:
     """Model, prompt, and the ratio of perplexities with its error, below each model's perplexity alone."""
-    lines = [f"{'model':<14}{'prompt':<30}{'perplexity':>11}   ratio"]
+    frame = []
     for model, losses in alone.items():
         perplexity = math.exp(losses.double().mean())
-        lines.append(f"{model:<14}{'none':<30}{perplexity:>11.1f}")
+        frame.append({"model": model, "prompt": "none", "perplexity": perplexity})
         for name, ratio, error in ((n, float(r), float(e)) for m, n, r, e in rows if m == model):
-            lines.append(f"{'':<14}{name:<30}{perplexity * ratio:>11.1f}   {ratio:.3f} ± {error:.3f}")
-    return "\n".join(lines)
+            values = {"perplexity": perplexity * ratio, "ratio": ratio, "error": error}
+            frame.append({"model": model, "prompt": name} | values)
+    return Table(
+        frame,
+        caption="Perplexity with and without a prompt",
+        formats={"perplexity": number(1), ("ratio", "error"): plus_minus(3)},
+        note="ratio: of the perplexity without a prompt, ± one standard error.",
+    )
 
 
 def gain(prompted: Float[Tensor, "N places"], alone: Float[Tensor, "N T"]) -> Float[Tensor, "N"]:
@@ -50,7 +57,7 @@ def claims(of_pruned: Float[Tensor, "N"], of_dense: Float[Tensor, "N"]) -> str:
         "its own prompt lowers the pruned model's perplexity": of_samples(of_pruned),
         "it wins more than on the dense model": of_samples(of_pruned - of_dense),
     }.items():
-        said.append(f"Claim: {text}: {verdict(effect)}\n    {_nats(effect)}, {effect.n} windows, one run")
+        said.append(f"{claim(text, effect)}\n    {_nats(effect)}, {effect.n} windows, one run")
     return "\n".join(said)
 
 

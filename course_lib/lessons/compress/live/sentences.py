@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from course_lib.lessons.common.table import Table, plus_minus
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.prompts.hard import SENTENCES, hard_prompt, meaningless
 from course_lib.prompts.initial import from_ids
@@ -104,13 +105,27 @@ def against_alone(made: Attempt, alone: Float[Tensor, "N T"]) -> str:
     )
 
 
-def table_of_ideas(rows: list[dict]) -> str:
-    """Every sentence on the pruned model and, as a control, on the dense one; then the verdict on all of them."""
+def table_of_ideas(rows: list[dict]) -> Table:
+    """Every sentence on the pruned model and, as a control, on the dense one."""
     pruned, dense = (stored(rows, model) for model in MODELS)
-    lines = [f"{'before the text':<40}{'tokens':>7}   {'pruned: nats won':<19}{'dense: nats won':<17}"]
     of_pruned, of_dense = gains(pruned), gains(dense)
-    for idea, found in of_pruned.items():
-        cells = [f"{value:+.3f} ± {error:.3f}" for value, error in (found, of_dense[idea])]
-        lines.append(f"{idea:<40}{pruned[idea].n_tokens:>7}   {cells[0]:<19}{cells[1]:<17}".rstrip())
+    frame = []
+    for idea, (value, error) in of_pruned.items():
+        row = {"before the text": idea, "tokens": pruned[idea].n_tokens, "pruned: nats gained": value, "error": error}
+        frame.append(row | dict(zip(("dense: nats gained", "error, dense"), of_dense[idea], strict=True)))
+    return Table(
+        frame,
+        caption="Sentences before the text",
+        formats={
+            ("pruned: nats gained", "error"): plus_minus(3, sign=True),
+            ("dense: nats gained", "error, dense"): plus_minus(3, sign=True),
+        },
+        note="Nats per token ± one standard error over the windows.",
+    )
+
+
+def verdict_on_ideas(rows: list[dict]) -> str:
+    """Whether each sentence helps the pruned model."""
+    pruned = stored(rows, MODELS[0])
     every = [of_samples(pruned[""].losses - each.losses) for idea, each in pruned.items() if idea]
-    return "\n".join([*lines, f"Claim: each of these sentences lowers the pruned model's perplexity: {verdict(every)}"])
+    return f"Claim: each of these sentences lowers the pruned model's perplexity: {verdict(every)}"

@@ -9,8 +9,9 @@ import html
 from collections.abc import Sequence
 
 import ipywidgets as widgets
-from IPython.display import HTML, DisplayHandle, display
+from IPython.display import HTML
 
+from course_lib.lessons.common.views import player, show_view
 from course_lib.lessons.compress.live.learning import Learned
 
 Words = Sequence[Sequence[tuple[str, float]]]  # for each moment the nearest word of each vector and its cosine
@@ -61,15 +62,9 @@ def caption(learned: Learned, step: int) -> str:
 def explore(learned: Learned, words: Words) -> widgets.VBox:
     """Show the slider and, below it, the strip."""
     last = len(learned.losses)
-    play = widgets.Play(value=last, min=0, max=last, interval=700)
     step = widgets.IntSlider(last, 0, last, description="steps")
-    widgets.jslink((play, "value"), (step, "value"))
-    controls = widgets.VBox([widgets.HBox([play, step])])
-    display(controls)
-    shown = DisplayHandle()
-    shown.display(HTML(as_html(learned, words, last)))
-    step.observe(lambda change: shown.update(HTML(as_html(learned, words, change["new"]))), names="value")
-    return controls
+    controls = widgets.VBox([widgets.HBox([player(step, 700), step])])
+    return show_view(lambda step: HTML(as_html(learned, words, step)), {"step": step}, controls)
 
 
 def _cell(kind: str, text: str, marked: bool) -> str:

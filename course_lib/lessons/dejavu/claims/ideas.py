@@ -22,7 +22,8 @@ from course_lib.contextual.selectors.low_bit import LowBit
 from course_lib.contextual.selectors.low_rank import LowRank
 from course_lib.contextual.selectors.static import Static
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.ideas import beside_the_first, perplexity_beside
+from course_lib.lessons.common.ideas import COMPARED, beside_the_first, compared_columns
+from course_lib.lessons.common.table import Table, number
 from course_lib.lessons.dejavu.claims.blind import Blind
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
@@ -103,14 +104,18 @@ def stored(rows: list[dict]) -> dict[str, Attempt]:
     return {row["idea"]: Attempt(row["bytes"], row["density"], torch.tensor(row["losses"])) for row in rows}
 
 
-def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> str:
-    """Every idea beside the first of them; yours last."""
-    rows = {**ideas, **({"yours": mine} if mine else {})}
+def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> Table:
+    """Every idea compared with the first of them; yours last."""
     same = next(iter(ideas.values()))
-    lines = [f"{'selector':<38}{'MB':>8}{'perplexity':>12}   nats a token below the first row"]
-    for name, made in rows.items():
-        lines.append(f"{name:<38}{made.bytes / 1e6:>8.1f}{perplexity_beside(made.losses, same.losses)}")
-    return "\n".join(lines)
+    return Table(
+        [
+            {"selector": name, "memory (MB)": made.bytes / 1e6} | compared_columns(made.losses, same.losses)
+            for name, made in {**ideas, **({"yours": mine} if mine else {})}.items()
+        ],
+        caption="Selectors within the budget of bytes",
+        formats={"memory (MB)": number(1)} | COMPARED,
+        note="± one standard error over the windows.",
+    )
 
 
 def compared(ideas: Mapping[str, Attempt]) -> Figure:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, silu
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Answer = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Rows = Callable[[Tensor], Tensor]
@@ -136,157 +137,7 @@ GATHERED = Exercise(
     cases=_gathered_cases,
     picture=_first_channels,
     library=_library,
-    mistakes=(
-        Mistake(
-            "gate and up in different orders",
-            "The values of the gate stand in one order and those of `up` in another, so that a neuron's gate opens "
-            "another one. A mask, or a sorted index, lists neurons in rising order; `index` need not.",
-            _reading(up_at=_sorted),
-            also=(
-                _reading(gate_at=_sorted),
-                _reading(up_at=_sorted, down_at=_sorted),
-                _reading(gate_at=_sorted, down_at=_sorted),
-                _reading(up_at=lambda i: i.flip(0)),
-                _reading(gate_at=lambda i: i.flip(0)),
-            ),
-        ),
-        Mistake(
-            "columns of down for rows",
-            "Rows of `down` were taken. Its rows are the D channels of the output; what neuron i adds to them is "
-            "column i: down[:, index].",
-            lambda x, g, u, d, i: _values(x, g, u, i) @ d[i],
-            also=(
-                lambda x, g, u, d, i: d[i] @ _values(x, g, u, i),
-                lambda x, g, u, d, i: d[i].T @ _values(x, g, u, i),
-                lambda x, g, u, d, i: d.T[:, i] @ _values(x, g, u, i),
-            ),
-        ),
-        Mistake(
-            "channels chosen",
-            "`index` numbers neurons, and here it was used on the D channels of x or of the output too. Every neuron "
-            "reads all channels and adds to all of them.",
-            lambda x, g, u, d, i: d[:, i] @ _swiglu(g[i][:, i] @ x[i], u[i][:, i] @ x[i]),
-            also=(lambda x, g, u, d, i: d[i][:, i] @ _values(x, g, u, i),),
-        ),
-        Mistake(
-            "down in another order",
-            "The columns of `down` stand in another order than the values of the neurons. A mask, or a sorted index, "
-            "lists neurons in rising order; `index` need not.",
-            _reading(down_at=_sorted),
-            also=(_reading(gate_at=_sorted, up_at=_sorted), _reading(down_at=lambda i: i.flip(0))),
-        ),
-        Mistake(
-            "activation on up",
-            "The SiLU was applied to what `up` gives. It belongs to the gate, and opens or closes the other one.",
-            _with(lambda g, u: g * silu(u)),
-        ),
-        Mistake(
-            "activation on both",
-            "The SiLU was applied to what gate and `up` give. It belongs to the gate alone.",
-            _with(lambda g, u: silu(g) * silu(u)),
-        ),
-        Mistake(
-            "activation of the product",
-            "The SiLU was applied to the product of gate and up. It belongs to the gate alone.",
-            _with(lambda g, u: silu(g * u)),
-        ),
-        Mistake(
-            "without the activation",
-            "Gate and up were multiplied as they are: the SiLU of the gate is missing.",
-            _with(lambda g, u: g * u),
-        ),
-        Mistake(
-            "another activation",
-            "The activation is the SiLU, z σ(z): neither the sigmoid alone, nor ReLU or GELU.",
-            _with(lambda g, u: g.sigmoid() * u),
-            also=(_with(lambda g, u: g.relu() * u), _with(lambda g, u: gelu(g) * u), _with(lambda g, u: g.tanh() * u)),
-        ),
-        Mistake(
-            "gate or up left out",
-            "One of the two matrices is missing. A neuron's value is the SiLU of its gate times what `up` gives.",
-            _with(lambda g, u: silu(g)),
-            also=(_with(lambda g, u: silu(u)), _with(lambda g, u: u)),
-        ),
-        Mistake(
-            "gate and up added",
-            "Gate and up were added. The one opens or closes the other: multiply.",
-            _with(lambda g, u: silu(g) + u),
-        ),
-        Mistake(
-            "everything read",
-            "Weights of all neurons were read: all of gate, up and `down`, or `down` alone, with zeros for the other "
-            "neurons' values. To read less is what this is for; and where the others were never loaded, zero times "
-            "anything may be not a number. Take the rows, and the columns of `down`, first and multiply then.",
-            _masked,
-            also=(
-                _masked_by_choice,
-                lambda x, g, u, d, i: d @ x.new_zeros(len(g)).index_copy(0, i, _values(x, g, u, i)),
-            ),
-        ),
-        Mistake(
-            "all neurons",
-            "This is the whole MLP. Neurons that are not in `index` add nothing here.",
-            lambda x, g, u, d, i: d @ _swiglu(g @ x, u @ x),
-        ),
-        Mistake(
-            "all neurons where there should be none",
-            "Where `index` is empty, this computes the whole MLP. No neuron is kept then, and the output is zero, "
-            "(D,).",
-            lambda x, g, u, d, i: _right(x, g, u, d, i if len(i) else torch.arange(len(g))),
-        ),
-        Mistake(
-            "no entries where there are no neurons",
-            "Where `index` is empty, the result has no entries, or a single one. The output has D channels whatever is "
-            "kept, and then all of them are zero, (D,).",
-            lambda x, g, u, d, i: _right(x, g, u, d, i) if len(i) else torch.zeros(0),
-            also=(lambda x, g, u, d, i: _right(x, g, u, d, i) if len(i) else 0,),
-        ),
-        Mistake(
-            "the others",
-            "The neurons in `index` were left out. They are those that stay.",
-            _others,
-        ),
-        Mistake(
-            "the first ones",
-            "The first K neurons were taken somewhere, whichever `index` names.",
-            _reading(_first, _first, _first),
-            also=(_reading(down_at=_first), _reading(up_at=_first), _reading(gate_at=_first), _reading(_first, _first)),
-        ),
-        Mistake(
-            "the residual stream added",
-            "The input was added to the output. The MLP gives only what is added to the residual stream.",
-            _then(lambda y, x, *_: y + x),
-        ),
-        Mistake(
-            "made larger for those that left",
-            "The output was multiplied by F / K or K / F, or divided by K, as if the neurons had been chosen at "
-            "random. The sum over the kept neurons stays as it is.",
-            _then(lambda y, x, g, u, d, i: y * len(g) / max(len(i), 1)),
-            also=(
-                _then(lambda y, x, g, u, d, i: y * len(i) / len(g)),
-                _then(lambda y, x, g, u, d, i: y / max(len(i), 1)),
-            ),
-        ),
-        Mistake(
-            "the neurons' values",
-            "These are the values of the neurons, before `down` takes them back to the D channels of the stream.",
-            lambda x, g, u, d, i: _values(x, g, u, i),
-            also=(lambda x, g, u, d, i: x.new_zeros(len(g)).index_copy(0, i, _values(x, g, u, i)),),
-        ),
-        Mistake(
-            "not added up",
-            "There is still a vector for each neuron: the output is their sum.",
-            lambda x, g, u, d, i: (d[:, i] * _values(x, g, u, i)).T,
-            also=(lambda x, g, u, d, i: d[:, i] * _values(x, g, u, i),),
-        ),
-        Mistake(
-            "nothing without neurons",
-            "Where `index` is empty, this returns nothing, or fails. No neuron is kept then, and the output is zero, "
-            "(D,).",
-            lambda x, g, u, d, i: _right(x, g, u, d, i) if len(i) else None,
-            also=(lambda x, g, u, d, i: torch.stack([d[:, n] * silu(g[n] @ x) * (u[n] @ x) for n in i]).sum(dim=0),),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("a sum over neurons", lambda x, g, u, d, i: sum((_right(x, g, u, d, n[None]) for n in i), 0 * x)),
         Variant("rows of down turned round", lambda x, g, u, d, i: _values(x, g, u, i) @ d.T[i]),

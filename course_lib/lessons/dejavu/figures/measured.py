@@ -19,8 +19,9 @@ from course_lib.lessons.dejavu.tables.found import GATED, Measured
 FAR = 3.0  # nats a token: what lies above is at the edge
 
 
-def levels(measured: Measured) -> Figure:
+def levels(measured: Measured | None = None) -> Figure:
     """Nats above the dense model by share of the neurons, each model's ways to choose."""
+    measured = measured or found.results()
     names = found.models(measured, "neurons")
     fig, panels = figure(n_columns=len(names), width=5.2, height=3.7)
     for axes, model in zip(panels, names, strict=True):
@@ -78,8 +79,9 @@ def slow_change(measured: Measured) -> Figure:
     return fig
 
 
-def batch(measured: Measured) -> Figure:
+def batch(measured: Measured | None = None) -> Figure:
     """The share of the neurons that some of B sequences need, beside that of independent choices."""
+    measured = measured or found.results()
     fig, (axes,) = figure(width=6.0, height=3.4)
     ends = {}
     for index, model in enumerate(found.models(measured, "batch")):

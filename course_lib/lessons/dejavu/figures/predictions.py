@@ -7,15 +7,16 @@ from matplotlib.ticker import MaxNLocator
 
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import figure, label, line_style
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.tables import percent, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.dejavu.claims.predicted import PREDICTOR
 from course_lib.lessons.dejavu.tables import found
 from course_lib.lessons.dejavu.tables.found import GATED, Measured
 
 
-def predicted(measured: Measured) -> Figure:
+def predicted(measured: Measured | None = None) -> Figure:
     """Nats above the dense model by what chooses, at the largest share of the neurons, with the bytes that it holds."""
+    measured = measured or found.predictions()
     names = found.models(measured, "predicted")
     fig, panels = figure(n_columns=len(names), width=5.4, height=3.5)
     for axes, model in zip(panels, names, strict=True):
@@ -26,11 +27,11 @@ def predicted(measured: Measured) -> Figure:
         errors = [ERRORS * effect.error for effect in effects]
         look = line_style(0) | {"linestyle": "none"}
         axes.errorbar([effect.value for effect in effects], range(len(these)), xerr=errors, capsize=3, **look)
-        ticks = [f"{row['chosen_by']}, {per_cent(row['bytes'] / row['mlp_bytes'], 1)}" for row in these]
+        ticks = [f"{row['chosen_by']}, {percent(row['bytes'] / row['mlp_bytes'], 1)}" for row in these]
         axes.set_yticks(range(len(these)), ticks)
         axes.set_ylim(-0.6, len(these) - 0.4)
         close = sum(found.cheap(measured, row).holds for row in these)
-        title = f"{model}, {per_cent(share)} of the neurons: {close} of {len(these)}\nclearly cost less than "
+        title = f"{model}, {percent(share)} of the neurons: {close} of {len(these)}\nclearly cost less than "
         label(axes, f"{title}{found.CHEAP} nats", f"nats above dense ({ERROR_BARS})")
     panels[0].set_ylabel("chosen by, bytes of the MLPs'")
     return fig

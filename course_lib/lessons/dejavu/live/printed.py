@@ -12,25 +12,29 @@ from transformers import PreTrainedModel
 from course_lib.contextual.execute.race import Lap
 from course_lib.contextual.neurons import Neurons
 from course_lib.contextual.seen import Seen
+from course_lib.lessons.common.table import Table, number, percent, plus_minus
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.dejavu.live.gaps import Curves, gap
 from course_lib.lessons.dejavu.live.neurons import energy_curve, importance, share_for
 from course_lib.models import heads
 
 
-def perplexities(curves: Curves, dense: Float[Tensor, "N"], nats: bool = False) -> str:
-    """A line a way to choose, a column a share that stays; losses in nats where perplexities are too near to 1."""
-    shares = sorted({share for by_share in curves.values() for share in by_share}, reverse=True)
-    lines = [f"{'nats' if nats else 'perplexity':<24}" + "".join(f"{100 * share:>9.0f} %" for share in shares)]
-    lines += [f"{'dense':<24}{_number(dense, nats):>11}"]
-    for name, by_share in curves.items():
-        cells = (_number(by_share[share], nats) if share in by_share else "" for share in shares)
-        lines.append(f"{name:<24}" + "".join(f"{cell:>11}" for cell in cells))
-    return "\n".join(lines)
+def perplexities(curves: Curves, dense: Float[Tensor, "N"], nats: bool = False) -> Table:
+    """Perplexity by way to choose and fraction that is kept; losses in nats where perplexities are too close to 1."""
+    fractions = sorted({fraction for by_fraction in curves.values() for fraction in by_fraction}, reverse=True)
+    frame = [{"neurons chosen by": "dense", "all": _value(dense, nats)}]
+    for name, losses in curves.items():
+        values = {percent(fraction): _value(losses[fraction], nats) for fraction in fractions if fraction in losses}
+        frame.append({"neurons chosen by": name} | values)
+    return Table(
+        frame,
+        caption=f"{'Loss (nats)' if nats else 'Perplexity'} by the fraction that is kept",
+        formats=dict.fromkeys(["all", *map(percent, fractions)], number(3 if nats else 1)),
+    )
 
 
-def _number(losses: Float[Tensor, "N"], nats: bool) -> str:
-    return f"{losses.mean():.3f}" if nats else f"{losses.mean().exp():,.1f}"
+def _value(losses: Float[Tensor, "N"], nats: bool) -> float:
+    return (losses.mean() if nats else losses.mean().exp()).item()
 
 
 def claim(said: str, curves: Curves, share: float, worse: str, better: str = "contextual") -> str:
@@ -42,15 +46,19 @@ def claim(said: str, curves: Curves, share: float, worse: str, better: str = "co
     )
 
 
-def active_lines(models: Mapping[str, tuple[Sequence[str], Sequence[Seen]]]) -> str:
-    """Of each model and block: how many neurons are exactly zero, and how many hold 95 % of a token's energy."""
-    lines = [f"{'':<34}{'exactly zero':>14}{'hold 95 % of the energy':>26}"]
-    for model, (names, seen) in models.items():
-        for name, each in zip(names, seen, strict=True):
-            zero = 100 * float((each.hidden == 0).float().mean())
-            enough = 100 * share_for(energy_curve(importance(each)), 0.95)
-            lines.append(f"{f'{model}, {name}':<34}{zero:>12.1f} %{enough:>24.1f} %")
-    return "\n".join(lines)
+def active_table(models: Mapping[str, tuple[Sequence[str], Sequence[Seen]]]) -> Table:
+    """For each model and block: how many neurons are exactly zero, and how many hold 95 % of a token's energy."""
+    zero, enough = "exactly zero", "hold 95 % of the energy"
+    return Table(
+        [
+            {"model": model, "block": name, zero: float((each.hidden == 0).float().mean())}
+            | {enough: float(share_for(energy_curve(importance(each)), 0.95))}
+            for model, (names, seen) in models.items()
+            for name, each in zip(names, seen, strict=True)
+        ],
+        caption="How many neurons are zero, and how many matter",
+        formats=dict.fromkeys((zero, enough), number(1, "%", 100)),
+    )
 
 
 def bytes_line(predictor: nn.Module, neurons: Neurons) -> str:
@@ -74,17 +82,28 @@ def recalls(by_distance: Mapping[int, Float[Tensor, "N"]], most: float = 0.02) -
     return "\n".join(lines)
 
 
-def laps(found: Sequence[Lap], n_tokens: int) -> str:
-    """Tokens per second of each way, and its loss beside that of the first, window by window."""
+def laps(found: Sequence[Lap], n_tokens: int) -> Table:
+    """Tokens per second of each way, and its loss compared with that of the first, window by window."""
     first, *_ = found
-    lines = [f"{'':<24}{'tokens a second':>16}{'times as fast':>15}{'nats':>8}   more than {first.way}"]
+    above = f"above {first.way}"
+    frame = []
     for lap in found:
-        line = f"{lap.way:<24}{lap.tokens_per_second(n_tokens):>16.0f}{lap.times_faster:>15.2f}{lap.loss:>8.3f}"
-        if lap is not first:
-            effect = of_samples([loss - own for loss, own in zip(lap.losses, first.losses, strict=True)])
-            line += f"   {effect.value:+.3f} ± {effect.error:.3f}"
-        lines.append(line)
-    return "\n".join(lines)
+        row = {"way": lap.way, "tokens per second": lap.tokens_per_second(n_tokens), "speedup": lap.times_faster}
+        gaps = [loss - own for loss, own in zip(lap.losses, first.losses, strict=True)]
+        effect = None if lap is first else of_samples(gaps)
+        row |= {above: effect and effect.value, "error": effect and effect.error}
+        frame.append(row | {"loss (nats)": lap.loss})
+    return Table(
+        frame,
+        caption="Decoding with some of the neurons",
+        formats={
+            "tokens per second": number(),
+            "speedup": number(2),
+            "loss (nats)": number(3),
+            (above, "error"): plus_minus(3, sign=True),
+        },
+        note="± one standard error over the windows, in nats per token.",
+    )
 
 
 def stored_line(model: PreTrainedModel) -> str:

@@ -8,7 +8,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.lessons.common.tables import per_cent
+from course_lib.lessons.common.tables import percent
 
 # Where the first of the two factors stands among the arguments.
 PRODUCTS = {"dot": 0, "mv": 0, "mm": 0, "bmm": 0, "addmv": 1, "addmm": 1, "baddbmm": 1}
@@ -44,6 +44,6 @@ def counted() -> Iterator[Count]:
 def line(n: int, n_whole: int, keep: Bool[Tensor, "F"]) -> str:
     """How many products there were, beside those of all neurons and of those that stay."""
     needed = int(keep.sum()) / len(keep)
-    said = f"{n:,} products, {per_cent(n / n_whole)} of the whole MLP's; {int(keep.sum())} of {len(keep)} neurons need"
+    said = f"{n:,} products, {percent(n / n_whole)} of the whole MLP's; {int(keep.sum())} of {len(keep)} neurons need"
     more = ": the others were computed as well" if n > 1.5 * needed * n_whole else ""
-    return f"{said} {per_cent(needed)}{more}"
+    return f"{said} {percent(needed)}{more}"

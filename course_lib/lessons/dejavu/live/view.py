@@ -11,10 +11,11 @@ import html
 from collections.abc import Sequence
 
 import ipywidgets as widgets
-from IPython.display import HTML, DisplayHandle, display
+from IPython.display import HTML
 from jaxtyping import Bool
 from torch import Tensor
 
+from course_lib.lessons.common.views import player, show_view
 from course_lib.lessons.dejavu.live.chosen import Chosen, caption
 
 SHOWN = 4  # tokens side by side
@@ -67,9 +68,7 @@ def explore(
     """
     names = tuple(names) or tuple(f"block {number}" for number in range(len(seen.importance)))
     last = len(seen.tokens) - SHOWN
-    play = widgets.Play(value=token, min=1, max=last, interval=900)
     place = widgets.IntSlider(token, 1, last, description="token")
-    widgets.jslink((play, "value"), (place, "value"))
     choice = {
         "block": widgets.Dropdown(
             options=[(each, i) for i, each in enumerate(names)], value=block, description="block"
@@ -77,15 +76,5 @@ def explore(
         "token": place,
         "density": widgets.FloatSlider(density, min=0.05, max=0.9, step=0.05, description="share kept"),
     }
-    controls = widgets.VBox([widgets.HBox([play, *choice.values()])])
-    display(controls)
-    shown = DisplayHandle()
-
-    def current() -> HTML:
-        chosen = {key: control.value for key, control in choice.items()}
-        return HTML(as_html(seen, **chosen, name=names[chosen["block"]]))
-
-    shown.display(current())
-    for control in choice.values():
-        control.observe(lambda _change: shown.update(current()), names="value")
-    return controls
+    controls = widgets.VBox([widgets.HBox([player(place, 900), *choice.values()])])
+    return show_view(lambda block, **chosen: HTML(as_html(seen, block, **chosen, name=names[block])), choice, controls)

@@ -1,7 +1,8 @@
 """Tables and verdicts of what changes slowly, and of other activations, as `course reproduce dejavu` measured them."""
 
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.table import Table, number, percent, plus_minus
+from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import of_count, of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.teal import ALL, BY_INPUT, BY_LEVELS, DENSE, SECOND_HALF, SWAPPED
 from course_lib.lessons.dejavu.tables import found
@@ -43,19 +44,36 @@ def depth(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def activations(measured: Measured) -> str:
+def activations_table(measured: Measured) -> Table:
     """Thresholds on the gate (CATS), on what every matrix reads (TEAL, two ways), and ReLU in place of SiLU."""
-    lines = [f"{'':<26}{'asked':>8}{'reached':>9}{'perplexity':>12}{'nats above dense':>22}"]
+    frame = []
     for row in rows(measured, "activations", tokens=ALL) + rows(measured, "activations", method=SWAPPED):
-        asked = "" if row["density"] is None else per_cent(row["density"])
-        reached = "" if row["reached"] is None else per_cent(row["reached"]) + ("" if _as_asked(row) else " *")
-        above = said(found.above_dense(measured, row))
-        lines.append(f"{row['method']:<26}{asked:>8}{reached:>9}{row['perplexity']:>12.2f}{above:>22}")
-    lines += [f"* more than {per_cent(OFF)} from what was asked: not compared"] * any("*" in line for line in lines)
+        above = found.above_dense(measured, row)
+        frame.append(
+            {"method": row["method"], "density asked for": row["density"], "density reached": row["reached"]}
+            | {"perplexity": row["perplexity"], "nats above dense": above.value, "error": above.error}
+            | {"compared": _as_asked(row)}
+        )
+    return Table(
+        frame,
+        caption="Sparse activations",
+        formats={
+            "density asked for": percent,
+            "density reached": percent,
+            "perplexity": number(2),
+            ("nats above dense", "error"): plus_minus(3, sign=True),
+        },
+        note=f"± one standard error. Methods more than {percent(OFF)} from what was asked for are not compared.",
+    )
+
+
+def activations(measured: Measured) -> str:
+    """Whether levels found greedily are better than one density, and what ReLU in place of SiLU costs."""
+    lines = []
     as_asked = {"activations": [row for row in rows(measured, "activations") if _as_asked(row)]}
     sides = ({"method": method, "tokens": ALL} for method in (BY_LEVELS, BY_INPUT))
     effects = found.better(as_asked, "activations", *sides)
-    at = ", ".join(per_cent(share) for _, share in effects)
+    at = ", ".join(percent(share) for _, share in effects)
     if effects:
         claim = f"at {at} levels found greedily are better than one density for all inputs"
         lines.append(f"Claim: {claim}: {verdict(effects.values())}")
@@ -84,7 +102,7 @@ def half_windows(measured: Measured) -> str:
         pairs = zip(row["losses_second_half"], half["losses_second_half"], strict=True)
         effects.append(of_samples([every - some for every, some in pairs]))
         lines.append(
-            f"{per_cent(row['density'])} of the inputs, nats above dense: {said(ours)} where all tokens are sparse,\n"
+            f"{percent(row['density'])} of the inputs, nats above dense: {said(ours)} where all tokens are sparse,\n"
             f"    {said(theirs)} where the first half is dense; {said(effects[-1])} between them"
         )
     lines.append(f"Claim: a dense first half makes the second look better: {verdict(effects)}")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from course_lib.lessons.common.table import Table, number, with_range
 from course_lib.lessons.common.tables import load_bench, origin
 
 Measured = dict[str, Any]
@@ -19,40 +20,45 @@ def provenance(measured: Measured) -> str:
     return origin(measured, "ratios are medians of alternating runs, in brackets their 10th to 90th percentile", "")
 
 
-def one_token(measured: Measured) -> str:
-    """The MLPs of SmolLM2 by share of the neurons: how many times as fast as all of them each way is."""
+def one_token(measured: Measured) -> Table:
+    """The MLPs of SmolLM2 by fraction of the neurons: how many times as fast as the dense ones each way is."""
     rows = [row for row in measured["tables"]["sides"] if row["contest"].endswith("kept")]
-    shares = list(dict.fromkeys(row["contest"] for row in rows))
-    heads = [share.removesuffix(" kept").replace("%", " %") for share in shares]
-    lines = [f"{'times as fast as dense':<32}" + "".join(f"{head:>8}" for head in heads)]
+    contests = {row["contest"]: row["contest"].removesuffix(" kept").replace("%", " %") for row in rows}
+    frame = []
     for side in dict.fromkeys(row["side"] for row in rows if row["side"] != row["anchor"]):
-        by_share = {row["contest"]: row for row in rows if row["side"] == side and row["repetitions"]}
-        cells = (f"{by_share[share]['times_anchor']:.2f}" if share in by_share else "" for share in shares)
-        lines.append(f"{side.replace('%', ' %'):<32}" + "".join(f"{cell:>8}" for cell in cells))
-    return "\n".join(lines)
+        timed = {row["contest"]: row["times_anchor"] for row in rows if row["side"] == side and row["repetitions"]}
+        values = {heading: timed.get(contest) for contest, heading in contests.items()}
+        frame.append({"way": side.replace("%", " %")} | values)
+    return Table(
+        frame,
+        caption="Speedup over the dense MLPs by the fraction of the neurons, one token",
+        formats=dict.fromkeys(contests.values(), number(2)),
+        note="A dash: not timed.",
+    )
 
 
-def batches(measured: Measured) -> str:
+def batches(measured: Measured) -> Table:
     """Several tokens that need different neurons, a tenth each: the union is read."""
-    lines = []
-    for row in measured["tables"]["sides"]:
-        if row["contest"].startswith("batch") and row["side"] != row["anchor"]:
-            lines.append(f"{row['contest'].replace('%', ' %')}: {_times(row)} as fast as dense")
-    return "\n".join(lines)
+    rows = [row for row in measured["tables"]["sides"] if row["contest"].startswith("batch")]
+    return _speedups(rows, "Speedup over the dense MLPs, several tokens")
 
 
-def end_to_end(measured: Measured) -> str:
+def end_to_end(measured: Measured) -> Table:
     """The ReLU model: what is lost, and how many times as fast it decodes by oracle and with predictors."""
-    lines, contest = [], None
-    for row in measured["tables"]["sides"]:
-        if row["side"] == row["anchor"]:
-            continue
-        if row["contest"] != contest:
-            contest = row["contest"]
-            lines.append(contest.replace("%", " %").replace("  %", " %"))
-        lines.append(f"    {row['side']}: {_times(row)} as fast as dense")
-    return "\n".join(lines)
+    return _speedups(measured["tables"]["sides"], "Speedup of decoding with the ReLU model")
 
 
-def _times(row: dict[str, Any]) -> str:
-    return f"{row['times_anchor']:.2f} times ({row['times_anchor_low']:.2f} to {row['times_anchor_high']:.2f})"
+def _speedups(rows: list[dict[str, Any]], caption: str) -> Table:
+    """One row per side, the anchor left out."""
+    key = ("speedup", "slowest", "fastest")
+    return Table(
+        [
+            {"setting": row["contest"].replace("%", " %").replace("  %", " %"), "way": row["side"]}
+            | dict(zip(key, (row[f"times_anchor{end}"] for end in ("", "_low", "_high")), strict=True))
+            for row in rows
+            if row["side"] != row["anchor"]
+        ],
+        caption=caption,
+        formats={key: with_range(2)},
+        note="In brackets: 10 % to 90 % of the repetitions.",
+    )

@@ -6,7 +6,8 @@ Each claim is one of an effect and its error over the windows.
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import origin, per_cent, rows
+from course_lib.lessons.common.table import Table, number, percent
+from course_lib.lessons.common.tables import origin, rows
 from course_lib.lessons.common.verdicts import of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.neurons import ALONE, CHOICES, EMBEDDING, ORACLE, RECORDED, STATIC
 from course_lib.lessons.dejavu.tables import found
@@ -24,20 +25,22 @@ def provenance(measured: Measured) -> str:
     )
 
 
-def neurons(measured: Measured) -> str:
-    """Perplexity by model, way to choose and share of the neurons."""
-    lines = []
+def neurons(measured: Measured) -> Table:
+    """Perplexity by model, way to choose and fraction of the neurons."""
+    frame, dense = [], []
     for model in found.models(measured, "neurons"):
         mine = rows(measured, "neurons", model=model)
-        shares = found.densities(mine)
-        whole = found.dense(measured, model)["perplexity"]
-        lines.append(f"{f'{model}, dense {whole:.2f}':<28}" + "".join(f"{per_cent(share):>10}" for share in shares))
+        dense.append(f"{model} {found.dense(measured, model)['perplexity']:.2f}")
         for by in CHOICES:
-            cells = [found.one(measured, "neurons", model=model, chosen_by=by, density=share) for share in shares]
-            lines.append(
-                f"  {by:<26}" + "".join(f"{row['perplexity']:>10.2f}" if row else f"{'':>10}" for row in cells)
-            )
-    return "\n".join(lines)
+            cells = {row["density"]: row["perplexity"] for row in mine if row["chosen_by"] == by}
+            values = {percent(density): cells.get(density) for density in found.densities(mine)}
+            frame.append({"model": model, "chosen by": by} | values)
+    return Table(
+        frame,
+        caption="Perplexity by the fraction of the neurons that is kept",
+        formats={name: number(2) for row in frame for name in row if name.endswith("%")},
+        note=f"Dense: {', '.join(dense)}. A dash: not measured.",
+    )
 
 
 def contextual(measured: Measured) -> str:
@@ -52,7 +55,7 @@ def contextual(measured: Measured) -> str:
     for claim, (first, second) in levels.items():
         effects = found.better(measured, "neurons", {"chosen_by": first}, {"chosen_by": second})
         for (model, share), effect in effects.items():
-            lines.append(f"{model}, {per_cent(share)} of the neurons: {second} above {first} by {said(effect)} nats")
+            lines.append(f"{model}, {percent(share)} of the neurons: {second} above {first} by {said(effect)} nats")
         lines.append(f"Claim: {claim}: {verdict(effects.values())}")
     return "\n".join(lines)
 
@@ -65,8 +68,8 @@ def exists(measured: Measured) -> str:
             effects.setdefault(name, []).append(found.cheap(measured, row))
             amount = f"{row['kept']} of {row['of']} heads" if "kept" in row else ""
             amount += f"{', ' if amount and 'density' in row else ''}"
-            amount += f"{per_cent(row['density'])} of the neurons" if "density" in row else ""
-            left = f", {per_cent(row['left'])} of the blocks' weights" if "left" in row else ""
+            amount += f"{percent(row['density'])} of the neurons" if "density" in row else ""
+            left = f", {percent(row['left'])} of the blocks' weights" if "left" in row else ""
             above = said(found.above_dense(measured, row))
             lines.append(f"{model}, {amount}{left}: {above} nats a token above dense")
     for name, cases in effects.items():
@@ -84,18 +87,25 @@ def _least(measured: Measured, model: str) -> dict[str, Row]:
     return {name: min(those, key=lambda row: row[key]) for name, (those, key) in places.items() if those}
 
 
-def active(measured: Measured) -> str:
-    """How few neurons matter: the share that is not zero, and the share that carries nearly all of the output."""
-    lines = [f"{'share of the neurons, by block':<44}{'mean':>16}{'least':>10}{'most':>10}"]
-    effects = []
+def active_table(measured: Measured) -> Table:
+    """The fraction of neurons that is not zero, and the fraction that carries nearly all of the output."""
+    frame = []
     for model in found.models(measured, "active"):
         blocks = rows(measured, "active", model=model)
         for key, name in (("nonzero", "not zero"), ("carrying", "carry nearly all")):
-            shares = [fmean(row[key]) for row in blocks]
-            cells = f"{per_cent(fmean(shares)):>16}{per_cent(min(shares)):>10}{per_cent(max(shares)):>10}"
-            lines.append(f"{f'{model}, {name}':<44}{cells}")
-        if model == found.RELU:
-            windows = zip(*(row["nonzero"] for row in blocks), strict=True)
-            effects.append(of_samples([0.15 - fmean(shares) for shares in windows]))
-    lines.append(f"Claim: behind ReLU, more than 85 % of the values are zero by themselves: {verdict(effects)}")
-    return "\n".join(lines)
+            fractions = [fmean(row[key]) for row in blocks]
+            values = {"mean": fmean(fractions), "lowest block": min(fractions), "highest block": max(fractions)}
+            frame.append({"model": model, "neurons that": name} | values)
+    return Table(
+        frame,
+        caption="The fraction of neurons that matters, by block",
+        formats=dict.fromkeys(("mean", "lowest block", "highest block"), percent),
+    )
+
+
+def active(measured: Measured) -> str:
+    """Whether most values behind ReLU are zero."""
+    blocks = rows(measured, "active", model=found.RELU)
+    windows = zip(*(row["nonzero"] for row in blocks), strict=True)
+    effects = [of_samples([0.15 - fmean(fractions) for fractions in windows])] if blocks else []
+    return f"Claim: behind ReLU, more than 85 % of the values are zero by themselves: {verdict(effects)}"

@@ -3,7 +3,8 @@
 from statistics import fmean
 
 from course_lib.lessons.common.effects import log_gap
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.table import Table, number, percent, plus_minus
+from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.attention.heads import OUTPUT, STATIC
 from course_lib.lessons.dejavu.claims.neurons import ORACLE
@@ -15,13 +16,28 @@ DEARER = 0.02  # nats a token
 BATCH = 4
 
 
-def heads(measured: Measured) -> str:
-    """Perplexity by heads kept, and the share of key-value groups of which any head is."""
-    lines = [f"{'':<34}{'perplexity':>12}{'nats above dense':>22}{'groups read':>14}"]
+def heads_table(measured: Measured) -> Table:
+    """Perplexity by the number of heads kept; where it is known, the fraction of key-value groups with any of them."""
+    frame = []
     for row in rows(measured, "heads"):
-        name = f"{row['model']}, {row['kept']} of {row['of']}, {row['chosen_by']}"
-        above = said(found.above_dense(measured, row))
-        lines.append(f"{name:<34}{row['perplexity']:>12.2f}{above:>22}{per_cent(row['groups']):>14}")
+        above = found.above_dense(measured, row)
+        frame.append(
+            {"model": row["model"], "heads kept": f"{row['kept']} of {row['of']}", "chosen by": row["chosen_by"]}
+            | {"perplexity": row["perplexity"], "nats above dense": above.value, "error": above.error}
+            | ({"groups read": row["groups"]} if "groups" in row else {})
+        )
+    return Table(
+        frame,
+        caption="Some heads of each block",
+        formats={"perplexity": number(2), ("nats above dense", "error"): plus_minus(3, sign=True)}
+        | ({"groups read": percent} if "groups read" in frame[0] else {}),
+        note="± one standard error.",
+    )
+
+
+def heads(measured: Measured) -> str:
+    """Whether each token's own heads are better than the same for all."""
+    lines = []
     effects = []
     for row in rows(measured, "heads", chosen_by=STATIC):
         (own,) = rows(measured, "heads", model=row["model"], kept=row["kept"], chosen_by=OUTPUT)
@@ -31,12 +47,8 @@ def heads(measured: Measured) -> str:
 
 
 def predicted_heads(measured: Measured) -> str:
-    """From the measurement of predictors: perplexity with heads by them, by oracle and the same for all tokens."""
+    """From the measurement of predictors: whether they choose heads better than one set for all tokens."""
     lines, effects = [], {}
-    for row in rows(measured, "heads"):
-        name = f"{row['model']}, {row['kept']} of {row['of']} heads, {row['chosen_by']}"
-        above = said(found.above_dense(measured, row))
-        lines.append(f"{name:<52}{row['perplexity']:>10.2f}{above:>20} nats above dense")
     for row in rows(measured, "heads", chosen_by=PREDICTOR):
         other = found.one(measured, "heads", model=row["model"], kept=row["kept"], chosen_by=STATIC)
         effects.setdefault(row["model"], []).append(log_gap(row, other))
@@ -55,8 +67,8 @@ def batch(measured: Measured) -> str:
         alone = fmean(those[0]["shares"])
         for row in those:
             shares, chance = row["shares"], 1 - (1 - alone) ** row["batch"]
-            line = f"{model}, {row['batch']:>2} at once: {per_cent(fmean(shares))} of the neurons; "
-            lines.append(f"{line}{per_cent(chance)} if choices were independent")
+            line = f"{model}, {row['batch']} at once: {percent(fmean(shares))} of the neurons; "
+            lines.append(f"{line}{percent(chance)} if choices were independent")
             if row["batch"] == BATCH:
                 effects.append(of_samples([0.5 - share for share in shares]))
     lines.append(f"Claim: {BATCH} sequences together need less than half of the neurons: {verdict(effects)}")
@@ -75,7 +87,7 @@ def rounded(measured: Measured) -> str:
         effects.append(of_samples([DEARER - each for each in more]))
         lines.append(
             f"{model}, {sparse['grid']}: {said(found.above_dense(measured, whole))} nats; with "
-            f"{per_cent(sparse['density'])} of the neurons {said(log_gap(whole, sparse))} more, "
+            f"{percent(sparse['density'])} of the neurons {said(log_gap(whole, sparse))} more, "
             f"{said(of_samples(more))} beyond what that costs without rounding"
         )
     lines.append(f"Claim: rounding makes the choice dearer by less than {DEARER} nats: {verdict(effects)}")

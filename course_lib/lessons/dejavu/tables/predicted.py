@@ -3,7 +3,8 @@
 import math
 from statistics import fmean, median
 
-from course_lib.lessons.common.tables import per_cent, rows
+from course_lib.lessons.common.table import Table, number, percent
+from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import Effect, of_samples, said, verdict
 from course_lib.lessons.dejavu.claims.predicted import COPY, PREDICTOR, STATIC
 from course_lib.lessons.dejavu.claims.search import MLP
@@ -13,21 +14,26 @@ from course_lib.lessons.dejavu.tables.found import CLOSE, GATED, RELU, Measured
 LOST = 0.01  # of the recall, by reading an earlier block
 
 
-def selectors(measured: Measured) -> str:
-    """Perplexity by model, selector and share of the neurons; bytes beside those of the MLPs."""
-    lines = []
+def selectors(measured: Measured) -> Table:
+    """Perplexity by model, selector and fraction of the neurons; bytes compared with those of the MLPs."""
+    frame, dense = [], []
     for model in found.models(measured, "predicted"):
         mine = rows(measured, "predicted", model=model, lookahead=0)
-        shares, whole = found.densities(mine), found.dense(measured, model)["perplexity"]
-        head = "".join(f"{per_cent(share):>10}" for share in shares)
-        lines.append(f"{f'{model}, dense {whole:.2f}':<34}{head}{'bytes':>12}")
+        dense.append(f"{model} {found.dense(measured, model)['perplexity']:.2f}")
         for name in dict.fromkeys(row["chosen_by"] for row in mine):
-            by_share = {row["density"]: row for row in mine if row["chosen_by"] == name}
-            cells = [by_share.get(share) for share in shares]
-            values = "".join(f"{row['perplexity']:>10.2f}" if row else f"{'':>10}" for row in cells)
-            part = max(row["bytes"] / row["mlp_bytes"] for row in cells if row)
-            lines.append(f"  {name:<32}{values}{per_cent(part, 1):>12}")
-    return "\n".join(lines) + "\nBytes: beside the model's own weights, of those of its MLPs."
+            of_name = [row for row in mine if row["chosen_by"] == name]
+            by_density = {row["density"]: row["perplexity"] for row in of_name}
+            values = {percent(density): by_density.get(density) for density in found.densities(mine)}
+            fraction = max(row["bytes"] / row["mlp_bytes"] for row in of_name)
+            frame.append({"model": model, "chosen by": name, "bytes": fraction} | values)
+    return Table(
+        frame,
+        caption="Perplexity by the fraction of the neurons that is kept",
+        formats={"bytes": number(1, "%", 100)}
+        | {name: number(2) for row in frame for name in row if name.endswith("%")},
+        note=f"Dense: {', '.join(dense)}. Bytes: in addition to the model's own weights, compared with its MLPs. "
+        "A dash: not measured.",
+    )
 
 
 def predictable(measured: Measured) -> str:
@@ -41,7 +47,7 @@ def predictable(measured: Measured) -> str:
         sides = ({"chosen_by": name, "lookahead": 0} for name in (first, second))
         effects = found.better(measured, "predicted", *sides)
         for (model, share), effect in effects.items():
-            lines.append(f"{model}, {per_cent(share)} of the neurons: {second} above {first} by {said(effect)} nats")
+            lines.append(f"{model}, {percent(share)} of the neurons: {second} above {first} by {said(effect)} nats")
         for model in (GATED, RELU):
             of_model = [effect for (name, _), effect in effects.items() if name == model]
             if of_model:
@@ -53,16 +59,21 @@ def predictable(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def recalls(measured: Measured) -> str:
-    """By model and by what chooses: the share of the oracle's neurons that is found, and of the energy that is kept."""
-    lines = [f"{'mean over the blocks':<44}{'recall':>10}{'energy':>10}{'least recall':>16}"]
+def recalls(measured: Measured) -> Table:
+    """The fraction of the oracle's neurons that is found, and of the energy that is kept, by what chooses."""
+    frame = []
     for model in found.models(measured, "recall"):
         mine = rows(measured, "recall", model=model, lookahead=0)
         for name in dict.fromkeys(row["chosen_by"] for row in mine):
             blocks = [row for row in mine if row["chosen_by"] == name]
             recall, energy = ([row[key] for row in blocks] for key in ("recall", "energy"))
-            lines.append(f"{f'{model}, {name}':<44}{fmean(recall):>10.3f}{fmean(energy):>10.3f}{min(recall):>16.3f}")
-    return "\n".join(lines)
+            values = {"recall": fmean(recall), "energy": fmean(energy), "lowest recall": min(recall)}
+            frame.append({"model": model, "chosen by": name} | values)
+    return Table(
+        frame,
+        caption="Recall of the oracle's neurons, mean over the blocks",
+        formats=dict.fromkeys(("recall", "energy", "lowest recall"), number(3)),
+    )
 
 
 def lookahead(measured: Measured) -> str:
@@ -91,7 +102,7 @@ def _losses_ahead(measured: Measured, model: str, ahead: int) -> list[str]:
     sides = ({"chosen_by": PREDICTOR, "lookahead": each} for each in (0, ahead))
     effects = found.better(measured, "predicted", *sides)
     return [
-        f"    {per_cent(share)} of the neurons: {said(effect)} nats a token more"
+        f"    {percent(share)} of the neurons: {said(effect)} nats a token more"
         for (name, share), effect in effects.items()
         if name == model
     ]
@@ -108,7 +119,7 @@ def search(measured: Measured) -> str:
         effects.append(of_samples(ratios))
         times = math.exp(median(ratios))
         lines.append(
-            f"{row['way']}: {times:.2f} times the seconds of the MLP, {per_cent(row['recall'])} of the oracle's"
+            f"{row['way']}: {times:.2f} times the seconds of the MLP, {percent(row['recall'])} of the oracle's"
         )
     lines.append(f"Claim: a search for the nearest rows takes longer than the MLP: {verdict(effects)}")
     return "\n".join(lines)

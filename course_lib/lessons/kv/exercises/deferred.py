@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _leading(right: Tensor) -> int:
@@ -71,59 +72,7 @@ DEFERRED = Exercise(
     reference=_deferred,
     cases=_deferred_cases,
     trivial=(Trivial("counting the whole answer", lambda b, a, h, n: len(h) - n),),
-    mistakes=(
-        Mistake(
-            "the leak",
-            "The answer's first token was compared with the prompt's last prediction, made while nothing had left. "
-            "The last token of the prefix predicts it, after the eviction.",
-            lambda b, a, h, n: _leading(torch.cat([b[-1:], a[n:-1]]).argmax(dim=-1) == h[n:]),
-        ),
-        Mistake(
-            "shifted by one",
-            "Row i predicts the token after token i: row n_prefix - 1, not row n_prefix, the answer's first token.",
-            lambda b, a, h, n: _leading(a[n:].argmax(dim=-1) == h[n:]),
-        ),
-        Mistake(
-            "the answer's first token left out",
-            "Counting began with the second token of the answer. The first one counts too: row n_prefix - 1 predicts "
-            "it.",
-            lambda b, a, h, n: _leading(a[n:-1].argmax(dim=-1) == h[n + 1 :]),
-        ),
-        Mistake(
-            "all matches counted",
-            "Tokens that are right after a wrong one were counted. Stop at the first that is wrong.",
-            lambda b, a, h, n: int((a[n - 1 : -1].argmax(dim=-1) == h[n:]).sum()),
-        ),
-        Mistake(
-            "prefix counted too",
-            "The prefix was given to the model; only the tokens of the answer count, from held_back[n_prefix] on.",
-            lambda b, a, h, n: _leading(a[:-1].argmax(dim=-1) == h[1:]),
-            also=(lambda b, a, h, n: _leading(torch.cat([b[-1:], a[:-1]]).argmax(dim=-1) == h),),
-        ),
-        Mistake(
-            "what comes behind the answer",
-            "The last row predicts the token behind the answer, which nobody held back. Leave it out: after[:-1].",
-            lambda b, a, h, n: _leading(a[n - 1 :].argmax(dim=-1) == torch.cat([h[n:], h[:1]])),
-            also=(lambda b, a, h, n: _leading((a.argmax(dim=-1) == h.roll(-1))[n - 1 :]),),
-        ),
-        Mistake(
-            "where the first wrong one is",
-            "This counts from 1, or from the prefix on. Count the right tokens of the answer before the first wrong.",
-            lambda b, a, h, n: _deferred(b, a, h, n) + 1,
-            also=(lambda b, a, h, n: _deferred(b, a, h, n) + n, lambda b, a, h, n: _deferred(b, a, h, n) + n - 1),
-        ),
-        Mistake(
-            "all or nothing",
-            "This says whether the whole answer is right. Return how many of its first tokens are.",
-            lambda b, a, h, n: int((a[n - 1 : -1].argmax(dim=-1) == h[n:]).all()),
-        ),
-        Mistake(
-            "a share",
-            "This is the share of the answer. Return the number of tokens.",
-            lambda b, a, h, n: _deferred(b, a, h, n) / (len(h) - n),
-            also=(lambda b, a, h, n: float((a[n - 1 : -1].argmax(dim=-1) == h[n:]).float().mean()),),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("a loop that stops", lambda b, a, h, n: _deferred_by_loop(a, h, n)),
         Variant("first wrong one", lambda b, a, h, n: _deferred_by_first_wrong(a, h, n)),

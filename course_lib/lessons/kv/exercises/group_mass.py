@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.kv.exercises.common import softmax_rows
 
 
@@ -61,83 +62,7 @@ GROUP_MASS = Exercise(
     cases=_group_mass_cases,
     agree=_agree_on_mass,
     library=_library,
-    mistakes=(
-        Mistake(
-            "wrong heads grouped",
-            "Neighbouring query heads share a key-value head: 0, 1, 2 the first. Here heads a whole stride apart were "
-            "added up.",
-            lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (-1, h)).sum(dim=(1, 3)),
-        ),
-        Mistake(
-            "summed over keys",
-            "A row of attention sums to 1 over the keys, whoever asks. What a key receives is a sum over queries.",
-            lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1)).sum(dim=(2, 4)),
-        ),
-        Mistake(
-            "padding asked too",
-            "Rows of padding mean nothing. Leave out the queries that are not valid.",
-            lambda w, v, h: w.unflatten(1, (h, -1)).sum(dim=(2, 3)),
-        ),
-        Mistake(
-            "all heads together",
-            "Each key-value head has a cache of its own, and its group alone reads it.",
-            lambda w, v, h: (w * v[:, None, :, None]).sum(dim=(1, 2))[:, None].expand(-1, h, -1),
-            also=(lambda w, v, h: (w * v[:, None, :, None]).mean(dim=1).sum(dim=1)[:, None].expand(-1, h, -1),),
-        ),
-        Mistake(
-            "groups not added up",
-            "This has a row for each query head. A group shares one cache: add up its heads.",
-            lambda w, v, h: (w * v[:, None, :, None]).sum(dim=2),
-        ),
-        Mistake(
-            "mean over the queries",
-            "A mean gives a prompt of 500 tokens the weight of one generated token when the next step is added. "
-            "Sum over queries.",
-            lambda w, v, h: _group_mass(w, v, h) / v.sum(dim=1)[:, None, None],
-            also=(
-                lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1)).mean(dim=(2, 3)),
-                lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1)).mean(dim=3).sum(dim=2),
-                lambda w, v, h: _group_mass(w, v, h) / v.sum(dim=1)[:, None, None] / (w.shape[1] // h),
-            ),
-        ),
-        Mistake(
-            "last query only",
-            "This is what the newest token looks at. Add up over all queries.",
-            lambda w, v, h: w[:, :, -1].unflatten(1, (h, -1)).sum(dim=2),
-        ),
-        Mistake(
-            "largest head of the group",
-            "The largest weight of a group was taken. The text asks for their sum.",
-            lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1)).amax(dim=2).sum(dim=2),
-        ),
-        Mistake(
-            "sequences added up",
-            "Scores of all sequences were added. Each sequence keeps tokens of its own.",
-            lambda w, v, h: _group_mass(w, v, h).sum(dim=0, keepdim=True).expand(len(w), -1, -1),
-        ),
-        Mistake(
-            "one head of the group",
-            "One query head was taken for each key-value head. All heads of a group read the same cache: add up the "
-            "whole group.",
-            lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1))[:, :, 0].sum(dim=2),
-            also=(lambda w, v, h: (w * v[:, None, :, None])[:, :h].sum(dim=2),),
-        ),
-        Mistake(
-            "largest query",
-            "The largest weight over the queries was taken. What a key receives is their sum.",
-            lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1)).sum(dim=2).amax(dim=2),
-        ),
-        Mistake(
-            "the padding instead",
-            "`valid` is True for the queries that count. Here the others were added up.",
-            lambda w, v, h: _group_mass(w, ~v, h),
-        ),
-        Mistake(
-            "queries kept apart",
-            "Queries have an axis of their own here. Add them up as well: one number for each key and key-value head.",
-            lambda w, v, h: (w * v[:, None, :, None]).unflatten(1, (h, -1)).sum(dim=2),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "reshape and einsum",

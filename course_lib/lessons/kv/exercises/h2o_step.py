@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.kv.exercises.common import (
     as_mask,
     keep_newest,
@@ -132,94 +133,7 @@ H2O_STEP = Exercise(
     picture=lambda case, got, expected: mask_picture(
         case, got[0], expected[0], right=_agree_on_step(got, expected, case) is None
     ),
-    mistakes=(
-        Mistake(
-            "this step forgotten",
-            "The attention of this step was not added to the score.",
-            lambda s, n, p, b, r: (_best(s, p, b, r), s),
-        ),
-        Mistake(
-            "this step alone",
-            "This score has no memory: one query decides. H2O adds up over all steps.",
-            lambda s, n, p, b, r: (_best(n, p, b, r), n),
-        ),
-        Mistake(
-            "chosen before adding",
-            "Who stays was decided on the old scores. Add this step first, then decide.",
-            lambda s, n, p, b, r: (_best(s, p, b, r), s + n),
-        ),
-        Mistake(
-            "recent tokens not protected",
-            "A token that has just come has had no time to collect anything. The newest `recent` stay in any case, "
-            "also where sums are large: a bonus of 1000, or of a billion, is not enough; infinity is.",
-            lambda s, n, p, b, r: (keep_newest(s + n, b), s + n),
-            also=(lambda s, n, p, b, r: (keep_newest(s + n + 1e9 * keep_newest(p, r), b), s + n),),
-        ),
-        Mistake(
-            "last slots protected",
-            "The newest tokens are those with the highest positions, wherever their slots are.",
-            lambda s, n, p, b, r: (_best(s + n, torch.arange(p.shape[1]).expand(p.shape), b, r), s + n),
-        ),
-        Mistake(
-            "recent tokens on top",
-            "The recent tokens count towards the budget: budget − recent others stay.",
-            lambda s, n, p, b, r: (_best(s + n, p, min(b + r, p.shape[1]), r), s + n),
-        ),
-        Mistake(
-            "threshold with ties",
-            "All slots stay whose sum is as large as the lowest one that stays. Where sums are equal these are more "
-            "than `budget`: choose by number, not by size.",
-            lambda s, n, p, b, r: (_at_least(s + n, p, b, r), s + n),
-            also=(lambda s, n, p, b, r: (_above(s + n, p, b, r), s + n),),
-        ),
-        Mistake(
-            "best ones dropped",
-            "The heaviest hitters left. Drop the lowest scores.",
-            lambda s, n, p, b, r: (_best(-s - n, p, b, r), s + n),
-        ),
-        Mistake(
-            "True where it leaves",
-            "The mask is True where a token leaves. In this course True means that it stays.",
-            lambda s, n, p, b, r: (~_best(s + n, p, b, r), s + n),
-        ),
-        Mistake(
-            "heads decide together",
-            "The scores of all heads were added or averaged. Each key-value head keeps tokens of its own.",
-            lambda s, n, p, b, r: (_best((s + n).sum(dim=0).expand(s.shape), p, b, r), s + n),
-            also=(lambda s, n, p, b, r: (_best((s + n).mean(dim=0).expand(s.shape), p, b, r), s + n),),
-        ),
-        Mistake(
-            "the mean of old and new",
-            "A mean halves the past with every step, so that the score forgets. H2O's score is a sum.",
-            lambda s, n, p, b, r: (_best(s + n, p, b, r), (s + n) / 2),
-        ),
-        Mistake(
-            "protection left in the score",
-            "The infinity that protects recent tokens was returned: they would stay for ever. Put it into a copy.",
-            lambda s, n, p, b, r: (_best(s + n, p, b, r), (s + n).masked_fill(keep_newest(p, r), float("inf"))),
-        ),
-        Mistake(
-            "chosen by this step alone",
-            "Who stays was decided by the attention of this step. Add it to the score, then decide by the sum.",
-            lambda s, n, p, b, r: (_best(n, p, b, r), s + n),
-        ),
-        Mistake(
-            "the best of all, and the recent",
-            "Where a recent token is also among the best, it was counted twice, and fewer than `budget` stay. Choose "
-            "the others among those that are not recent.",
-            lambda s, n, p, b, r: (keep_newest(s + n, b - r) | keep_newest(p, r), s + n),
-        ),
-        Mistake(
-            "one head's choice for all",
-            "The slots of one head were taken for all. Each key-value head keeps tokens of its own.",
-            lambda s, n, p, b, r: (_best(s + n, p, b, r)[:1].expand(s.shape), s + n),
-        ),
-        Mistake(
-            "a window",
-            "Only the newest stay here. Of the tokens that are not recent the highest scores stay.",
-            lambda s, n, p, b, r: (keep_newest(p, b), s + n),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("in place, with a threshold for the recent", lambda s, n, p, b, r: _h2o_in_place(s, n, p, b, r)),
         Variant("head by head, sorting", lambda s, n, p, b, r: _h2o_by_head(s, n, p, b, r)),

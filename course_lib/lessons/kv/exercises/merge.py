@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _merge(
@@ -103,103 +104,7 @@ MERGE = Exercise(
     points=3,
     reference=_merge,
     cases=_merge_cases,
-    mistakes=(
-        Mistake(
-            "weights that do not add up to 1",
-            "Then keys and values shrink or grow with every merge; in the authors' code, with s/2 and 1/2, they "
-            "shrink. Divide by e + e^s.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "public"),
-            also=(
-                lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "added"),
-                lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "plain"),
-                lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "kept as it was"),
-            ),
-        ),
-        Mistake(
-            "half and half",
-            "Both got the same weight. The evicted token counts e^s, the kept one e.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "half"),
-        ),
-        Mistake(
-            "weights swapped",
-            "The kept token has the smaller weight here. It counts e, the evicted one e^s, which is less.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "swapped"),
-        ),
-        Mistake(
-            "cosines as weights",
-            "The cosines themselves were taken, s and 1. Take e to their power: a softmax over the two.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "cosines"),
-        ),
-        Mistake(
-            "the kept token overwritten",
-            "The evicted token took the slot. Both should be in it.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "replaced"),
-        ),
-        Mistake(
-            "product instead of cosine",
-            "A dot product grows with the lengths of both vectors. Divide it by both of them.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, near=lambda k, v, ks, vs: ks @ k),
-            also=(
-                lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, ks @ k),
-                lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, ks @ k / ks.norm(dim=1)),
-                lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, ks @ k / k.norm()),
-            ),
-        ),
-        Mistake(
-            "values compared",
-            "The nearest slot is found by keys; values follow.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, near=lambda k, v, ks, vs: cosine_similarity(v[None], vs)),
-            also=(lambda k, v, ks, vs, t: _merge_by(k, v, ks, vs, t, cosine_similarity(v[None], vs)),),
-        ),
-        Mistake(
-            "nearest by distance",
-            "Distance compares lengths too. Attention reads directions: take the cosine.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, near=lambda k, v, ks, vs: -(ks - k).norm(dim=1)),
-        ),
-        Mistake(
-            "merged whatever the similarity",
-            "Below the threshold the token is dropped, and nothing changes.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, -1.0),
-        ),
-        Mistake(
-            "always dropped",
-            "Nothing changed. The nearest key has the highest cosine; at the threshold or above it is merged.",
-            lambda k, v, ks, vs, t: (ks, vs),
-        ),
-        Mistake(
-            "exactly at the threshold",
-            "A cosine that equals the threshold reaches it: the token is merged at the threshold or above.",
-            lambda k, v, ks, vs, t: (ks, vs) if cosine_similarity(k[None], ks).max() <= t else _merge(k, v, ks, vs, t),
-        ),
-        Mistake(
-            "merged below the threshold",
-            "What is unlike every key was merged, and what is like one was dropped: merge at the threshold or above.",
-            lambda k, v, ks, vs, t: (
-                _merge(k, v, ks, vs, -1.0) if cosine_similarity(k[None], ks).max() < t else (ks, vs)
-            ),
-        ),
-        Mistake(
-            "values left out",
-            "Only the key was merged. What the token had to say is in its value.",
-            lambda k, v, ks, vs, t: (_merge(k, v, ks, vs, t)[0], vs),
-        ),
-        Mistake(
-            "merged into all",
-            "Every slot took something. Only the nearest one does.",
-            lambda k, v, ks, vs, t: _merge_into_all(k, v, ks, vs, t),
-        ),
-        Mistake(
-            "the cosine as the share",
-            "The cosine itself was taken for the weight of one of the two. The weights are a softmax over s and 1.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "share"),
-            also=(lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "share kept"),),
-        ),
-        Mistake(
-            "against e^0",
-            "The kept token's cosine with itself is 1, not 0: its weight is e, not 1.",
-            lambda k, v, ks, vs, t: _merge(k, v, ks, vs, t, "against one"),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("in place, float64 weights", lambda k, v, ks, vs, t: _merge_in_place(k, v, ks, vs, t)),
         Variant("towards the evicted one", lambda k, v, ks, vs, t: _merge_by_lerp(k, v, ks, vs, t)),

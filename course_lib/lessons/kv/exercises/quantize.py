@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _quantize(
@@ -85,82 +86,7 @@ QUANTIZE = Exercise(
     agree=_agree_on_grid,
     library=_library,
     picture=_both_grids,
-    mistakes=(
-        Mistake(
-            "one grid for the row",
-            "Lowest and highest were taken over the whole row, so that one loud number makes all others coarse. Each "
-            "group has its own.",
-            lambda x, b, g: _quantize(x, b, len(x)),
-        ),
-        Mistake(
-            "one step too many",
-            "2^b levels have 2^b − 1 steps between them; here the highest number would need a level more.",
-            lambda x, b, g: _quantize(x, b, g, 2**b),
-        ),
-        Mistake(
-            "rounded down",
-            "floor makes every number smaller, by half a step on average. Round to the nearest.",
-            lambda x, b, g: _quantize(x, b, g, rounded=lambda code: (code + 1e-4).floor()),
-            also=(lambda x, b, g: _quantize(x, b, g, rounded=torch.floor),),
-        ),
-        Mistake(
-            "centred at zero",
-            "The grid runs from −max to max, and half of it is empty where numbers have one sign. Start at the lowest.",
-            lambda x, b, g: _quantize_symmetric(x, b, g),
-        ),
-        Mistake(
-            "lowest not added back",
-            "The grid starts at the group's lowest number: add it when the codes are turned back.",
-            lambda x, b, g: _quantize(x, b, g) - x.reshape(-1, g).amin(dim=1).repeat_interleave(g),
-        ),
-        Mistake(
-            "codes returned",
-            "These are the codes. Turn them back: lowest + code · step.",
-            lambda x, b, g: _codes(x, b, g),
-        ),
-        Mistake(
-            "groups a stride apart",
-            "A group is group_size neighbours: reshape(-1, group_size).",
-            lambda x, b, g: _quantize(x.reshape(g, -1).T.reshape(-1), b, g).reshape(-1, g).T.reshape(-1),
-        ),
-        Mistake(
-            "a step held too high",
-            "The smallest step allowed is larger than the steps of quiet groups, which lose all their levels. A guard "
-            "against 0 / 0 must be far below every step that occurs, 1e-6 or less here.",
-            lambda x, b, g: _quantize(x, b, g, least=1e-3),
-            also=(
-                lambda x, b, g: _quantize(x, b, g, least=1e-2),
-                lambda x, b, g: _quantize_with_guard(x, b, g, 1e-3),
-            ),
-        ),
-        Mistake(
-            "nothing to divide by",
-            "Where all numbers of a group are the same the step is 0, and 0 / 0 is no number. Keep the step above 0.",
-            lambda x, b, g: _quantize_dividing_by_zero(x, b, g),
-        ),
-        Mistake(
-            "not rounded",
-            "The numbers came back as they were. A code is a whole number: round before multiplying by the step.",
-            lambda x, b, g: x,
-        ),
-        Mistake(
-            "rounded up",
-            "ceil makes every number larger, by half a step on average. Round to the nearest.",
-            lambda x, b, g: _quantize(x, b, g, rounded=lambda code: (code - 1e-4).ceil()),
-            also=(lambda x, b, g: _quantize(x, b, g, rounded=torch.ceil),),
-        ),
-        Mistake(
-            "too few levels",
-            "b bits have 2^b codes, 0 to 2^b − 1, all of them from lowest to highest.",
-            lambda x, b, g: _quantize(x, b, g, b),
-            also=(lambda x, b, g: _quantize(x, b, g, 2 ** (b - 1) - 1),),
-        ),
-        Mistake(
-            "so many groups",
-            "group_size is how many numbers are in a group, not how many groups there are.",
-            lambda x, b, g: _quantize(x, b, len(x) // g),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("number by number", lambda x, b, g: _quantize_by_number(x, b, g)),
         Variant("a millionth added to the step", lambda x, b, g: _quantize_with_guard(x, b, g)),

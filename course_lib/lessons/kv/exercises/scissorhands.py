@@ -3,69 +3,27 @@
 Dimension key: G heads of a group, W queries, N slots.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.kv.exercises.common import as_mask, keep_newest, mask_picture, recent_ones, shuffled
 
 RANKING = "ranking"  # what a mistake returns in place of a mask: counts, and how many of the highest leave
 
 
-def _low_counts(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
-    """(N,): of how many queries that could see the token its weight, averaged over the group, was below 1/t."""
-    low = weights.mean(dim=0) < 1 / (asked_at[:, None] + 1)
-    return (low & (position <= asked_at[:, None])).sum(dim=0)
-
-
-def _below(weights: Tensor, asked_at: Tensor, position: Tensor, threshold: Tensor) -> Tensor:
-    """(N,): the same with another threshold, (W,)."""
-    return ((weights.mean(dim=0) < threshold[:, None]) & (position <= asked_at[:, None])).sum(dim=0)
-
-
-def _without_its_own(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
-    low = weights.mean(dim=0) < 1 / (asked_at[:, None] + 1)
-    return (low & (position < asked_at[:, None])).sum(dim=0)
-
-
-def _first_leave(slots_worth: Callable) -> Callable:
-    """The mask of a mistake; of equal slots the first leave. slots_worth: (...) -> (count of each slot, how many "
-    "leave)."""
-
-    def answer(*given: Any) -> Tensor:
-        count, n_drop = slots_worth(*given)
-        leaving = count.sort(descending=True, stable=True).indices[:n_drop]
-        return torch.ones(len(count), dtype=torch.bool).index_fill(0, leaving, False)
-
-    return answer
-
-
-def _any_leave(slots_worth: Callable) -> Callable:
-    """The same mistake whichever of equal slots leave: what each slot counts, and how many leave."""
-
-    def answer(*given: Any) -> tuple[str, Tensor, int]:
-        return RANKING, *slots_worth(*given)
-
-    return answer
-
-
-def _protected(count: Tensor, position: Tensor, recent: int) -> Tensor:
-    """Counts by which the newest never leave."""
-    return count.double().masked_fill(keep_newest(position, recent), float("-inf"))
-
-
-def _counted(count: Callable) -> Callable:
-    """Another count: (weights, asked_at, position) -> (N,)."""
-    return lambda w, q, p, b, r: (_protected(count(w, q, p), p, r), _n_drop(p, b))
-
-
-def _dropping(n_drop: Callable[[int, int, int], int]) -> Callable:
-    """Another number that leave: (slots, budget, recent) -> how many."""
-    return lambda w, q, p, b, r: (_protected(_low_counts(w, q, p), p, r), n_drop(len(p), b, r))
+def _scissorhands(weights: Tensor, query_position: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
+    mean = weights.mean(dim=0)
+    threshold = 1 / (query_position + 1)
+    asked = position <= query_position[:, None]
+    count = ((mean < threshold[:, None]) & asked).sum(dim=0)
+    order = count.double().masked_fill(keep_newest(position, recent), float("-inf"))
+    n_drop = _half_drop(len(position), budget) if len(position) > budget else 0
+    return _first_leave(order, n_drop)
 
 
 def _half_drop(n: int, budget: int) -> int:
@@ -73,19 +31,15 @@ def _half_drop(n: int, budget: int) -> int:
     return max(0, n - (budget - budget // 2))
 
 
-def _mistake(name: str, explanation: str, *ways: Callable) -> Mistake:
-    """Each way is (...) -> (count of each slot, how many leave); which of equal ones leave is no part of a mistake."""
-    first, *others = [make(way) for way in ways for make in (_first_leave, _any_leave)]
-    return Mistake(name, explanation, first, also=tuple(others))
+def _first_leave(order: Tensor, n_drop: int) -> Tensor:
+    """The mask where the highest leave; of equal slots the first."""
+    leaving = order.sort(descending=True, stable=True).indices[:n_drop]
+    return torch.ones(len(order), dtype=torch.bool).index_fill(0, leaving, False)
 
 
-def _n_drop(position: Tensor, budget: int) -> int:
-    """Nothing within the budget; beyond it, all but the half that stays."""
-    return _half_drop(len(position), budget) if len(position) > budget else 0
-
-
-def _scissorhands(weights: Tensor, asked_at: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
-    return _first_leave(_counted(_low_counts))(weights, asked_at, position, budget, recent)
+def _any_leave(order: Tensor, n_drop: int) -> tuple[str, Tensor, int]:
+    """The same mistake whichever of equal slots leave, which is no part of a mistake."""
+    return RANKING, order, n_drop
 
 
 def _history(
@@ -228,116 +182,7 @@ SCISSORHANDS = Exercise(
     picture=lambda case, got, expected: mask_picture(
         case, got, expected, right=_agree_on_counts(got, expected, case) is None
     ),
-    mistakes=(
-        _mistake(
-            "its own query left out",
-            "A token's own query sees it as well: those at its position or behind count, position <= query_position.",
-            _counted(_without_its_own),
-        ),
-        _mistake(
-            "exactly 1/t counted as low",
-            "A weight is low when it is below 1/t. A weight that equals 1/t is not low: compare with <.",
-            _counted(lambda w, q, p: ((w.mean(dim=0) <= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0)),
-        ),
-        _mistake(
-            "recent tokens not protected",
-            "The newest `recent` tokens stay in any case: their count is of few queries.",
-            lambda w, q, p, b, r: (_low_counts(w, q, p).double(), _n_drop(p, b)),
-        ),
-        _mistake(
-            "last slots protected",
-            "The newest tokens are those with the highest positions, wherever their slots are.",
-            lambda w, q, p, b, r: (_protected(_low_counts(w, q, p), torch.arange(len(p)), r), _n_drop(p, b)),
-        ),
-        _mistake(
-            "the oldest protected",
-            "The lowest positions are the oldest tokens. Those with the highest stay in any case.",
-            lambda w, q, p, b, r: (_protected(_low_counts(w, q, p), -p, r), _n_drop(p, b)),
-        ),
-        _mistake(
-            "important ones dropped",
-            "The tokens that were low most rarely left. A high count of low weights means: drop.",
-            _counted(lambda w, q, p: -_low_counts(w, q, p)),
-        ),
-        _mistake(
-            "one head for the group",
-            "This counts what one head of the group sees. Average the weights over the group first.",
-            _counted(lambda w, q, p: _low_counts(w[:1], q, p)),
-            _counted(lambda w, q, p: _low_counts(w[-1:], q, p)),
-        ),
-        _mistake(
-            "heads counted one by one",
-            "Each head was compared with 1/t by itself. Average the weights over the group first.",
-            _counted(lambda w, q, p: sum(_low_counts(head[None], q, p) for head in w)),
-        ),
-        _mistake(
-            "not the mean of the group",
-            "The largest, smallest or middle weight of the group was compared with 1/t. Average the weights instead.",
-            _counted(lambda w, q, p: _low_counts(w.amax(dim=0, keepdim=True), q, p)),
-            _counted(lambda w, q, p: _low_counts(w.median(dim=0, keepdim=True).values, q, p)),
-            _counted(lambda w, q, p: _low_counts(w.amin(dim=0, keepdim=True), q, p)),
-        ),
-        _mistake(
-            "slots instead of tokens seen",
-            "1/t is the even share of the t tokens that the query has seen, also of those that have left: t is its "
-            "position + 1, not the number of slots.",
-            _counted(lambda w, q, p: _below(w, q, p, torch.full((len(q),), 1 / len(p)))),
-        ),
-        _mistake(
-            "evicted although there is room",
-            "Up to `budget` slots all stay. Only where a head holds more does it evict, down to half of the budget.",
-            _dropping(lambda n, budget, recent: _half_drop(n, budget)),
-            _dropping(lambda n, budget, recent: _half_drop(n, budget) if n >= budget else 0),
-        ),
-        _mistake(
-            "t one too small",
-            "Positions count from 0: a query at position p has seen p + 1 tokens, itself among them.",
-            _counted(lambda w, q, p: _below(w, q, p, 1 / q)),
-        ),
-        _mistake(
-            "t too large",
-            "The threshold is too low: 1/t is 1/(p + 1) for a query at position p, and each query has a t of its own.",
-            _counted(lambda w, q, p: _below(w, q, p, 1 / (q + 2))),
-        ),
-        _mistake(
-            "a share of the queries",
-            "The count was divided by the number of queries that could see the token. The highest counts leave.",
-            _counted(lambda w, q, p: _low_counts(w, q, p) / (p <= q[:, None]).sum(dim=0).clamp(min=1)),
-        ),
-        _mistake(
-            "only down to the budget",
-            "Then the next token would bring the next eviction. Half of the budget leaves at once, so that it is rare.",
-            _dropping(lambda n, budget, recent: max(0, n - budget)),
-        ),
-        _mistake(
-            "recent ones on top",
-            "The newest `recent` tokens are among the budget - budget // 2 that stay, not beside them.",
-            _dropping(lambda n, budget, recent: max(0, _half_drop(n, budget) - recent) if n > budget else 0),
-        ),
-        _mistake(
-            "mass instead of counts",
-            "This is H2O: the lowest sums of attention leave. Scissorhands counts how often a weight is low.",
-            _counted(lambda w, q, p: -w.mean(dim=0).sum(dim=0)),
-        ),
-        _mistake(
-            "True where it leaves",
-            "The mask is True where a token leaves. In this course True means that it stays.",
-            lambda w, q, p, b, r: (-_protected(_low_counts(w, q, p), p, r), len(p) - _n_drop(p, b)),
-        ),
-        _mistake(
-            "not asked yet, counted as low",
-            "A query gives no weight to tokens that come after it. That says nothing about them: count how often it "
-            "was low, not how often it was high, and only for queries at its position or later.",
-            _counted(lambda w, q, p: (w.mean(dim=0) < 1 / (q[:, None] + 1)).sum(dim=0)),
-            _counted(lambda w, q, p: -((w.mean(dim=0) >= 1 / (q[:, None] + 1)) & (p <= q[:, None])).sum(dim=0)),
-        ),
-        # Its counts are nearly all 0, and hardly any slots contradict it: every other name is looked for first.
-        _mistake(
-            "sum over the group",
-            "The sum of a group's heads was compared with 1/t, which is what one head spreads evenly. Take their mean.",
-            _counted(lambda w, q, p: _low_counts(w.sum(dim=0, keepdim=True), q, p)),
-        ),
-    ),
+    mistakes=read_mistakes(globals(), steps_of=_scissorhands),
     also_right=(
         Variant("query by query", lambda w, q, p, b, r: _scissorhands_by_query(w, q, p, b, r)),
         Variant("ties from behind", lambda w, q, p, b, r: _scissorhands(w.flip(2), q, p.flip(0), b, r).flip(0)),

@@ -4,7 +4,8 @@ import math
 
 import torch
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _slots(n_bytes, n_blocks, n_query, n_key_value, head_size, batch, value_bytes):
@@ -35,59 +36,7 @@ SLOTS = Exercise(
     points=2,
     reference=_slots,
     cases=_slots_cases,
-    mistakes=(
-        Mistake(
-            "query heads counted",
-            "Only key-value heads are cached. Query heads of a group read the same keys and values.",
-            lambda m, n, q, h, d, b, v: m // (2 * n * q * d * v * b),
-        ),
-        Mistake(
-            "keys or values, not both",
-            "A token leaves a key and a value in every head: twice as many numbers.",
-            lambda m, n, q, h, d, b, v: m // (n * h * d * v * b),
-        ),
-        Mistake(
-            "one block",
-            "Every block has a cache of its own: multiply by the number of blocks.",
-            lambda m, n, q, h, d, b, v: m // (2 * h * d * v * b),
-        ),
-        Mistake(
-            "one sequence",
-            "Sequences of a batch share weights, not keys: each needs slots of its own. Divide the memory by `batch`; "
-            "here the batch was left out, or multiplied.",
-            lambda m, n, q, h, d, b, v: m // (2 * n * h * d * v),
-            also=(lambda m, n, q, h, d, b, v: m * b // (2 * n * h * d * v),),
-        ),
-        Mistake(
-            "numbers instead of bytes",
-            "A number takes value_bytes bytes.",
-            lambda m, n, q, h, d, b, v: m // (2 * n * h * d * b),
-        ),
-        Mistake(
-            "all heads together",
-            "This counts the slots of all heads. The budget is that of each head; a token takes a slot in every one.",
-            lambda m, n, q, h, d, b, v: m // (2 * n * d * v * b),
-        ),
-        Mistake(
-            "rounded up",
-            "The last slot would not fit: round down.",
-            lambda m, n, q, h, d, b, v: -(-m // (2 * n * h * d * v * b)),
-            also=(
-                lambda m, n, q, h, d, b, v: m // (2 * n * h * d * v * b) + 1,
-                lambda m, n, q, h, d, b, v: round(m / (2 * n * h * d * v * b)),
-            ),
-        ),
-        Mistake(
-            "not rounded",
-            "Slots are whole: round down.",
-            lambda m, n, q, h, d, b, v: m / (2 * n * h * d * v * b),
-        ),
-        Mistake(
-            "one at least",
-            "Where not even one token fits, there is no slot: the answer is 0.",
-            lambda m, n, q, h, d, b, v: max(1, _slots(m, n, q, h, d, b, v)),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("floor of a quotient", lambda m, n, q, h, d, b, v: math.floor(m / (2 * n * h * d * v * b))),
         Variant("step by step", lambda m, n, q, h, d, b, v: m // v // d // h // n // b // 2),

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.kv.exercises.common import keep_newest, mask_picture, shuffled
 
 
@@ -35,60 +36,7 @@ WINDOW = Exercise(
     cases=_window_cases,
     picture=mask_picture,
     library=_library,
-    mistakes=(
-        Mistake(
-            "the oldest kept",
-            "The lowest positions stay here. A window keeps the newest tokens: the highest positions.",
-            lambda p, n: keep_newest(-p, n),
-        ),
-        Mistake(
-            "the last slots",
-            "The order of slots says nothing: a new token takes the place of one that left. Look at the positions.",
-            lambda p, n: torch.arange(p.shape[-1]).expand(p.shape) >= p.shape[-1] - n,
-        ),
-        Mistake(
-            "a threshold on the position",
-            "Positions may have gaps, so that fewer than `budget` of them lie above last − budget. Choose by count.",
-            lambda p, n: p > p.amax(dim=-1, keepdim=True) - n,
-            also=(lambda p, n: p >= p.amax(dim=-1, keepdim=True) - n,),
-        ),
-        Mistake(
-            "one threshold for all",
-            "Every sequence and head has tokens of its own: rank along the last axis.",
-            lambda p, n: p > p.max() - n,
-        ),
-        Mistake(
-            "True where it leaves",
-            "The mask is True where a token leaves. In this course True means that it stays.",
-            lambda p, n: ~keep_newest(p, n),
-        ),
-        Mistake(
-            "order instead of ranks",
-            "argsort says which slot comes first, second, …; it does not say the rank of each slot.",
-            lambda p, n: p.argsort(dim=-1) >= p.shape[-1] - n,
-        ),
-        Mistake(
-            "one too many",
-            "budget + 1 slots stay: sorted[-budget] stays, those below it leave.",
-            lambda p, n: keep_newest(p, n + 1),
-        ),
-        Mistake(
-            "a slot too few",
-            "One slot less than `budget` stays: the slot of sorted[-budget] itself stays too.",
-            lambda p, n: keep_newest(p, n - 1) if n > 1 else torch.zeros_like(p, dtype=torch.bool),
-        ),
-        Mistake(
-            "one head's choice for all",
-            "The slots of one head were taken for all. Every head holds tokens of its own.",
-            lambda p, n: keep_newest(p, n)[:, :1].expand(p.shape),
-        ),
-        Mistake(
-            "numbers instead of a mask",
-            "These are positions, or numbers of slots. Return a mask that is True where a slot stays.",
-            lambda p, n: p.topk(n, dim=-1).indices,
-            also=(lambda p, n: p.topk(n, dim=-1).values,),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("ranks", lambda p, n: p.argsort(dim=-1).argsort(dim=-1) >= p.shape[-1] - n),
         Variant("the last one that stays", lambda p, n: p >= p.sort(dim=-1).values[..., -n, None]),

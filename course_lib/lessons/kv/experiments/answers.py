@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from course_lib.data.needles import samples
 from course_lib.kv.analysis.compressed_prompts import continuation_losses, retrieve_each
 from course_lib.kv.analysis.retrieval import GATE, Retrieval, retrieve_through
@@ -12,8 +15,8 @@ from course_lib.kv.policy import EvictionPolicy
 from course_lib.kv.quantized import Quantized
 from course_lib.kv.recycled import Recycled, recycling
 from course_lib.kv.vectors import FULL_PRECISION
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.lessons.kv.experiments import settings
-from course_lib.lessons.kv.experiments.model import error_of, loaded, texts
 from course_lib.measure.experiment import Tables
 
 RECYCLED = {
@@ -30,11 +33,16 @@ def policies_of(name: str, length: int, shares: Sequence[float]) -> tuple[list[E
     return settings.with_budgets(name, [round(share * length) for share in shares]), list(shares)
 
 
+def error_of(values: Tensor) -> float:
+    """Standard error of their mean; NaN for one."""
+    return values.std().item() / len(values) ** 0.5 if len(values) > 1 else torch.nan
+
+
 def continuation(
     name: str, shares: Sequence[float], n: int, length: int, n_after: int, seed: int, bits: int = 32
 ) -> Tables:
     """Perplexity of what follows a compressed prompt; losses prompt by prompt, to be compared pair by pair."""
-    windows = texts(n, length + n_after, seed)
+    windows = article_windows(n, length + n_after, seed)
     policies, budgets = policies_of(name, length, shares)
     vectors = FULL_PRECISION if bits == 32 else Quantized(bits=bits)
     compressed = continuation_losses(loaded()[0], windows, length, policies, settings.positions(name), vectors)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.kv.analysis.attention_statistics import KINDS, AttentionStatistics, attention_statistics, kinds_of
-from course_lib.lessons.kv.experiments.model import loaded, texts
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.measure.experiment import Tables
 
 N_RANKS = 40  # points of a curve, evenly spaced in the logarithm
@@ -19,7 +19,7 @@ STARTS = ("text", "special")  # what the first token is: the window's own, or th
 def attention(start: str, n_windows: int, length: int, seed: int) -> Tables:
     """All statistics of the windows, each read on its own."""
     model, tokenizer = loaded()
-    read = texts(n_windows, length, seed)
+    read = article_windows(n_windows, length, seed)
     if start == "special":
         read = torch.cat([torch.full_like(read[:, :1], tokenizer.bos_token_id), read[:, :-1]], dim=1)
     statistics = [attention_statistics(model, ids) for ids in read]

@@ -21,8 +21,8 @@ from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.policy import EvictionPolicy
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.lessons.kv.experiments import reading
-from course_lib.lessons.kv.experiments.model import loaded, texts
 from course_lib.lessons.kv.running import words
 from course_lib.measure.experiment import Tables
 
@@ -52,12 +52,12 @@ def read_in_part(choice: reading.Choice, windows: Int[Tensor, "N T"]) -> tuple[l
 
 @lru_cache(maxsize=1)
 def _whole(n: int, length: int, seed: int) -> tuple[list[float], Tensor]:
-    return read_in_part(reading.everything, texts(n, length, seed))
+    return read_in_part(reading.everything, article_windows(n, length, seed))
 
 
 def enough(share: float, n: int, length: int, seed: int) -> Tables:
     """Each query reads its largest weights alone: an oracle for every row, which no cache can have."""
-    losses, said = read_in_part(reading.largest(share), texts(n, length, seed))
+    losses, said = read_in_part(reading.largest(share), article_windows(n, length, seed))
     full, full_said = _whole(n, length, seed)
     same = (said == full_said).double().mean(dim=1).tolist()
     return {"enough": [{"share": share, "losses": losses, "full": full, "same": [round(part, 4) for part in same]}]}
@@ -66,14 +66,14 @@ def enough(share: float, n: int, length: int, seed: int) -> Tables:
 def masked(which: str, share: float, n: int, length: int, seed: int) -> Tables:
     """A share of the tokens of every head is masked, as heavy hitters or at random."""
     generator = torch.Generator().manual_seed(seed)
-    losses, _ = read_in_part(reading.without(round(share * length), which, generator), texts(n, length, seed))
+    losses, _ = read_in_part(reading.without(round(share * length), which, generator), article_windows(n, length, seed))
     return {"masked": [{"which": which, "share": share, "losses": losses, "full": _whole(n, length, seed)[0]}]}
 
 
 @torch.no_grad()
 def bias(shares: Sequence[float], n: int, length: int, n_after: int, seed: int) -> Tables:
     """H2O's sum favours old tokens: whom it keeps of a prompt, and what follows that. The mean remembers the same."""
-    windows, model = texts(n, length + n_after, seed), loaded()[0]
+    windows, model = article_windows(n, length + n_after, seed), loaded()[0]
     cells = [(score, share) for score in NORMALISED for share in shares]
     policies = [_h2o(round(share * length), NORMALISED[score]) for score, share in cells]
     losses = [each.tolist() for _, each in continuation_losses(model, windows, length, policies)]
@@ -138,7 +138,7 @@ def written(name: str, share: float, n: int, length: int, n_new: int, seed: int)
     tokenizer = loaded()[1]
     story = tokenizer(STORY, return_tensors="pt").input_ids
     text = continued(story, writers(round(share * story.shape[1]))[name], n_new)
-    articles = texts(n, length, seed)
+    articles = article_windows(n, length, seed)
     after = continued(articles, writers(round(share * length))[name], n_new)
     losses = [round(loss, 5) for loss in surprise(articles, after).tolist()]
     shown = {"policy": name, "prompt": STORY, "n_prompt": story.shape[1], "text": tokenizer.decode(text[0])}
@@ -148,10 +148,10 @@ def written(name: str, share: float, n: int, length: int, n_new: int, seed: int)
 def occurring(n: int, length: int, seed: int) -> Tables:
     """How often the tokens of each text occur, against what they receive: one row per text."""
     model, tokenizer = loaded()
-    return {"words": words.correlations(words.counted(model, tokenizer.decode, texts(n, length, seed)))}
+    return {"words": words.correlations(words.counted(model, tokenizer.decode, article_windows(n, length, seed)))}
 
 
 def heads(n: int, length: int, seed: int) -> Tables:
     """How sparse the attention of each head is and how similar its keys are: one row per text."""
     model = loaded()[0]
-    return {"heads": [by_head.of_text(model, ids) for ids in texts(n, length, seed)]}
+    return {"heads": [by_head.of_text(model, ids) for ids in article_windows(n, length, seed)]}

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from jaxtyping import Int
+from torch import Tensor
+
 from course_lib.kv.analysis.streaming import StreamingPerplexity, streaming_perplexity
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.lessons.kv.experiments import settings
-from course_lib.lessons.kv.experiments.model import loaded, one_text
 from course_lib.measure.experiment import Tables
 from course_lib.measure.paired import block_means
 
@@ -15,6 +18,11 @@ FIRST = {"0 sinks": 0, "1 sink": 1, "2 sinks": 2, "4 sinks": 4, NEWLINES: 4}
 EVERYTHING = "everything kept"
 BLOCK = 64  # tokens
 N_PARTS = 8  # of the text, in each of which the time of a token is measured
+
+
+def one_text(n_tokens: int, seed: int) -> Int[Tensor, "T"]:
+    """Running text for so many predictions."""
+    return article_windows(1, n_tokens + 1, seed)[0]
 
 
 def sinks(name: str, n_tokens: int, n_compared: int, budget: int, chunk: int, seed: int) -> Tables:

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import ipywidgets as widgets
 import torch
-from IPython.display import HTML, DisplayHandle, display
+from IPython.display import HTML
 from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.kv.cache import evicting
 from course_lib.kv.policy import EvictionPolicy
+from course_lib.lessons.common.views import player, show_view
 
 KEPT = "background:#16324f;color:#ffffff;border-radius:2px;"
 GONE = "color:#5f6b7d;"
@@ -100,24 +101,14 @@ def explore(histories: Mapping[str, History], layer: int = 0, head: int = 0) -> 
     first.check(layer, head)
     n_moments, n_layers, n_heads, _ = first.kept.shape
     moment = widgets.IntSlider(n_moments - 1, 0, n_moments - 1, description="moment")
-    play = widgets.Play(value=n_moments - 1, min=0, max=n_moments - 1, interval=500)
-    widgets.jslink((play, "value"), (moment, "value"))
     choice = {
         "policy": widgets.Dropdown(options=list(histories), description="policy"),
         "layer": widgets.IntSlider(layer, 0, n_layers - 1, description="layer"),
         "head": widgets.IntSlider(head, 0, n_heads - 1, description="head"),
         "moment": moment,
     }
-    rows = [[choice["policy"], choice["layer"], choice["head"]], [play, moment]]
+    rows = [[choice["policy"], choice["layer"], choice["head"]], [player(moment, 500), moment]]
     controls = widgets.VBox([widgets.HBox(row) for row in rows])
-    display(controls)
-    shown = DisplayHandle()
-    shown.display(_current(histories, choice))
-    for control in choice.values():
-        control.observe(lambda _change: shown.update(_current(histories, choice)), names="value")
-    return controls
-
-
-def _current(histories: Mapping[str, History], choice: Mapping[str, widgets.Widget]) -> HTML:
-    chosen = {name: control.value for name, control in choice.items()}
-    return HTML(as_html(histories[chosen["policy"]], **chosen))
+    return show_view(
+        lambda policy, **chosen: HTML(as_html(histories[policy], **chosen, policy=policy)), choice, controls
+    )

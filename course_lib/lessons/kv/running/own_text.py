@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.lessons.common.table import Table, number, plus_minus
 from course_lib.lessons.kv.running.measure import race
 from course_lib.measure.paired import block_means, mean_and_error
 
@@ -54,16 +55,24 @@ def contest(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: ob
     return Contest(len(ids), *(block_means(losses[name], BLOCK) for name in (WINDOW, HEAVY)))
 
 
-def table(contests: dict[str, Contest]) -> str:
+LOWER = "H2O's log-perplexity lower by"
+
+
+def table(contests: dict[str, Contest]) -> Table:
     """A row for each text."""
-    lines = [f"{'text':<34}{'tokens':>6}{WINDOW:>21}{HEAVY:>7}   H2O's log-perplexity lower by"]
+    frame = []
     for name, found in contests.items():
-        perplexities = [losses.mean().exp().item() for losses in (found.window, found.heavy)]
         lower, error = found.lower
-        lines.append(
-            f"{name:<34}{found.n_tokens:>6}{perplexities[0]:>21.1f}{perplexities[1]:>7.1f}   {lower:+.3f} ± {error:.3f}"
+        window, heavy = (losses.mean().exp().item() for losses in (found.window, found.heavy))
+        frame.append(
+            {"text": name, "tokens": found.n_tokens, WINDOW: window, HEAVY: heavy, LOWER: lower, "error": error}
         )
-    return "\n".join(lines)
+    return Table(
+        frame,
+        caption="Perplexity of both caches, by text",
+        formats={WINDOW: number(1), HEAVY: number(1), (LOWER, "error"): plus_minus(3, sign=True)},
+        note="± one standard error over blocks of predictions.",
+    )
 
 
 def stored(rows: list[dict]) -> dict[str, Contest]:

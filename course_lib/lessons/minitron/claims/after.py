@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from course_lib.lessons.common.benchmarks import accuracy_of
-from course_lib.lessons.minitron.claims.ground import BEST, Row, forget, loaded, perplexity_row, text
+from course_lib.lessons.common.subject import loaded
+from course_lib.lessons.minitron.claims.ground import BEST, Row, forget, perplexity_row, text
 from course_lib.lessons.minitron.claims.shapes import DEPTH, WIDTH, student
 from course_lib.lessons.minitron.claims.sizes import Sizes
 from course_lib.lessons.minitron.claims.training import KL, NEXT, REFIT, looks, recipe, trained, training_row

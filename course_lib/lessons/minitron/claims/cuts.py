@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import torch
 
+from course_lib.lessons.common.subject import loaded
 from course_lib.lessons.minitron.claims.ground import (
     METHODS,
     PAPERS,
     evidence,
-    loaded,
     n_weights,
     perplexity_row,
     scores,

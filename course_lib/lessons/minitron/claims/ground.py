@@ -5,12 +5,12 @@ from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from course_lib.data.corpora import windows
+from course_lib.lessons.common import losses
+from course_lib.lessons.common.subject import loaded
 from course_lib.lessons.minitron.claims.sizes import Sizes
-from course_lib.measure.perplexity import perplexity
-from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorer import Evidence, Scorer
 from course_lib.pruning.structured.scorers.llm_pruner import LLMPruner
@@ -33,12 +33,6 @@ METHODS: dict[tuple[str, str], Scorer] = {
     ("LLM-Pruner", "vectorize"): LLMPruner("vectorize"),
     ("weight norm", ""): WeightNorm(),
 }
-
-
-@lru_cache(maxsize=1)
-def loaded(model: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Once for all steps: cutting leaves it as it was."""
-    return load_model(model)
 
 
 @lru_cache(maxsize=2)
@@ -70,9 +64,7 @@ def evaluation(sizes: Sizes, seed: int) -> Int[Tensor, "N T"]:
 
 def perplexity_row(sizes: Sizes, model: PreTrainedModel, seed: int, n: int | None = None) -> Row:
     """On the evaluation windows, or on the first n of them: with the loss of each, to compare models in pairs."""
-    result = perplexity(model, evaluation(sizes, seed)[:n], progress=False)
-    row = {"perplexity": result.value, "standard_error": result.standard_error, "n_tokens": result.n_tokens}
-    return row | {"losses": [round(loss, 5) for loss in result.losses]}
+    return losses.perplexity_row(model, evaluation(sizes, seed)[:n])
 
 
 def n_weights(model: PreTrainedModel) -> int:

@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.lessons.minitron.claims.ground import PAPERS, Row, loaded, perplexity_row, scores
+from course_lib.lessons.common.subject import loaded
+from course_lib.lessons.minitron.claims.ground import PAPERS, Row, perplexity_row, scores
 from course_lib.lessons.minitron.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.models import architecture, blocks, heads

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from transformers import PreTrainedModel
 
-from course_lib.lessons.minitron.claims.ground import BEST, PAPERS, calibration, loaded, perplexity_row, scores
+from course_lib.lessons.common.subject import loaded
+from course_lib.lessons.minitron.claims.ground import BEST, PAPERS, calibration, perplexity_row, scores
 from course_lib.lessons.minitron.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.pruning.structured.choice import choose

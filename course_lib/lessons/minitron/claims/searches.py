@@ -5,7 +5,8 @@ from dataclasses import asdict, replace
 
 from course_lib.attention.small_models.byte_model import byte_windows, load_byte_model
 from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.minitron.claims.ground import BEST, evaluation, evidence, loaded, scores, text
+from course_lib.lessons.common.subject import loaded
+from course_lib.lessons.minitron.claims.ground import BEST, evaluation, evidence, scores, text
 from course_lib.lessons.minitron.claims.sizes import Sizes
 from course_lib.measure.experiment import Tables
 from course_lib.pruning.structured.recipe import Recipe

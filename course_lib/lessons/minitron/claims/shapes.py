@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.lessons.minitron.claims.ground import BEST, calibration, evidence, loaded, scores
+from course_lib.lessons.common.subject import loaded
+from course_lib.lessons.minitron.claims.ground import BEST, calibration, evidence, scores
 from course_lib.lessons.minitron.claims.sizes import Sizes
 from course_lib.pruning.structured.choice import Kept, Scores, choose
 from course_lib.pruning.structured.scorer import Evidence

@@ -16,7 +16,8 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.byte_model import untrained
 from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.minitron.claims.ground import Row, loaded, n_weights, perplexity_row, text
+from course_lib.lessons.common.subject import loaded
+from course_lib.lessons.minitron.claims.ground import Row, n_weights, perplexity_row, text
 from course_lib.lessons.minitron.claims.refits import refitted
 from course_lib.lessons.minitron.claims.shapes import DEPTH, SHAPES, WIDTH, kept_of, student
 from course_lib.lessons.minitron.claims.sizes import Sizes

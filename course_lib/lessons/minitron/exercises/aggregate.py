@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _agree_up_to_a_factor(got: Any, expected: Tensor, case: Case) -> str | None:
@@ -75,140 +76,7 @@ AGGREGATE = Exercise(
     agree=_agree_up_to_a_factor,
     picture=_first_neurons,
     library=_library,
-    mistakes=(
-        Mistake(
-            "axes exchanged",
-            "Here the mean is over sequences and the norm over tokens, as it would be right for Megatron's layout "
-            "(tokens, sequences, neurons). These activations are (sequences, tokens, neurons): the mean is over dim 1.",
-            lambda x: x.abs().mean(dim=0).norm(dim=0),
-        ),
-        Mistake(
-            "signed mean",
-            "Positive and negative activations cancel in this mean. What counts is how large they are: |x| first.",
-            lambda x: x.mean(dim=1).norm(dim=0),
-        ),
-        Mistake(
-            "signed mean, axes exchanged",
-            "Two things are wrong. The mean is over sequences and the norm over tokens; it is the other way round. And "
-            "positive and negative activations cancel in this mean: |x| first.",
-            lambda x: x.mean(dim=0).norm(dim=0),
-        ),
-        Mistake(
-            "one norm over both",
-            "This is the norm over all tokens of all sequences, or its root mean square. The text asks for the mean "
-            "within a sequence, and the norm over sequences only.",
-            lambda x: x.norm(dim=(0, 1)),
-        ),
-        Mistake(
-            "mean over both",
-            "This is the mean of |x|, or its sum, over all tokens of all sequences. Over sequences the text asks for "
-            "the L2 norm: square, add up, root.",
-            lambda x: x.abs().mean(dim=(0, 1)),
-        ),
-        Mistake(
-            "signed mean over both",
-            "This is the mean of x over all tokens of all sequences. Positive and negative activations cancel in it: "
-            "|x| first. And over sequences the text asks for the L2 norm.",
-            lambda x: x.mean(dim=(0, 1)),
-            also=(lambda x: x.mean(dim=(0, 1)).abs(),),
-        ),
-        Mistake(
-            "the two exchanged",
-            "Here the L2 norm is over the tokens and the mean over sequences. It is the other way round.",
-            lambda x: x.norm(dim=1).mean(dim=0),
-        ),
-        Mistake(
-            "norm before the mean",
-            "Here the norm over sequences is taken at each place of a sequence, and the mean over places comes last. "
-            "First the mean within each sequence, then the norm over sequences.",
-            lambda x: x.norm(dim=0).mean(dim=0),
-        ),
-        Mistake(
-            "root forgotten",
-            "These are squares of the norm. Within a layer they rank alike, but a width channel's score is a sum over "
-            "many norms, in which squares weigh otherwise: take the root.",
-            lambda x: x.abs().mean(dim=1).square().sum(dim=0),
-        ),
-        Mistake(
-            "squares averaged",
-            "Within a sequence squares were averaged. The text asks for the mean of |x|; squares come with the norm "
-            "over sequences.",
-            lambda x: x.square().mean(dim=1).norm(dim=0),
-        ),
-        Mistake(
-            "mean square of all",
-            "This is the mean square, or the sum of squares, over all tokens of all sequences. The text asks for the "
-            "mean of |x| within a sequence, and for squares only in the L2 norm over sequences.",
-            lambda x: x.square().mean(dim=(0, 1)),
-        ),
-        Mistake(
-            "over the neurons",
-            "The last axis holds the neurons. Each keeps a score of its own: mean and norm are over the other two axes."
-            "",
-            lambda x: x.abs().mean(dim=2).norm(dim=0),
-            also=(
-                lambda x: x.abs().mean(dim=2).norm(dim=1),
-                lambda x: x.abs().mean(dim=1).norm(dim=-1),
-                lambda x: x.norm(dim=2).mean(dim=0),
-            ),
-        ),
-        Mistake(
-            "one number for all",
-            "All of it became one number. Each neuron has a score of its own.",
-            lambda x: x.abs().mean(dim=1).norm(),
-            also=(lambda x: x.abs().mean(dim=1).norm().expand(x.shape[-1]), lambda x: x.norm().expand(x.shape[-1])),
-        ),
-        Mistake(
-            "sequences left apart",
-            "There is still one row for each sequence: the norm over them is missing.",
-            lambda x: x.abs().mean(dim=1),
-        ),
-        Mistake(
-            "largest or median instead of mean",
-            "Within a sequence one token decides, the loudest or the middle one. The text asks for the mean.",
-            lambda x: x.abs().amax(dim=1).norm(dim=0),
-            also=(lambda x: x.abs().median(dim=1).values.norm(dim=0),),
-        ),
-        Mistake(
-            "largest sequence",
-            "Only the loudest sequence is counted. The L2 norm takes all of them.",
-            lambda x: x.abs().mean(dim=1).amax(dim=0),
-        ),
-        Mistake(
-            "largest activation",
-            "Only the largest activation of all tokens is counted. The text asks for a mean over the tokens of each "
-            "sequence, and then for the L2 norm over sequences.",
-            lambda x: x.abs().amax(dim=(0, 1)),
-        ),
-        Mistake(
-            "one sequence or token",
-            "Only one sequence, or one token of each, is counted. All of them are.",
-            lambda x: x[0].abs().mean(dim=0),
-            also=(
-                lambda x: x[-1].abs().mean(dim=0),
-                lambda x: x[:, -1].abs().norm(dim=0),
-            ),
-        ),
-        Mistake(
-            "spread instead of size",
-            "A standard deviation takes the mean away, and a neuron that always gives the same is large all the same.",
-            lambda x: x.std(dim=1, correction=0).norm(dim=0),
-            also=(
-                lambda x: x.abs().mean(dim=1).std(dim=0),
-                lambda x: x.std(dim=(0, 1)),
-            ),
-        ),
-        Mistake(
-            "below zero",
-            "The scores are turned round: a large activation scores low here. High scores stay.",
-            lambda x: -x.abs().mean(dim=1).norm(dim=0),
-        ),
-        Mistake(
-            "negative ones cut off",
-            "Negative activations were taken for zero. Their size counts like that of positive ones.",
-            lambda x: x.clamp(min=0).mean(dim=1).norm(dim=0),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("sum over the tokens", lambda x: x.abs().sum(dim=1).square().sum(dim=0).sqrt()),
         Variant("root mean square over sequences", lambda x: x.abs().mean(1).pow(2).mean(0).sqrt()),

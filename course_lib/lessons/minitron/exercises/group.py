@@ -3,17 +3,28 @@
 Dimension key: H query heads, G key-value heads, S size of a head, D width, F neurons of a block.
 """
 
-from collections.abc import Callable
-from types import SimpleNamespace
-
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
-_NAMES = ("q", "k", "v", "o", "gate", "up", "down")  # in the order of the forward pass
 Weights = dict[str, Tensor]
-Rule = Callable[[Tensor, SimpleNamespace], Tensor]
+
+
+def _group(q, k, v, o, gate, up, down, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
+    size = len(k) // n_key_value
+    of_a_group = len(q) // n_key_value
+    query = _entries(groups, of_a_group)
+    key = _entries(groups, size)
+    q = q[query]
+    k = k[key]
+    v = v[key]
+    o = o[:, query]
+    gate = gate[neurons]
+    up = up[neurons]
+    down = down[:, neurons]
+    return {"q": q, "k": k, "v": v, "o": o, "gate": gate, "up": up, "down": down}
 
 
 def _entries(numbers: Tensor, each: int) -> Tensor:
@@ -21,105 +32,23 @@ def _entries(numbers: Tensor, each: int) -> Tensor:
     return (numbers[:, None] * each + torch.arange(each)).flatten()
 
 
-def _indices(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> SimpleNamespace:
-    """Which query rows, key-value rows and neurons stay."""
-    size, of_a_group = (len(weights[name]) // n_key_value for name in ("k", "q"))
-    return SimpleNamespace(query=_entries(groups, of_a_group), key=_entries(groups, size), neurons=neurons)
+def _strided(n_rows: int, groups: Tensor, n_key_value: int) -> Tensor:
+    """The rows of a group, were they a whole stride apart."""
+    return torch.arange(n_rows).reshape(-1, n_key_value)[:, groups].T.flatten()
 
 
-_RULES: dict[str, Rule] = {
-    "q": lambda w, i: w[i.query],
-    "k": lambda w, i: w[i.key],
-    "v": lambda w, i: w[i.key],
-    "o": lambda w, i: w[:, i.query],
-    "gate": lambda w, i: w[i.neurons],
-    "up": lambda w, i: w[i.neurons],
-    "down": lambda w, i: w[:, i.neurons],
-}
-
-
-def _cut(indices: Callable = _indices, **rules: Rule) -> Callable:
-    """The answer, with other indices or other rules for some matrices."""
-
-    def cut(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
-        found = indices(weights, groups, neurons, n_key_value)
-        return {name: (_RULES | rules)[name](weight, found) for name, weight in weights.items()}
-
-    return _separately(cut)
-
-
-def _separately(cut: Callable) -> Callable:
-    """A function of a dictionary of matrices as one of seven matrices."""
-    return lambda *arguments: cut(dict(zip(_NAMES, arguments[:7], strict=True)), *arguments[7:])
-
-
-_right = _cut()
-
-
-def _whole(*names: str) -> Callable:
-    return _cut(**dict.fromkeys(names, lambda w, i: w))
-
-
-def _changed(**changes: Callable) -> Callable:
-    """The answer with other indices: each change is (weights, groups, neurons, n_key_value) -> Tensor."""
-
-    def indices(*arguments) -> SimpleNamespace:
-        return SimpleNamespace(**vars(_indices(*arguments)) | {name: f(*arguments) for name, f in changes.items()})
-
-    return _cut(indices)
-
-
-def _by_remainder(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Tensor:
-    size = len(weights["k"]) // n_key_value
-    heads = torch.arange(len(weights["q"]) // size)
+def _by_remainder(n_rows: int, size: int, groups: Tensor, n_key_value: int) -> Tensor:
+    heads = torch.arange(n_rows // size)
     return _entries(heads[torch.isin(heads % n_key_value, groups)], size)
 
 
-def _apart(name: str) -> Callable:
-    """The rows of a group, were they a whole stride apart."""
-
-    def rows(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Tensor:
-        return torch.arange(len(weights[name])).reshape(-1, n_key_value)[:, groups].T.flatten()
-
-    return rows
+def _others(n: int, of: Tensor) -> Tensor:
+    return torch.tensor(sorted(set(range(n)) - set(of.tolist())), dtype=torch.long)
 
 
-def _by_width(name: str) -> Callable:
-    """The rows of q or k, were a head as wide as the width divided by the heads."""
-
-    def rows(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Tensor:
-        of_a_group = len(weights["q"]) // len(weights["k"])
-        size = len(weights["down"]) // (of_a_group * n_key_value)
-        return _entries(groups, size * (of_a_group if name == "q" else 1))
-
-    return rows
-
-
-def _renamed(weights: Weights, names: dict[str, str]) -> Weights:
-    return {name: weights[names.get(name, name)] for name in weights}
-
-
-def _first_of_each(weights: Weights, groups: Tensor, n_key_value: int) -> Tensor:
-    size, of_a_group = (len(weights[name]) // n_key_value for name in ("k", "q"))
-    return (groups[:, None] * of_a_group + torch.arange(size)).flatten()
-
-
-def _complement(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
-    left = [set(range(n)) - set(of.tolist()) for n, of in ((n_key_value, groups), (len(weights["up"]), neurons))]
-    stay = (torch.tensor(sorted(each), dtype=torch.long) for each in left)
-    return _right(*weights.values(), *stay, n_key_value)
-
-
-def _zeros(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
-    found = _indices(weights, groups, neurons, n_key_value)
-    stay = {"q": found.query, "o": found.query, "k": found.key, "v": found.key} | dict.fromkeys(
-        ("gate", "up", "down"), neurons
-    )
-    axes = {name: int(name in ("o", "down")) for name in weights}
-    return {
-        name: torch.zeros_like(w).index_copy(axes[name], stay[name], w.index_select(axes[name], stay[name]))
-        for name, w in weights.items()
-    }
+def _zeroed(weight: Tensor, stay: Tensor, dim: int) -> Tensor:
+    """A matrix with zeros where something leaves."""
+    return torch.zeros_like(weight).index_copy(dim, stay, weight.index_select(dim, stay))
 
 
 def _block(generator: torch.Generator, width: int, n_query: int, n_key_value: int, size: int, neurons: int) -> Weights:
@@ -186,159 +115,13 @@ GROUP = Exercise(
     difficulty=3,
     minutes=12,
     points=3,
-    reference=_right,
+    reference=_group,
     cases=_group_cases,
     library=_library,
-    mistakes=(
-        Mistake(
-            "heads by the remainder",
-            "Query heads h with h % G in the groups were taken. Neighbouring heads share a key-value head: head h "
-            "reads head h // (H / G).",
-            _changed(query=_by_remainder),
-        ),
-        Mistake(
-            "a head's rows taken apart",
-            "The rows of one head lie side by side: head h has the rows h · S to h · S + S − 1. Here rows a whole "
-            "stride apart were taken.",
-            _changed(query=_apart("q"), key=_apart("k")),
-        ),
-        Mistake(
-            "rows of o or down",
-            "The output projection reads what the heads give, and the down projection what the neurons give: a head or "
-            "a neuron is a block of their columns, not of their rows.",
-            _cut(o=lambda w, i: w[i.query]),
-            also=(
-                _cut(down=lambda w, i: w[i.neurons]),
-                _cut(o=lambda w, i: w[i.query], down=lambda w, i: w[i.neurons]),
-            ),
-        ),
-        Mistake(
-            "inputs instead of outputs",
-            "All matrices were cut on the wrong side. W has the shape (outputs, inputs): q, k, v, gate and up make "
-            "heads and neurons and lose rows, o and down read them and lose columns.",
-            _cut(
-                q=lambda w, i: w[:, i.query],
-                k=lambda w, i: w[:, i.key],
-                v=lambda w, i: w[:, i.key],
-                o=lambda w, i: w[i.query],
-                gate=lambda w, i: w[:, i.neurons],
-                up=lambda w, i: w[:, i.neurons],
-                down=lambda w, i: w[i.neurons],
-            ),
-        ),
-        Mistake(
-            "gate or up left whole",
-            "A neuron is the product of gate and up, so its row leaves in both.",
-            _whole("gate"),
-            also=(_whole("up"), _whole("gate", "up")),
-        ),
-        Mistake(
-            "down left whole",
-            "The down projection still reads neurons that are gone: their columns leave too.",
-            _whole("down"),
-        ),
-        Mistake(
-            "down and output projection left whole",
-            "Both matrices that read heads or neurons still have all their columns: o loses the columns of the pruned "
-            "heads, down those of the pruned neurons.",
-            _whole("down", "o"),
-        ),
-        Mistake(
-            "query heads left whole",
-            "Query heads without the key-value head that they read cannot stay: their rows of q and columns of o leave."
-            "",
-            _whole("q", "o"),
-        ),
-        Mistake(
-            "query projection left whole",
-            "q still makes query heads whose key-value head is pruned: their rows leave, as their columns of o do.",
-            _whole("q"),
-        ),
-        Mistake(
-            "output projection left whole",
-            "The output projection still reads heads that are gone: their columns leave too.",
-            _whole("o"),
-        ),
-        Mistake(
-            "keys or values left whole",
-            "A key-value head has rows in k and in v, and both leave.",
-            _whole("v"),
-            also=(_whole("k"), _whole("k", "v")),
-        ),
-        Mistake(
-            "query heads counted like key-value heads",
-            "Of q and o as many rows and columns stay as of k and v. To each key-value head belong H / G query heads.",
-            _changed(query=lambda *a: _indices(*a).key),
-            also=(_changed(query=lambda w, g, n, h: _first_of_each(w, g, h)),),
-        ),
-        Mistake(
-            "heads taken for rows",
-            "The numbers of heads were used as numbers of rows. A head has S rows, h · S to h · S + S − 1.",
-            _changed(
-                query=lambda w, g, n, h: _entries(g, len(w["q"]) // len(w["k"])),
-                key=lambda w, g, n, h: g,
-            ),
-            also=(
-                _changed(query=lambda w, g, n, h: g, key=lambda w, g, n, h: g),
-                _changed(query=lambda w, g, n, h: _entries(g, len(w["q"]) // len(w["k"]))),
-            ),
-        ),
-        Mistake(
-            "size of a head from the width",
-            "The size of a head is not the width divided by the heads; models are free to choose it. The key "
-            "projection has n_key_value heads: divide its rows.",
-            _changed(query=_by_width("q"), key=_by_width("k")),
-        ),
-        Mistake(
-            "under other names",
-            "The matrices are right, but some stand under the name of another one.",
-            _separately(lambda *a: _renamed(_by_axes(*a), {"k": "v", "v": "k"})),
-            also=(_separately(lambda *a: _renamed(_by_axes(*a), {"gate": "up", "up": "gate"})),),
-        ),
-        Mistake(
-            "turned round",
-            "The right entries, but o or down, or both, are transposed: they keep their rows, and lose columns.",
-            _cut(o=lambda w, i: w.T[i.query]),
-            also=(
-                _cut(down=lambda w, i: w.T[i.neurons]),
-                _cut(o=lambda w, i: w.T[i.query], down=lambda w, i: w.T[i.neurons]),
-            ),
-        ),
-        Mistake(
-            "neurons left whole",
-            "Neurons leave as well: rows of gate and up, columns of down.",
-            _whole("gate", "up", "down"),
-        ),
-        Mistake(
-            "heads left whole",
-            "Key-value groups leave as well: rows of q, k and v, columns of o.",
-            _whole("q", "k", "v", "o"),
-        ),
-        Mistake(
-            "what leaves was kept",
-            "groups and neurons say what stays; the rest leaves.",
-            _separately(_complement),
-        ),
-        Mistake(
-            "the first ones",
-            "As many were kept as should stay, but the first ones: of the groups, of the neurons or of both. `groups` "
-            "and `neurons` say which ones stay.",
-            _separately(lambda w, g, n, h: _right(*w.values(), torch.arange(len(g)), torch.arange(len(n)), h)),
-            also=(
-                _separately(lambda w, g, n, h: _right(*w.values(), torch.arange(len(g)), n, h)),
-                _separately(lambda w, g, n, h: _right(*w.values(), g, torch.arange(len(n)), h)),
-            ),
-        ),
-        Mistake(
-            "zeros instead of a cut",
-            "The matrices have zeros where something leaves. A smaller model has smaller matrices: take the entries "
-            "out.",
-            _separately(_zeros),
-        ),
-    ),
+    mistakes=read_mistakes(globals(), steps_of=_group),
     also_right=(
-        Variant("masks of rows", _separately(lambda *a: _by_masks(*a))),
-        Variant("with an axis of heads", _separately(lambda *a: _by_axes(*a))),
+        Variant("masks of rows", lambda *given: _by_masks(_named(given), *given[7:])),
+        Variant("with an axis of heads", lambda *given: _by_axes(_named(given), *given[7:])),
     ),
     hints=(
         "A head is made by rows of one kind of matrix and read by columns of another. Go through the seven matrices: "
@@ -349,6 +132,10 @@ GROUP = Exercise(
         "columns.",
     ),
 )
+
+
+def _named(matrices: tuple[Tensor, ...]) -> Weights:
+    return dict(zip(("q", "k", "v", "o", "gate", "up", "down"), matrices, strict=False))
 
 
 def _by_masks(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _agree_on_heads(got: Any, expected: Tensor, case: Case) -> str | None:
@@ -161,133 +162,7 @@ HEADS = Exercise(
     agree=_agree_on_heads,
     picture=_as_masks,
     library=_library,
-    mistakes=(
-        Mistake(
-            "all heads ranked together",
-            "The best heads were taken from the whole block, or from all groups that stay. Every group has to keep "
-            "equally many, or the heads of the smaller model cannot be divided among its key-value heads: rank inside "
-            "each group.",
-            _of_all(-1000.0),
-            also=(_of_all(0.0),),
-        ),
-        Mistake(
-            "groups by the remainder",
-            "Heads h, h + G, h + 2G, … were taken for a group. Neighbouring heads share a key-value head: head h "
-            "belongs to group h // (H / G).",
-            _by_remainder,
-            also=(lambda s, g, n, m: _by_remainder(s, g, n, m).sort(dim=1).values,),
-        ),
-        Mistake(
-            "lowest kept",
-            "The heads with the lowest scores stay here. A high score stays.",
-            _inside(lambda stay, n: _best(-stay, n)),
-        ),
-        Mistake(
-            "lowest of all groups together",
-            "Two things are wrong. The heads with the lowest scores stay here; a high score stays. And heads of all "
-            "groups were ranked together: rank inside each group.",
-            _of_all(1000.0, lambda s, n: _best(-s, n)),
-            also=(_of_all(0.0, lambda s, n: _best(-s, n)),),
-        ),
-        Mistake(
-            "as many leave as should stay",
-            "n_each says how many heads of a group stay.",
-            _inside(lambda stay, n: _best(stay, stay.shape[2] - n)),
-        ),
-        Mistake(
-            "places inside the group",
-            "These count from the first head of each group. Add where the group begins: group · H / G.",
-            lambda s, g, n, m: _shifted(s, g, n, m, 0),
-            also=(lambda s, g, n, m: _shifted(s, g, n, m, 0, _keep_best_first),),
-        ),
-        Mistake(
-            "a group begins elsewhere",
-            "Group g begins at head g · H / G. Here another number stands for H / G, which is how many query heads a "
-            "group has before any leaves.",
-            lambda s, g, n, m: _shifted(s, g, n, m, m),
-            also=(
-                lambda s, g, n, m: _shifted(s, g, n, m, n),
-                lambda s, g, n, m: _shifted(s, g, n, m, g.shape[1]),
-                lambda s, g, n, m: _shifted(s, g, n, m, m, _keep_best_first),
-            ),
-        ),
-        Mistake(
-            "groups counted anew",
-            "These count groups as in the smaller model. What is asked are numbers of heads of the large one: begin at "
-            "group · H / G for the group's own number.",
-            lambda s, g, n, m: (
-                _keep_best(s, g, n, m) - (s.shape[1] // n * (g - torch.arange(g.shape[1]))).repeat_interleave(m, dim=1)
-            ),
-        ),
-        Mistake(
-            "in the order of the scores",
-            "The right heads, in the order of their scores. Its place decides which key-value head a head reads in the "
-            "smaller model: group after group, so sort.",
-            _in_order_of_scores,
-            also=(lambda s, g, n, m: _in_order_of_scores(s, g, n, m).flip(1),),
-        ),
-        Mistake(
-            "groups that leave",
-            "Heads of all groups stay here, or of other ones. Of a group that is not in `groups` no head stays.",
-            lambda s, g, n, m: _keep_best(s, torch.arange(n).expand(len(s), n), n, m),
-            also=(lambda s, g, n, m: _keep_best(s, torch.arange(g.shape[1]).expand(g.shape), n, m),),
-        ),
-        Mistake(
-            "first block's groups for all",
-            "The groups of block 0 were used in every block. Row l of `groups` says which groups stay in block l.",
-            lambda s, g, n, m: _keep_best(s, g[:1].expand(g.shape), n, m),
-        ),
-        Mistake(
-            "the same places in every group",
-            "The scores of all groups were added up, so that the same places stay in each. Every group chooses by "
-            "itself.",
-            _keep_same_places,
-            also=(lambda s, g, n, m: _keep_same_places(s.unflatten(1, (n, -1)).sum(1).repeat(1, n), g, n, m),),
-        ),
-        Mistake(
-            "one block's choice for all",
-            "The scores of block 0 were used in every block. Every block has scores of its own: its row of `scores`.",
-            lambda s, g, n, m: _keep_best(s[:1].expand(s.shape), g, n, m),
-        ),
-        Mistake(
-            "scores averaged over blocks",
-            "The scores of all blocks were averaged or added up, so that the same places are best in every block. "
-            "Every block has scores of its own: its row of `scores`.",
-            lambda s, g, n, m: _keep_best(s.sum(0).expand(s.shape), g, n, m),
-        ),
-        Mistake(
-            "one block alone",
-            "Only the heads of block 0 are here. The result has a row for each block, (L, g · n_each).",
-            lambda s, g, n, m: _keep_best(s[:1], g[:1], n, m),
-        ),
-        Mistake(
-            "absolute values ranked",
-            "Absolute values were taken. The score says it all: one below zero is lower than zero.",
-            _inside(lambda stay, n: _best(stay.abs(), n)),
-            also=(_inside(lambda stay, n: stay.abs().argsort(dim=2, descending=True, stable=True)[:, :, :n]),),
-        ),
-        Mistake(
-            "a mask",
-            "This says of every head whether it stays. Return the numbers of those that do.",
-            lambda s, g, n, m: torch.zeros_like(s, dtype=torch.bool).scatter(1, _keep_best(s, g, n, m), True),
-        ),
-        Mistake(
-            "the scores",
-            "These are the scores of the heads that stay. Return their numbers: topk has both.",
-            lambda s, g, n, m: s.gather(1, _keep_best(s, g, n, m)),
-        ),
-        Mistake(
-            "an axis of groups left",
-            "The right heads, with an axis for the groups. Flatten it: (L, g · n_each).",
-            lambda s, g, n, m: _keep_best(s, g, n, m).unflatten(1, (g.shape[1], m)),
-        ),
-        Mistake(
-            "one too many, or too few",
-            "n_each heads of every group stay, neither more nor fewer.",
-            _inside(lambda stay, n: _best(stay, min(n + 1, stay.shape[2]))),
-            also=(_inside(lambda stay, n: _best(stay, n - 1)),),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("best first inside a group", _inside(lambda stay, n: stay.topk(n, dim=2).indices)),
         Variant("lists", lambda s, g, n, m: _by_loops(s, g, n, m)),

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
 from course_lib.checking.compare import close, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _agree_on_influence(got: Any, expected: Tensor, case: Case) -> str | None:
@@ -89,141 +90,7 @@ INFLUENCE = Exercise(
     agree=_agree_on_influence,
     picture=_bars,
     library=_library,
-    mistakes=(
-        Mistake(
-            "the cosine itself",
-            "Here a block that changes nothing scores highest, and would stay longest. One minus the cosine is high "
-            "for a block that does much.",
-            _by_pair(lambda a, b: _cosine(a, b).mean()),
-            also=(lambda s: -_influence(s),),
-        ),
-        Mistake(
-            "minus the cosine",
-            "The blocks rank as they should, but the one is missing: a block that changes nothing scores 0, which is "
-            "one minus the cosine.",
-            _by_pair(lambda a, b: -_cosine(a, b).mean()),
-        ),
-        Mistake(
-            "cosine of means",
-            "The tokens were averaged, or added up, before the cosine, and differences between them cancel. First the "
-            "cosine of each token, then the mean.",
-            _by_pair(lambda a, b: 1 - _cosine(a.mean(dim=0), b.mean(dim=0))),
-        ),
-        Mistake(
-            "over the wrong axis",
-            "This cosine runs over the tokens of each channel. A token is a vector of D channels: dim=-1.",
-            lambda s: (1 - cosine_similarity(s[:-1], s[1:], dim=1)).mean(dim=1),
-        ),
-        Mistake(
-            "over the blocks",
-            "This cosine runs over the blocks, axis 0. A token is a vector of D channels, the last axis: dim=-1.",
-            lambda s: (1 - cosine_similarity(s[:-1], s[1:], dim=0)).mean(dim=1),
-            also=(lambda s: (1 - cosine_similarity(s[:-1], s[1:], dim=0)).mean(),),
-        ),
-        Mistake(
-            "all tokens as one vector",
-            "The whole block was one long vector, in which the first token, far larger than the others, decides alone. "
-            "Each token has a cosine of its own.",
-            _by_pair(lambda a, b: 1 - _cosine(a.flatten(), b.flatten())),
-        ),
-        Mistake(
-            "tokens weighted by their lengths",
-            "The inner products and the products of lengths were summed over the tokens before the division, so a long "
-            "token counts more than a short one. Divide for each token, then take the mean.",
-            _by_pair(lambda a, b: 1 - (a * b).sum() / (a.norm(dim=1) * b.norm(dim=1)).sum()),
-        ),
-        Mistake(
-            "not divided by the lengths",
-            "This is the inner product. The cosine divides it by the lengths of both vectors.",
-            _by_pair(lambda a, b: 1 - (a * b).sum(dim=1).mean()),
-        ),
-        Mistake(
-            "divided by one length",
-            "The inner product was divided by the length of one of the two, or by a square. The cosine divides by "
-            "both: ‖before‖ · ‖after‖.",
-            _by_pair(lambda a, b: (1 - (a * b).sum(1) / a.square().sum(1)).mean()),
-            also=(
-                _by_pair(lambda a, b: (1 - (a * b).sum(1) / b.square().sum(1)).mean()),
-                _by_pair(lambda a, b: (1 - (a * b).sum(1) / b.norm(dim=1)).mean()),
-            ),
-        ),
-        Mistake(
-            "a distance",
-            "This is how far the vectors move, and their lengths count. Only how much they turn is asked: one minus "
-            "the cosine.",
-            _by_pair(lambda a, b: (b - a).norm(dim=1).mean()),
-            also=(
-                _by_pair(lambda a, b: ((b - a).norm(dim=1) / a.norm(dim=1)).mean()),
-                _by_pair(lambda a, b: (b - a).square().mean()),
-            ),
-        ),
-        Mistake(
-            "what the block adds",
-            "Compared is what the block reads with what it adds. Compare it with what it gives: the state behind it.",
-            _by_pair(lambda a, b: (1 - _cosine(a, b - a)).mean()),
-        ),
-        Mistake(
-            "from the first state on",
-            "Every state was compared with the first. What a block reads is what the one before it gave.",
-            lambda s: (1 - _cosine(s[:1].expand_as(s[1:]), s[1:])).mean(dim=1),
-        ),
-        Mistake(
-            "an angle",
-            "This is the angle. Asked is one minus its cosine.",
-            _by_pair(lambda a, b: _cosine(a, b).clamp(-1, 1).acos().mean()),
-        ),
-        Mistake(
-            "a sine",
-            "This is the sine of the angle. The exercise asks for one minus its cosine.",
-            _by_pair(lambda a, b: (1 - _cosine(a, b).square()).clamp(min=0).sqrt().mean()),
-        ),
-        Mistake(
-            "sign of the cosine lost",
-            "The cosine was squared, or its absolute value taken, so a vector that points the other way counts like "
-            "one that does not move. The cosine keeps its sign, and one minus it goes up to two.",
-            _by_pair(lambda a, b: (1 - _cosine(a, b).abs()).mean()),
-            also=(_by_pair(lambda a, b: (1 - _cosine(a, b).square()).mean()),),
-        ),
-        Mistake(
-            "twice or half of it",
-            "The scores rank alike, but each is twice, or half, of what is asked: one minus the cosine, and nothing "
-            "else.",
-            lambda s: 2 * _influence(s),
-            also=(lambda s: _influence(s) / 2,),
-        ),
-        Mistake(
-            "tokens added up",
-            "A sum grows with the length of the text. Take the mean over tokens.",
-            _by_pair(lambda a, b: (1 - _cosine(a, b)).sum()),
-            also=(_by_pair(lambda a, b: 1 - _cosine(a, b).sum()),),
-        ),
-        Mistake(
-            "tokens left apart",
-            "There is still one number for each token: take their mean.",
-            lambda s: 1 - _cosine(s[:-1], s[1:]),
-        ),
-        Mistake(
-            "some tokens",
-            "Only one token is counted (the last, or the one that turns most), or the first is left out. The mean is "
-            "over all of them.",
-            _by_pair(lambda a, b: 1 - _cosine(a[-1], b[-1])),
-            also=(
-                _by_pair(lambda a, b: (1 - _cosine(a[1:], b[1:])).mean()),
-                _by_pair(lambda a, b: (1 - _cosine(a, b)).amax()),
-            ),
-        ),
-        Mistake(
-            "one number for all blocks",
-            "The mean was taken over blocks as well. Each block has a score of its own.",
-            lambda s: _influence(s).mean(),
-        ),
-        Mistake(
-            "mean over the blocks",
-            "The mean was taken over the blocks instead of the tokens, so there is a number for each token. Each block "
-            "has a score: mean(dim=1).",
-            lambda s: (1 - _cosine(s[:-1], s[1:])).mean(dim=0),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("block by block", _by_pair(lambda a, b: 1 - _cosine(a, b).mean())),
         Variant(

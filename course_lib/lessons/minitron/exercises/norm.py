@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Norm = tuple[Tensor, Tensor]
 
@@ -78,107 +79,7 @@ NORM = Exercise(
     reference=_right,
     cases=_norm_cases,
     library=_library,
-    mistakes=(
-        Mistake(
-            "upside down",
-            "A factor is upside down, or both are. The mean over fewer channels of the same squares is larger, so x is "
-            "divided by more: the new weight has to be larger than the old one, and so has the epsilon.",
-            _powers(-0.5, -1.0),
-            also=(_powers(-0.5, 1.0), _powers(0.5, -1.0), _powers(-0.5, 0.0)),
-        ),
-        Mistake(
-            "no factor",
-            "The channels were only cut out. The mean is now over fewer of them, so the norm divides by more than "
-            "before.",
-            _powers(0.0, 0.0),
-        ),
-        Mistake(
-            "epsilon as before",
-            "The weight is right. But the mean of squares grows by D / d, and the epsilon is added to it: unless it "
-            "grows as well, quiet tokens come out larger than before.",
-            _powers(0.5, 0.0),
-        ),
-        Mistake(
-            "weight as before",
-            "The epsilon is right. But the norm divides by more than before, and the weight has to make up for it.",
-            _powers(0.0, 1.0),
-        ),
-        Mistake(
-            "no root in the weight",
-            "The mean of squares grows by D / d, but the norm divides by its root.",
-            _powers(1.0, 1.0),
-        ),
-        Mistake(
-            "neither factor",
-            "Neither the weight nor the epsilon is right. The mean of squares grows by D / d, and the epsilon is added "
-            "to it, so it grows by as much. The norm divides by the root of the two together, and the weight has to "
-            "make up for that root.",
-            _powers(1.0, 0.5),
-            also=(_powers(1.0, 0.0), _powers(1.0, 2.0), _powers(-1.0, -1.0)),
-        ),
-        Mistake(
-            "epsilon under the root",
-            "The epsilon is added to the mean of squares before the root is taken, so it grows as the mean does.",
-            _powers(0.5, 0.5),
-        ),
-        Mistake(
-            "another power in the epsilon",
-            "The weight is right. The epsilon is added to the mean of squares, so it has to grow by the same factor as "
-            "the mean: D / d, neither its square nor one over its root.",
-            _powers(0.5, 2.0),
-            also=(_powers(0.5, -0.5),),
-        ),
-        Mistake(
-            "weight not cut",
-            "The weight still has all channels: only those in `kept` have a place in the smaller model.",
-            _uncut,
-            also=(lambda w, e, k: (torch.zeros_like(w).index_copy(0, k, _uncut(w, e, k)[0][k]), _uncut(w, e, k)[1]),),
-        ),
-        Mistake(
-            "nothing changed",
-            "Weight and epsilon are those of the wide norm. Only the channels in `kept` have a place in the smaller "
-            "model, and the mean over fewer channels makes the norm divide by more than before.",
-            lambda w, e, k: (w, torch.tensor(e, dtype=torch.float64)),
-        ),
-        Mistake(
-            "the first channels",
-            "The first d channels were taken. Those that stay are in `kept`.",
-            _first_ones,
-        ),
-        Mistake(
-            "the first channels, no factor",
-            "The first d channels were taken as they are. Those that stay are in `kept`; and the mean is over fewer "
-            "channels, so the norm divides by more than before.",
-            lambda w, e, k: (w[: len(k)], e),
-        ),
-        Mistake(
-            "channels that leave",
-            "The factor was made of how many channels leave. The mean is over those that stay.",
-            _by(_by_what_leaves),
-            also=(_by(lambda w, k: len(w) - len(k)),),
-        ),
-        Mistake(
-            "as much weight as before",
-            "The factor was made of the weights. What counts is over how many channels the mean is taken, whatever "
-            "their weights.",
-            _by(lambda w, k: w.square().sum().item() / w[k].square().sum().item()),
-            also=(
-                lambda w, e, k: (w[k] * (w.norm() / w[k].norm()), e),
-                lambda w, e, k: (w[k] * (w.sum() / w[k].sum()), e),
-                lambda w, e, k: (w[k] * (w.square().mean() / w[k].square().mean()).sqrt(), e),
-            ),
-        ),
-        Mistake(
-            "factors alone",
-            "These are the two factors. Return the new weight and the new epsilon.",
-            lambda w, e, k: ((len(w) / len(k)) ** 0.5, len(w) / len(k)),
-        ),
-        Mistake(
-            "one of the two",
-            "Two things are asked for: the new weight, and the new epsilon.",
-            lambda w, e, k: w[k] * (len(w) / len(k)) ** 0.5,
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "root of a tensor", lambda w, e, k: (w[k] / torch.tensor(len(k) / len(w)).sqrt(), e / (len(k) / len(w)))

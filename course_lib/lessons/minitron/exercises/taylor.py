@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Scores = tuple[Tensor, Tensor]
 
@@ -65,150 +66,7 @@ TAYLOR = Exercise(
     reference=_taylor,
     cases=_taylor_cases,
     library=_library,
-    mistakes=(
-        Mistake(
-            "over the rows",
-            "A row is an output of the layer, to which all neurons contribute. A neuron is a column: sum over dim 0.",
-            _of_product(_changes, dim=1),
-        ),
-        Mistake(
-            "in the other order",
-            "The two are right, but exchanged. First the change of the loss, in which weights may cancel; then the sum "
-            "of sizes, in which they cannot.",
-            lambda w, g: _taylor(w, g)[::-1],
-        ),
-        Mistake(
-            "nothing cancels in either",
-            "Both are sums of sizes. When the whole column becomes zero, the changes of its weights add up with their "
-            "signs: sum first, and take the size of the sum.",
-            lambda w, g: ((w * g).abs().sum(dim=0),) * 2,
-        ),
-        Mistake(
-            "cancelling in both",
-            "Changes cancel in both. For the second score every weight's change counts by its size.",
-            lambda w, g: ((w * g).sum(dim=0).abs(),) * 2,
-            also=(lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).sum(dim=0)),),
-        ),
-        Mistake(
-            "sign kept",
-            "The first score has a sign. A change for the better is a change too: take the absolute value of the sum.",
-            lambda w, g: ((w * g).sum(dim=0), (w * g).abs().sum(dim=0)),
-            also=(lambda w, g: (-(w * g).sum(dim=0), (w * g).abs().sum(dim=0)),),
-        ),
-        Mistake(
-            "sums with their sign",
-            "Both scores are the plain sum of the changes. The first needs the absolute value of that sum; the second "
-            "adds up the absolute values, so that changes cannot cancel.",
-            lambda w, g: ((w * g).sum(dim=0), (w * g).sum(dim=0)),
-        ),
-        Mistake(
-            "gradient squared",
-            "The gradient stands squared here. The first term of Taylor's formula has the gradient itself, times how "
-            "far the weight moves: from w to 0.",
-            _of_product(lambda w, g: w * g.square()),
-        ),
-        Mistake(
-            "both squared",
-            "The products were squared before they were added up. The first term of Taylor's formula is the gradient "
-            "times how far the weight moves, without a square.",
-            _of_product(lambda w, g: w.square() * g.square()),
-        ),
-        Mistake(
-            "weight squared",
-            "The weight stands squared here. It moves from w to 0, so the first term is the gradient times w.",
-            _of_product(lambda w, g: w.square() * g),
-        ),
-        Mistake(
-            "sizes of one of the two",
-            "The size was taken of the weights, or of the gradients, before the product. The sign of a weight's change "
-            "is that of the product of both.",
-            _of_product(lambda w, g: w.abs() * g),
-            also=(_of_product(lambda w, g: w * g.abs()),),
-        ),
-        Mistake(
-            "one number for all",
-            "All neurons were added up. Each has scores of its own.",
-            lambda w, g: ((w * g).sum().abs(), (w * g).abs().sum()),
-        ),
-        Mistake(
-            "weights alone",
-            "These are the sizes of the weights. What the loss does depends on its gradient too.",
-            _of_product(lambda w, g: w),
-            also=(lambda w, g: (w.norm(dim=0), w.norm(dim=0)),),
-        ),
-        Mistake(
-            "gradients alone",
-            "The gradient says how steep the loss is, not how far the weight moves. Multiply by the weight.",
-            _of_product(lambda w, g: g),
-        ),
-        Mistake(
-            "sum before the product",
-            "In one of the scores, or in both, weights and gradients were summed or made into norms before they were "
-            "multiplied. Each weight moves along its own gradient: multiply first.",
-            lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(), w.abs().sum(dim=0) * g.abs().sum(dim=0)),
-            also=(
-                lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(),) * 2,
-                lambda w, g: (w.norm(dim=0) * g.norm(dim=0),) * 2,
-                lambda w, g: ((w.sum(dim=0) * g.sum(dim=0)).abs(), (w * g).abs().sum(dim=0)),
-                lambda w, g: ((w * g).sum(dim=0).abs(), w.abs().sum(dim=0) * g.abs().sum(dim=0)),
-            ),
-        ),
-        Mistake(
-            "root of squares",
-            "The first score is right, the second is a norm of the changes: the root of the sum of their squares. It "
-            "is the sum of their absolute values.",
-            lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).norm(dim=0)),
-        ),
-        Mistake(
-            "sum of squares",
-            "The first score is right, the second adds up the squares of the changes. It is the sum of their absolute "
-            "values.",
-            lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).square().sum(dim=0)),
-        ),
-        Mistake(
-            "a norm for the first score",
-            "The second score is right, the first is a norm of the changes. When the whole column becomes zero, the "
-            "changes add up with their signs: sum first, then take the absolute value.",
-            lambda w, g: ((w * g).norm(dim=0), (w * g).abs().sum(dim=0)),
-        ),
-        Mistake(
-            "norms for both scores",
-            "Both scores are norms of the changes. The first is the absolute value of their sum, the second the sum of "
-            "their absolute values: neither has squares or a root.",
-            lambda w, g: ((w * g).norm(dim=0), (w * g).norm(dim=0)),
-        ),
-        Mistake(
-            "mean instead of sum",
-            "All weights of the column move at once, so their changes add up: a sum, not a mean.",
-            lambda w, g: ((w * g).mean(dim=0).abs(), (w * g).abs().mean(dim=0)),
-            also=(lambda w, g: ((w * g).sum(dim=0).abs(), (w * g).abs().mean(dim=0)),),
-        ),
-        Mistake(
-            "weight by weight",
-            "There is still a number for every weight. A neuron leaves with its whole column: sum over it.",
-            lambda w, g: ((w * g).abs(),) * 2,
-            also=(lambda w, g: (w * g, (w * g).abs()),),
-        ),
-        Mistake(
-            "a second term",
-            "Half of a squared term was taken along. To first order the change is the gradient times how far the "
-            "weight moves, and nothing else.",
-            _of_product(lambda w, g: w * g - w.square() * g.square() / 2),
-            also=(_of_product(lambda w, g: w * g + w.square() * g.square() / 2),),
-        ),
-        Mistake(
-            "halved",
-            "There is no half before the first term of Taylor's formula; it stands before the second, which is left "
-            "out.",
-            _of_product(lambda w, g: w * g / 2),
-        ),
-        Mistake(
-            "one score of the two",
-            "Two scores are asked for: the size of the sum, and the sum of the sizes.",
-            lambda w, g: (w * g).sum(dim=0).abs(),
-            also=(lambda w, g: (w * g).abs().sum(dim=0),),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "einsum", lambda w, g: (torch.einsum("df,df->f", w, g).abs(), torch.einsum("df,df->f", w.abs(), g.abs()))

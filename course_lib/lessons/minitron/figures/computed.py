@@ -13,7 +13,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 from torch import Tensor
 
 from course_lib.lessons.common.dots import perplexities
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale, percent
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.tables import load_bench, percent
 from course_lib.measure.perplexity import Perplexity
 
 
@@ -127,8 +128,9 @@ def cuts(results: Mapping[str, Perplexity], title: str) -> Figure:
 NAMES = {"bytes": "bytes", "flops": "FLOP"}
 
 
-def speeds(bench: dict[str, Any]) -> Figure:
+def speeds(bench: dict[str, Any] | None = None) -> Figure:
     """How many times faster each cut is, beside what its bytes (decode) or FLOP (a prompt) predict."""
+    bench = bench or load_bench("cpu_structured")
     sides = bench["tables"]["sides"]
     contests = list(dict.fromkeys(row["contest"] for row in sides))
     fig, panels = figure(n_columns=len(contests), width=3.7, height=3.4)

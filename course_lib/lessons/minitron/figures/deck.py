@@ -1,4 +1,4 @@
-"""Figures of deck 05: those of the lesson without arguments, the worked example, published results."""
+"""Figures for deck 05: plots of scores of the default model, the worked example, published results."""
 
 from functools import lru_cache
 
@@ -9,10 +9,8 @@ from torch import Tensor
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import load_bench, load_measured, load_published, rows
+from course_lib.lessons.common.tables import load_published, rows
 from course_lib.lessons.minitron.figures import computed as figures
-from course_lib.lessons.minitron.figures import equal_compute, found, joined, measured
-from course_lib.lessons.minitron.running import shapes
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
 from course_lib.pruning.structured.scorer import Evidence
@@ -41,30 +39,6 @@ def channels() -> Figure:
 
 def turned() -> Figure:
     return figures.turned(_scores().blocks, 6)
-
-
-def speeds() -> Figure:
-    return figures.speeds(load_bench("cpu_structured"))
-
-
-def scores() -> Figure:
-    return measured.scores(found.results())
-
-
-def width_or_depth() -> Figure:
-    return measured.width_or_depth(found.results())
-
-
-def teacher_or_text() -> Figure:
-    return equal_compute.curves(found.results(), equal_compute.results())
-
-
-def together() -> Figure:
-    return joined.together(found.results())
-
-
-def ideas() -> Figure:
-    return shapes.compared(shapes.stored(load_measured("minitron", "shapes")["tables"]["ideas"]))
 
 
 # Two sequences of three tokens, two neurons: one is always a little active, one fires once.

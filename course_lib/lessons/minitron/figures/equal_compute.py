@@ -40,8 +40,10 @@ def than_teacher(pairs: Pairs) -> list[Effect]:
     return [log_gap(teacher, other) for teacher, other in pairs]
 
 
-def curves(measured: Measured, alone: Measured) -> Figure:
+def curves(measured: Measured | None = None, alone: Measured | None = None) -> Figure:
     """Perplexity over compute, and how far the text alone is behind the teacher."""
+    measured = measured or found.results()
+    alone = alone or results()
     fig, (left, right) = figure(n_columns=2, width=5.2, height=3.8)
     runs = {"the cut model by KL": found.curve(measured)} | {
         name: found.curve(alone, run) for run, name in NAMES.items()

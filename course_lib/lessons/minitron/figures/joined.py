@@ -59,8 +59,9 @@ def cuts(measured: Measured) -> list[Point]:
     return points
 
 
-def together(measured: Measured) -> Figure:
+def together(measured: Measured | None = None) -> Figure:
     """Perplexity over bytes and over speed."""
+    measured = measured or found.results()
     fig, panels = figure(n_columns=2, width=5.4, height=4.0)
     points = zeros() + cuts(measured)
     families = list(dict.fromkeys(point.family for point in points))

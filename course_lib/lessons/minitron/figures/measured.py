@@ -17,8 +17,9 @@ SETS = {"one of every group": "one of\nevery group", "a whole group": "a whole\n
 FAR = 4  # times the dense perplexity after learning: beyond that a way is named, not drawn
 
 
-def scores(measured: Measured) -> Figure:
+def scores(measured: Measured | None = None) -> Figure:
     """By cut: how many times the dense perplexity each score's choice has, beside choices by lot."""
+    measured = measured or found.results()
     fig, (axes,) = figure(width=8.4, height=4.2)
     every = found.cuts(measured)
     for place, cut in enumerate(every[::-1]):
@@ -47,8 +48,9 @@ def scores(measured: Measured) -> Figure:
     return fig
 
 
-def width_or_depth(measured: Measured) -> Figure:
+def width_or_depth(measured: Measured | None = None) -> Figure:
     """Perplexity at equal parameters, before any learning and after some steps, by what left."""
+    measured = measured or found.results()
     fig, (axes,) = figure(width=7.2, height=3.8)
     ways, whole = found.ways(measured), found.dense(measured)["perplexity"]
     steps = max(ways["neurons"])

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
+from course_lib.lessons.common.table import Table, number, plus_minus
 from course_lib.lessons.common.tables import load_published, origin, rows, wrapped
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.lessons.minitron.figures import found
@@ -23,14 +24,24 @@ def provenance(measured: Measured) -> str:
     return origin(measured, amounts)
 
 
-def aggregations(measured: Measured) -> str:
-    """Perplexity by cut and by how windows and tokens are folded up, and the paper's way against the other three."""
+def aggregations_table(measured: Measured) -> Table:
+    """Perplexity by what is pruned and by how windows and tokens are aggregated."""
     settings = list(dict.fromkeys(row["setting"] for row in rows(measured, "cuts", method="activations")))
-    lines = [f"{'over windows, over tokens':<38}" + "".join(f"{name:>12}" for name in settings)]
+    frame = []
     for cut in found.cuts(measured):
-        cells = [found.scored(measured, cut, setting=setting) for setting in settings]
-        said = "".join(f"{row['perplexity']:>12.1f}" if row else f"{'':>12}" for row in cells)
-        lines.append(f"{found.name_of(cut):<38}{said}")
+        by_setting = {setting: found.scored(measured, cut, setting=setting) for setting in settings}
+        values = {setting: row["perplexity"] if row else None for setting, row in by_setting.items()}
+        frame.append({"what is pruned": found.name_of(cut)} | values)
+    return Table(
+        frame,
+        caption="Perplexity by aggregation of the activations: over windows, then over tokens",
+        formats=dict.fromkeys(settings, number(1)),
+    )
+
+
+def aggregations(measured: Measured) -> str:
+    """The paper's way to aggregate against the other three."""
+    lines = []
     effects = found.than_papers_aggregation(measured)
     by_tokens = [effect for (_, setting), effect in effects.items() if setting == found.BEST]
     gains = ", ".join(f"{-effect.value:.3f} ± {effect.error:.3f}" for effect in by_tokens)
@@ -39,32 +50,41 @@ def aggregations(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def heads_add_up(measured: Measured) -> str:
-    """What sets of heads cost, block by block and all at once, in nats a token."""
-    lines = []
+def heads_add_up(measured: Measured) -> Table:
+    """What removing sets of heads costs, block by block and in all blocks at once, in nats per token."""
+    frame = []
     for which in dict.fromkeys(row["set"] for row in rows(measured, "heads_by_block")):
         alone = rows(measured, "heads_by_block", set=which)
         total = sum(math.log(found.times_dense(measured, row, len(row["losses"]))) for row in alone)
         (together,) = rows(measured, "heads", set=which, chosen="score")
         once = math.log(found.times_dense(measured, together, len(alone[0]["losses"])))
-        lines.append(f"{which:<20} one block at a time, summed: {total:.2f} nats; in all blocks at once: {once:.2f}")
-    return "\n".join(lines)
+        frame.append({"heads removed": which, "sum over single blocks": total, "all blocks at once": once})
+    return Table(
+        frame,
+        caption="Loss increase without some heads (nats per token)",
+        formats=dict.fromkeys(("sum over single blocks", "all blocks at once"), number(2)),
+    )
 
 
-def zero_shot(measured: Measured) -> str:
-    """Accuracy ± standard error in per cent by task, and the mean gaps to the dense model."""
+def zero_shot(measured: Measured) -> Table:
+    """Accuracy ± standard error in per cent by task; chance in the last row."""
     models = list(dict.fromkeys((row["model"], row["steps"]) for row in rows(measured, "zero_shot")))
     tasks = list(dict.fromkeys(row["task"] for row in rows(measured, "zero_shot")))
     by_cell = {(row["model"], row["steps"], row["task"]): row for row in rows(measured, "zero_shot")}
-    lines = [f"{'accuracy, %':<32}" + "".join(f"{task:>17}" for task in tasks)]
+    frame = []
     for model, steps in models:
-        cells = [by_cell[model, steps, task] for task in tasks]
-        said = "".join(f"{100 * row['accuracy']:>12.0f} ± {100 * row['standard_error']:>2.0f}" for row in cells)
-        name = model if model == "dense" else f"{model}, {steps} steps" if steps else f"{model}, cut"
-        lines.append(f"{name:<32}{said}")
-    chance = "".join(f"{100 * by_cell[*models[0], task]['chance']:>12.0f}{'':5}" for task in tasks)
-    lines.append(f"{'chance':<32}{chance}")
-    return "\n".join(lines)
+        name = model if model == "dense" else f"{model}, {steps} steps" if steps else f"{model}, right after pruning"
+        frame.append({"model": name})
+        for task in tasks:
+            row = by_cell[model, steps, task]
+            frame[-1] |= {task: row["accuracy"], f"{task}: error": row["standard_error"]}
+    frame.append({"model": "chance"} | {task: by_cell[*models[0], task]["chance"] for task in tasks})
+    return Table(
+        frame,
+        caption="Accuracy (%) by task",
+        formats={(task, f"{task}: error"): plus_minus(0, scale=100) for task in tasks},
+        note="± one standard error.",
+    )
 
 
 def accuracies(measured: Measured) -> str:
@@ -93,32 +113,39 @@ def accuracy_gained(measured: Measured, better: tuple[str, int], worse: tuple[st
     return mean_of([accuracy_gap(by_cell[*better, task], by_cell[*worse, task]) for task in tasks])
 
 
-def search(measured: Measured) -> str:
-    """Shapes of one size before and after ten steps, and whether both orders agree."""
-    lines = []
+def search(measured: Measured) -> Table:
+    """Shapes of one size before and after a few steps of learning, and whether both orders agree."""
+    frame, notes = [], []
     for order in rows(measured, "search_order"):
-        shapes = sorted(rows(measured, "search", model=order["model"]), key=lambda row: row["rank_after"])
         name = "byte model" if order["model"] == "byte model" else "SmolLM2"
-        title = f"{name}, loss in nats a token"
-        lines.append(f"{title:<48}{'cut':>8}{'after ' + str(order['steps']) + ' steps':>16}")
-        for row in shapes:
-            sizes = f"{row['blocks']} blocks of {row['width']}, {row['neurons']} neurons, {row['heads']} heads"
-            lines.append(f"  {sizes:<46}{row['before']:>8.3f}{row['after']:>16.3f}")
-        lines.append(f"  Kendall's tau of both orders: {order['tau']:+.2f}, {order['n']} shapes")
-    return "\n".join(lines)
-
-
-def step_cost(measured: Measured) -> str:
-    """What a step of learning takes, with a teacher and without."""
-    lines = []
-    for row in rows(measured, "step_cost"):
-        name = "from the teacher" if row["loss"] == "kl" else "from the text alone"
-        peak = f", {row['peak_bytes'] / 1e9:.1f} GB of memory at the peak" if row["peak_bytes"] else ""
-        lines.append(
-            f"a step of {row['tokens']} tokens {name}: {row['seconds']:.1f} s, {row['processor_seconds']:.1f} of "
-            f"processor time{peak}"
+        notes.append(
+            f"{name}: {order['steps']} steps of learning; Kendall's tau of the two orders {order['tau']:+.2f}, "
+            f"{order['n']} shapes."
         )
-    return "\n".join(lines)
+        for row in sorted(rows(measured, "search", model=order["model"]), key=lambda row: row["rank_after"]):
+            sizes = f"{row['blocks']} blocks of {row['width']}, {row['neurons']} neurons, {row['heads']} heads"
+            losses = {"right after pruning": row["before"], "after learning": row["after"]}
+            frame.append({"model": name, "shape": sizes} | losses)
+    return Table(
+        frame,
+        caption="Loss (nats per token) of shapes of one size",
+        formats=dict.fromkeys(("right after pruning", "after learning"), number(3)),
+        note=" ".join(notes),
+    )
+
+
+def step_cost(measured: Measured) -> Table:
+    """What a training step takes, with a teacher and without."""
+    return Table(
+        [
+            {"target": "the teacher" if row["loss"] == "kl" else "the text alone", "tokens": row["tokens"]}
+            | {"wall-clock time (s)": row["seconds"], "processor time (s)": row["processor_seconds"]}
+            | {"peak memory (GB)": row["peak_bytes"] / 1e9 if row["peak_bytes"] else None}
+            for row in rows(measured, "step_cost")
+        ],
+        caption="What one training step costs",
+        formats=dict.fromkeys(("wall-clock time (s)", "processor time (s)", "peak memory (GB)"), number(1)),
+    )
 
 
 def claims(measured: Measured) -> list[Claim]:

@@ -13,7 +13,9 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.ideas import beside_the_first, perplexity_beside
+from course_lib.lessons.common.ideas import COMPARED, beside_the_first, compared_columns
+from course_lib.lessons.common.table import Table, number
+from course_lib.lessons.common.tables import load_measured
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores
@@ -103,16 +105,21 @@ def stored(rows: list[dict]) -> dict[str, Attempt]:
     return {row["idea"]: Attempt(row["sizes"], row["parameters"], torch.tensor(row["losses"])) for row in rows}
 
 
-def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
-    """Every idea beside the first of them; yours last."""
-    rows = {**ideas, **({"yours": mine} if mine else {})}
-    first, same = next(iter(ideas.items()))
-    lines = [f"{'shape':<28}{'parameters':>12}{'perplexity':>12}   log-perplexity lower than with {first}"]
-    for name, made in rows.items():
-        lines.append(f"{name:<28}{made.parameters:>12,}{perplexity_beside(made.losses, same.losses)}")
-    return "\n".join(lines)
+def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> Table:
+    """Every idea compared with the first of them; yours last."""
+    same = next(iter(ideas.values()))
+    return Table(
+        [
+            {"shape": name, "parameters": made.parameters} | compared_columns(made.losses, same.losses)
+            for name, made in {**ideas, **({"yours": mine} if mine else {})}.items()
+        ],
+        caption="Models of at most 100 million parameters",
+        formats={"parameters": number()} | COMPARED,
+        note="± one standard error over the windows.",
+    )
 
 
-def compared(ideas: dict[str, Attempt]) -> Figure:
+def compared(ideas: dict[str, Attempt] | None = None) -> Figure:
     """By how much each idea's log-perplexity is lower than the first's, and two errors of it."""
+    ideas = ideas or stored(load_measured("minitron", "shapes")["tables"]["ideas"])
     return beside_the_first({name: made.losses for name, made in ideas.items()})

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from course_lib.lessons.common.ideas import against
+from course_lib.lessons.common.table import Table, number, plus_minus
 from course_lib.lessons.moe.budget import Attempt, Choices, attempt
 from course_lib.measure.experiment import Tables
 
@@ -34,13 +35,22 @@ def stored(rows: Sequence[dict]) -> dict[str, list[Attempt]]:
     return found
 
 
-def table(ideas: Mapping[str, Sequence[Attempt]]) -> str:
-    """Every idea beside the first of them, beginning by beginning: the bytes of both are the same."""
+def table(ideas: Mapping[str, Sequence[Attempt]]) -> Table:
+    """Every idea compared with the first of them, seed by seed: the bytes of both are the same."""
     first, *_ = ideas.values()
-    lines = [f"{'idea':<29}{'FLOP a byte':>12}{'weights':>11}{'nats a byte':>12}  lower than the first, by beginning"]
+    seeds = [f"seed {seed}: lower than the first" for seed in range(len(first))]
+    frame = []
     for name, made in ideas.items():
         mean = sum(float(each.losses.mean()) for each in made) / len(made)
-        gains = [against(each.losses, same.losses) for each, same in zip(made, first, strict=True)]
-        compared = "" if made is first else ", ".join(f"{lower:+.3f} ± {error:.3f}" for lower, error in gains)
-        lines.append(f"{name:<29}{made[0].flops:>12,}{made[0].weights:>11,}{mean:>12.3f}  {compared}".rstrip())
-    return "\n".join(lines)
+        row = {"idea": name, "FLOP per byte": made[0].flops, "weights": made[0].weights, "loss (nats per byte)": mean}
+        for heading, each, same in zip(seeds, made, first, strict=True):
+            lower, error = (None, None) if made is first else against(each.losses, same.losses)
+            row |= {heading: lower, f"{heading}, error": error}
+        frame.append(row)
+    return Table(
+        frame,
+        caption="Mixtures of experts within one budget",
+        formats={"FLOP per byte": number(), "weights": number(), "loss (nats per byte)": number(3)}
+        | {(heading, f"{heading}, error"): plus_minus(3, sign=True) for heading in seeds},
+        note="± one standard error over the windows.",
+    )

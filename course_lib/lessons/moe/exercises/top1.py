@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
 
 Answer = tuple[Tensor, Tensor]
@@ -110,145 +111,7 @@ TOP1 = Exercise(
     agree=_agree_on_both,
     picture=_gradients,
     library=_library,
-    mistakes=(
-        Mistake(
-            "renormalised",
-            "The weight is always 1, an expert's share of itself or the sum of all probabilities. Whatever the logits "
-            "are, the output is the same, so the gradient is zero and the router learns nothing. Switch does not "
-            "divide.",
-            lambda logits, slope: (torch.ones_like(slope), torch.zeros_like(logits)),
-        ),
-        Mistake(
-            "detached",
-            "The weight is right, but nothing comes back through it: it was detached, or made of a number that "
-            "autograd does not follow. Without this gradient the router stays as it was drawn.",
-            _other_gradient(lambda chosen, probs, slope: 0 * probs),
-        ),
-        Mistake(
-            "one in the forward pass",
-            "The output is multiplied by 1 and the gradient is passed on as if it were not, a straight-through trick. "
-            "Switch's output has the factor p itself.",
-            _by_autograd(lambda h: 1 + (p := h.softmax(1).amax(1)) - p.detach()),
-            also=(_by_autograd(lambda h: (p := h.softmax(1).amax(1)) / p.detach()),),
-        ),
-        Mistake(
-            "only the chosen logit",
-            "The weight is right, and so is its gradient for the chosen expert. But the others stand in the softmax's "
-            "denominator: when their logits fall, the chosen probability rises.",
-            _other_gradient(lambda chosen, probs, slope: slope * chosen * probs * (1 - probs)),
-        ),
-        Mistake(
-            "with respect to the probability",
-            "The weight is right, and the gradient is that of the probability: it stops before the softmax. What is "
-            "asked for is the derivative with respect to the logits.",
-            _other_gradient(lambda chosen, probs, slope: slope * chosen),
-        ),
-        Mistake(
-            "the factor p alone",
-            "The weight is right, but its gradient is p at the chosen expert and zero elsewhere. The derivative of "
-            "the softmax has another factor, 1 - p at the chosen expert, and the other logits have a gradient too: - "
-            "p_i p_j.",
-            _other_gradient(lambda chosen, probs, slope: slope * chosen * probs),
-        ),
-        Mistake(
-            "gradient of the logarithm",
-            "The weight is right, but this is the gradient of log p: the factor p is missing.",
-            _other_gradient(lambda chosen, probs, slope: slope * (chosen - probs)),
-        ),
-        Mistake(
-            "gradient of the cross-entropy",
-            "The weight is right, but this is the gradient of the cross-entropy, which is -log p. That of p itself has "
-            "the other sign, and a factor p.",
-            _other_gradient(lambda chosen, probs, slope: slope * (probs - chosen)),
-        ),
-        Mistake(
-            "slope along the experts",
-            "`slope` has one number for each token, (T,). Multiplied by a (T, E) tensor it runs along the experts, "
-            "which fails, or is wrong where T and E are equal. Give it an axis of experts: slope[:, None].",
-            lambda logits, slope: (_right(logits, slope)[0], slope * _right(logits, torch.ones_like(slope))[1]),
-        ),
-        Mistake(
-            "slope left out",
-            "This is how the weight moves with the logits. The loss moves with the weight as `slope` says: multiply, "
-            "token by token.",
-            _other_gradient(
-                lambda chosen, probs, slope: chosen * probs - (probs * chosen).sum(1, keepdim=True) * probs
-            ),
-        ),
-        Mistake(
-            "turned round",
-            "The gradient has the wrong sign. It says where the loss rises; the optimiser takes the minus.",
-            _other_gradient(
-                lambda chosen, probs, slope: slope * (probs * chosen).sum(1, keepdim=True) * (probs - chosen)
-            ),
-        ),
-        Mistake(
-            "sign of the others",
-            "The weight is right, and so is its gradient for the chosen expert. A larger logit of another expert makes "
-            "that probability smaller: - p_i p_j.",
-            _other_gradient(
-                lambda chosen, probs, slope: slope * (probs * chosen).sum(1, keepdim=True) * (chosen - probs).abs()
-            ),
-        ),
-        Mistake(
-            "each expert by itself",
-            "p (1 - p) for every expert is the diagonal of the softmax's derivative. The weight is the probability of "
-            "one expert: its derivative with respect to another logit is - p_i p_j.",
-            _other_gradient(lambda chosen, probs, slope: slope * probs * (1 - probs)),
-        ),
-        Mistake(
-            "mean over the tokens",
-            "The gradient was divided by the number of tokens. `slope` holds the derivative of the loss already.",
-            lambda logits, slope: (_right(logits, slope)[0], _right(logits, slope)[1] / len(slope)),
-        ),
-        Mistake(
-            "logit as weight",
-            "The weight is the logit itself. In equation 2 it is a probability.",
-            _by_autograd(lambda h: h.amax(1)),
-        ),
-        Mistake(
-            "logarithm as weight",
-            "The weight is the logarithm of the probability, which is below zero.",
-            _by_autograd(lambda h: h.log_softmax(1).amax(1)),
-        ),
-        Mistake(
-            "sigmoid",
-            "The weight is the sigmoid of the chosen logit. It leaves a gradient too, but equation 2 has the softmax "
-            "over all experts.",
-            _by_autograd(lambda h: h.sigmoid().amax(1)),
-        ),
-        Mistake(
-            "probabilities over the tokens",
-            "The softmax runs over the tokens. A token's probabilities add up to one over the experts, dim 1.",
-            _by_autograd(lambda h: _best_of(h.softmax(0), h)),
-            also=(_by_autograd(lambda h: h.softmax(0).amax(1)), _by_autograd(lambda h: h.softmax(0).amax(0))),
-        ),
-        Mistake(
-            "least likely expert",
-            "The expert with the lowest logit was chosen.",
-            _by_autograd(lambda h: h.softmax(1).amin(1)),
-            also=(_by_autograd(lambda h: h.softmax(1).min(1).values),),
-        ),
-        Mistake(
-            "weights of all experts",
-            "These are weights for all experts. One number for each token is asked for.",
-            lambda logits, slope: (logits.softmax(1) * _chosen(logits), _right(logits, slope)[1]),
-            also=(lambda logits, slope: (logits.softmax(1), _right(logits, slope)[1]),),
-        ),
-        Mistake(
-            "overflow",
-            "exp of a large logit is infinite, and infinity divided by infinity is not a number. torch.softmax takes "
-            "the largest logit off first, which changes nothing else.",
-            _by_autograd(_exp_over_sum),
-            also=(lambda logits, slope: (_exp_over_sum(logits), _right(logits, slope)[1]),),
-        ),
-        Mistake(
-            "one of the two, or the other way round",
-            "Two values are asked for: the weights, and then the gradient.",
-            lambda logits, slope: _right(logits, slope)[0],
-            also=(lambda logits, slope: _right(logits, slope)[1], lambda logits, slope: _right(logits, slope)[::-1]),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("autograd", _by_autograd(lambda h: h.softmax(1).amax(1))),
         Variant("autograd through log_softmax", _by_autograd(lambda h: h.log_softmax(1).amax(1).exp())),

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import ipywidgets as widgets
-from IPython.display import HTML, DisplayHandle, display
+from IPython.display import HTML
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from course_lib.lessons.common.views import show_view
 from course_lib.moe.routed import Routing
 
 HERE = "background:#16324f;color:#ffffff;"
@@ -90,15 +91,4 @@ def explore(seen: Mapping[str, Watched], block: int = 0) -> widgets.VBox:
         "block": widgets.IntSlider(block, 0, len(first.chosen) - 1, description="block"),
         "expert": widgets.IntSlider(expert, 0, first.chosen[0].shape[1] - 1, description="expert"),
     }
-    controls = widgets.VBox([widgets.HBox(list(choice.values()))])
-    display(controls)
-    shown = DisplayHandle()
-    shown.display(_current(seen, choice))
-    for control in choice.values():
-        control.observe(lambda _change: shown.update(_current(seen, choice)), names="value")
-    return controls
-
-
-def _current(seen: Mapping[str, Watched], choice: Mapping[str, widgets.Widget]) -> HTML:
-    chosen = {name: control.value for name, control in choice.items()}
-    return HTML(as_html(seen[chosen["name"]], **chosen))
+    return show_view(lambda name, **chosen: HTML(as_html(seen[name], **chosen, name=name)), choice)

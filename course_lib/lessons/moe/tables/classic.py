@@ -4,6 +4,7 @@ from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
 
+from course_lib.lessons.common.table import Table, number, plus_minus
 from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_count, of_samples, verdict
 
@@ -13,22 +14,43 @@ MIXTURE, BLENDED = "4 experts, mixture", "4 experts, cooperative"
 PERCEPTRONS = ("perceptron, 6 hidden", "perceptron, 12 hidden")
 
 
-def vowels(measured: Measured) -> str:
-    """Of every learner: accuracy on new speakers, by the likeliest expert alone, experts in use, and epochs."""
-    lines = [f"{'learner':<26}{'accuracy, %':>13}{'by one expert':>16}{'experts used':>14}{'epochs to 90 %':>18}"]
+def vowels(measured: Measured) -> Table:
+    """For each learner: accuracy on new speakers, with the likeliest expert alone, experts in use, and epochs."""
+    frame = []
     for name in dict.fromkeys(row["learner"] for row in rows(measured, "vowels")):
         found = rows(measured, "vowels", learner=name)
-        cells = [_spread(found, "accuracy", 100, 1), _spread(found, "likeliest_accuracy", 100, 1)]
-        cells += [_spread(found, "experts_used", 1, 1), _spread(found, "epochs_to_90", 1, 0)]
-        lines.append(f"{name:<26}{cells[0]:>13}{cells[1]:>16}{cells[2]:>14}{cells[3]:>18}")
-    return "\n".join(lines) + f"\nMean ± standard deviation of {len(found)} starts; the epochs are those in training."
+        row = {"learner": name}
+        for key, heading in VOWELS.items():
+            row |= _mean_and_deviation(heading, [each[key] for each in found])
+        n_reached = sum(each["epochs_to_90"] is not None for each in found)
+        frame.append(row | {"runs that reach 90 %": n_reached, "runs": len(found)})
+    accuracies = [(heading, f"{heading}: deviation") for heading in list(VOWELS.values())[:2]]
+    return Table(
+        frame,
+        caption="Classifying vowels",
+        formats=dict.fromkeys(accuracies, plus_minus(1, scale=100))
+        | {
+            ("experts used", "experts used: deviation"): plus_minus(1),
+            ("epochs to 90 %", "epochs to 90 %: deviation"): plus_minus(0),
+            ("runs that reach 90 %", "runs"): "{} of {}".format,
+        },
+        note=f"Mean ± standard deviation over {len(found)} seeds; epochs of training; a dash where a run does not "
+        "reach 90 % or has no experts.",
+    )
 
 
-def _spread(found: list[Row], key: str, times: int, digits: int) -> str:
-    values = [times * row[key] for row in found if row[key] is not None]
-    if len(values) < len(found):
-        return f"in {len(values)} of {len(found)}" if values else ""
-    return f"{fmean(values):.{digits}f} ± {stdev(values):.{digits}f}"
+VOWELS = {  # column of the result: heading
+    "accuracy": "accuracy (%)",
+    "likeliest_accuracy": "accuracy of one expert (%)",
+    "experts_used": "experts used",
+    "epochs_to_90": "epochs to 90 %",
+}
+
+
+def _mean_and_deviation(heading: str, values: list[Any]) -> dict[str, float | None]:
+    """Two columns; empty where a value is missing."""
+    mean, deviation = (None, None) if None in values else (fmean(values), stdev(values))
+    return {heading: mean, f"{heading}: deviation": deviation}
 
 
 def _beside(measured: Measured, key: str, name: str, other: str) -> Effect:
@@ -56,17 +78,26 @@ def vowel_claims(measured: Measured) -> str:
     )
 
 
-def arms(measured: Measured) -> str:
-    """Of trees of each depth: the error before and after EM, and whether the likelihood ever fell."""
-    lines = [f"{'depth':<8}{'error before':>14}{'after':>9}"]
-    climbing = [row["log_likelihood"] for row in rows(measured, "arm") if row["log_likelihood"]]
+def arms_table(measured: Measured) -> Table:
+    """For trees of each depth: the error before and after EM."""
+    frame = []
     for depth in dict.fromkeys(row["depth"] for row in rows(measured, "arm")):
         found = rows(measured, "arm", depth=depth)
         first, last = (fmean(row["error"][place] for row in found) for place in (0, -1))
-        lines.append(f"{depth:<8}{first:>14.3f}{last:>9.3f}")
+        frame.append({"depth": depth, "error before EM": first, "error after EM": last})
+    return Table(
+        frame,
+        caption="Trees of experts for the robot arm, by depth",
+        formats=dict.fromkeys(("error before EM", "error after EM"), number(3)),
+    )
+
+
+def arms(measured: Measured) -> str:
+    """Whether a step of EM ever lowers the likelihood."""
+    climbing = [row["log_likelihood"] for row in rows(measured, "arm") if row["log_likelihood"]]
     n_rising = sum(_rises(climb) for climb in climbing)
     never = verdict(of_count(n_rising, len(climbing), more_than=1 - 0.5 / len(climbing)))
-    return "\n".join(lines) + f"\nClaim: no step of EM lowers the likelihood ({len(climbing)} runs): {never}"
+    return f"Claim: no step of EM lowers the likelihood ({len(climbing)} runs): {never}"
 
 
 def _rises(climb: list[float]) -> bool:

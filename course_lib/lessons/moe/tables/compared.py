@@ -2,7 +2,8 @@
 
 from statistics import fmean
 
-from course_lib.lessons.common.tables import Measured, per_cent, rows
+from course_lib.lessons.common.table import Table, percent
+from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.moe.tables.measured import claim, lower, page
 from course_lib.lessons.moe.tables.pairs import busiest, costs_more, falls, gains, of_seeds
@@ -44,15 +45,25 @@ def z_loss(found: Measured) -> str:
     return page(*lines, f"Claim: it costs less than {COST} nats a byte: {verdict(cost)}")
 
 
+BALANCES = ("top-2, sigmoid", "top-2, sigmoid, bias", "top-2", "top-2, balanced")
+
+
+def bias_table(found: Measured) -> Table:
+    """How even loads become with a bias and with a balance loss."""
+    heading = "choices of the busiest expert"
+    return Table(
+        [{"model": name, heading: fmean(of_seeds(found, name, busiest).values())} for name in BALANCES],
+        caption="How even the loads are: means over blocks and seeds",
+        formats={heading: percent},
+    )
+
+
 def bias(found: Measured) -> str:
-    """A bias beside a balance loss: how even loads become, and what that costs."""
-    free, name, plain, balanced = "top-2, sigmoid", "top-2, sigmoid, bias", "top-2", "top-2, balanced"
-    shares = {each: fmean(of_seeds(found, each, busiest).values()) for each in (free, name, plain, balanced)}
+    """A bias compared with a balance loss: how even loads become, and what that costs."""
+    free, name, plain, balanced = BALANCES
     saved = [of_samples(gained) for gained in costs_more(found, (plain, balanced), (free, name))]
     effects = ", ".join(f"{each.value:+.3f} ± {each.error:.3f}" for each in saved)
     return page(
-        f"{'choices of the busiest expert':<32}means over blocks and seeds",
-        *(f"{each:<32}{per_cent(share):>6}" for each, share in shares.items()),
         f"Claim: the bias evens loads: {verdict(falls(found, name, free, busiest))}",
         f"Claim: more than the balance loss does: {verdict(falls(found, name, balanced, busiest))}",
         f"The bias costs {effects} nats a byte less than the balance loss ({len(saved)} seeds).",
@@ -64,7 +75,7 @@ def expert_choice(found: Measured) -> str:
     """Experts that choose their bytes, read as they learnt and with each byte choosing."""
     name, twin = "expert choice", "top-2, balanced"
     read = {way: rows(found, "future", read_by=way) for way in ("experts choose", "bytes choose")}
-    moved = per_cent(fmean(row["moved"] for row in read["experts choose"]))
+    moved = percent(fmean(row["moved"] for row in read["experts choose"]))
     alone = [of_samples(gained) for gained in gains(rows(found, "models", model=twin), read["bytes choose"])]
     losses = ", ".join(f"{fmean(row['loss'] for row in its):.3f} where {way}" for way, its in read.items())
     return page(

@@ -6,29 +6,39 @@ Dimension key: L blocks, E experts.
 from statistics import fmean, stdev
 from typing import Any
 
+from course_lib.lessons.common.table import Table, number, percent, plus_minus
 from course_lib.lessons.common.tables import Measured, rows, wrapped
 from course_lib.lessons.common.verdicts import Effect, of_count, of_samples, verdict
 
 Row = dict[str, Any]
 
 
-def ends(measured: Measured) -> str:
-    """Of every kind of model: weights, FLOP of learning from a byte, seconds, and the loss, mean and standard
-    deviation over seeds.
-    """
-    lines = [
-        f"{'model':<26}{'weights':>11}{'FLOP a byte':>13}{'CPU s':>8}{'nats a byte':>13}{'seeds':>9}{'busiest':>9}"
-    ]
+def ends(measured: Measured) -> Table:
+    """For every kind of model: weights, FLOP of learning from a byte, seconds, and the loss over the seeds."""
+    frame = []
     for name in dict.fromkeys(row["model"] for row in rows(measured, "models")):
         found = rows(measured, "models", model=name)
         losses = [row["loss"] for row in found]
-        spread = f"± {stdev(losses):.3f}" if len(losses) > 1 else ""
         busiest = [max(block["load"]) for row in found for block in row["blocks"]]
-        share = f"{100 * max(busiest):.0f} %" if busiest else ""
-        size = f"{found[0]['parameters']:>11,}{found[0]['flops_a_byte']:>13,}{_seconds(measured, name):>8.0f}"
-        lines.append(f"{name:<26}{size}{fmean(losses):>13.3f}{spread:>9}{share:>9}")
-    said = "FLOP and seconds: of learning. Busiest: the largest share of a block's choices that one expert has."
-    return "\n".join([*lines, said])
+        frame.append(
+            {"model": name, "weights": found[0]["parameters"], "FLOP per byte": found[0]["flops_a_byte"]}
+            | {"processor time (s)": _seconds(measured, name), "loss (nats per byte)": fmean(losses)}
+            | {"deviation": stdev(losses) if len(losses) > 1 else None}
+            | {"busiest expert": max(busiest) if busiest else None}
+        )
+    return Table(
+        frame,
+        caption="The models after training",
+        formats={
+            "weights": number(),
+            "FLOP per byte": number(),
+            "processor time (s)": number(),
+            ("loss (nats per byte)", "deviation"): plus_minus(3),
+            "busiest expert": percent,
+        },
+        note="FLOP and time are those of training. Loss: mean ± standard deviation over the seeds. Busiest expert: the "
+        "largest fraction of a block's choices that one expert has.",
+    )
 
 
 def _seconds(measured: Measured, name: str) -> float:
@@ -80,33 +90,46 @@ def collapse(measured: Measured, name: str, k: int, share: float = 0.5) -> str:
     )
 
 
-def specialisation(measured: Measured, name: str) -> str:
-    """By block: how much of the expert the byte decides, beside the same for bytes in random order."""
+def specialisation(measured: Measured, name: str) -> Table:
+    """By block: how much of the expert the byte determines, compared with the same for bytes in random order."""
     found = rows(measured, "models", model=name)
-    lines = [f"{name:<20}{'the byte decides':>20}{'by chance':>12}"]
+    frame = []
     for at in range(len(found[0]["blocks"])):
         of_block = [row["blocks"][at] for row in found]
         known, chance = (fmean(block[key] for block in of_block) for key in ("known", "by_chance"))
-        lines.append(f"{f'block {at}':<20}{100 * known:>18.0f} %{100 * chance:>10.0f} %")
-    return "\n".join(lines)
+        frame.append({"block": f"block {at}", "determined by the byte": known, "by chance": chance})
+    return Table(
+        frame,
+        caption=f"{name}: how much of the choice of expert the byte alone determines",
+        formats=dict.fromkeys(("determined by the byte", "by chance"), percent),
+    )
 
 
-def copies(measured: Measured) -> str:
+def copies(measured: Measured) -> Table:
     """Perplexity of the default model with its MLPs copied, by router."""
-    lines = [f"{'SmolLM2, four copies of each MLP':<34}{'perplexity':>12}{'largest difference of a logit':>32}"]
-    for row in rows(measured, "copies"):
-        lines.append(f"{row['router']:<34}{row['perplexity']:>12.1f}{row['largest_difference']:>32.1e}")
-    return "\n".join(lines)
+    heading = "largest difference of a logit"
+    return Table(
+        [
+            {"router": row["router"], "perplexity": row["perplexity"], heading: row["largest_difference"]}
+            for row in rows(measured, "copies")
+        ],
+        caption="SmolLM2 with four copies of each MLP",
+        formats={"perplexity": number(1), heading: "{:.1e}".format},
+    )
 
 
-def first_gradients(measured: Measured) -> str:
-    """What reaches the gates of copies at the start, in per cent of what reaches their experts; means over seeds."""
-    lines = [f"{'at the start':<34}{'gradient of gates, % of that of experts':>39}"]
+def first_gradients(measured: Measured) -> Table:
+    """The gradient of the gates at the start of training, compared with that of the experts; means over seeds."""
+    frame = []
     for name in dict.fromkeys(row["model"] for row in rows(measured, "gradients")):
         found = rows(measured, "gradients", model=name)
-        share = fmean(100 * row["gate_gradient"] / row["expert_gradient"] for row in found)
-        lines.append(f"{name:<34}{share:>39.2g}")
-    return "\n".join(lines)
+        ratio = fmean(row["gate_gradient"] / row["expert_gradient"] for row in found)
+        frame.append({"model": name, "gradient of the gates (%)": 100 * ratio})
+    return Table(
+        frame,
+        caption="At the start: the gradient of the gates in per cent of that of the experts",
+        formats={"gradient of the gates (%)": "{:.2g}".format},
+    )
 
 
 def trained_on(measured: Measured) -> str:

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_masks
 
 
@@ -99,70 +100,7 @@ BITMAP = Exercise(
     cases=_bitmap_cases,
     picture=lambda case, got, expected: compare_masks(torch.as_tensor(got) != 0, expected != 0, 8),
     library=_library,
-    mistakes=(
-        Mistake(
-            "filled column by column",
-            "The values come row by row. Filling the transposed matrix puts them in the order of columns.",
-            lambda values, bitmap, columns: _fill(_bits(bitmap)[:, :columns].T, values).T,
-        ),
-        Mistake(
-            "highest bit first",
-            "The first column of a byte is its lowest bit here. numpy.unpackbits reads from the top by default.",
-            _first_bit_on_top,
-            also=(_first_bit_on_top_cut,),
-        ),
-        Mistake(
-            "rows run into each other",
-            "The map was read as one stream of bits. Each row begins on a byte of its own; spare bits are skipped.",
-            _one_stream,
-            also=(
-                # without cutting the values to fit, filling raises where the two counts differ
-                lambda values, bitmap, columns: _fill(_stream(bitmap, columns), values),
-            ),
-        ),
-        Mistake(
-            "every row starts with the first value",
-            "The values continue from row to row: row o begins after all that the rows before it store.",
-            _values_from_the_start,
-        ),
-        Mistake(
-            "spare bits returned",
-            "The last byte of a row has bits beyond the last column. Cut the row to its width.",
-            lambda values, bitmap, columns: _fill(_bits(bitmap), values),
-        ),
-        Mistake(
-            "whole bytes only",
-            "A row of I entries takes ⌈I / 8⌉ bytes; the bits of a last byte that is not full count, too.",
-            _whole_bytes,
-        ),
-        Mistake(
-            "all lowest bits first",
-            "The bits of different bytes are mixed. The eight bits of a byte belong to eight neighbours: give them the "
-            "last axis, (O, P, 8), then flatten.",
-            _bits_by_byte_column,
-        ),
-        Mistake(
-            "the map in place of the values",
-            "These are ones and zeros. Put the values where the ones are, in the order of the rows.",
-            lambda values, bitmap, columns: _bits(bitmap)[:, :columns].float(),
-            also=(lambda values, bitmap, columns: _bits(bitmap)[:, :columns],),
-        ),
-        Mistake(
-            "columns and rows exchanged",
-            "The result lies on its side: expected (O, I).",
-            lambda values, bitmap, columns: _unpack_bitmap(values, bitmap, columns).T,
-        ),
-        Mistake(
-            "last value first",
-            "The values were taken from the end. They follow each other as the entries do.",
-            lambda values, bitmap, columns: _unpack_bitmap(values.flip(0), bitmap, columns),
-        ),
-        Mistake(
-            "one value for all",
-            "Every stored entry got the first value.",
-            lambda values, bitmap, columns: _bits(bitmap)[:, :columns] * values[0],
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "numpy.unpackbits",

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_masks
 from course_lib.lessons.patterns.exercises.common import even_and_spiky, in_blocks
 
@@ -146,87 +147,7 @@ BLOCKS = Exercise(
         Trivial("keeping the first blocks", lambda *a: _blocks_in_order(*a, descending=True)),
         Trivial("keeping the last blocks", lambda *a: _blocks_in_order(*a, descending=False)),
     ),
-    mistakes=(
-        Mistake(
-            "blocks read across rows",
-            "reshape(O/r, I/c, r·c) takes runs along a row. A block spans r rows: split both axes, then transpose.",
-            _misread_tiles,
-        ),
-        Mistake(
-            "signed sum",
-            "Entries of opposite sign cancel in a plain sum. Add absolute values.",
-            lambda weight, r, c, n: _keep_tiles(_tiles(weight, r, c).sum((2, 3)), r, c, n),
-        ),
-        Mistake(
-            "largest entry decides",
-            "The maximum lets one large weight save its block. The task ranks by the sum of absolute values.",
-            lambda weight, r, c, n: _keep_tiles(_tiles(weight, r, c).abs().amax((2, 3)), r, c, n),
-        ),
-        Mistake(
-            "single entries",
-            "The right number of weights stays, but scattered: no block is empty, so none can be left out.",
-            _single_entries,
-        ),
-        Mistake(
-            "so many in each band",
-            "The same number stays in every band of r rows. Rank all blocks of the matrix together.",
-            _blocks_in_each_band,
-        ),
-        Mistake(
-            "so many in each stripe",
-            "The same number stays in every stripe of c columns. Rank all blocks of the matrix together.",
-            _blocks_in_each_stripe,
-        ),
-        Mistake(
-            "sum of squares",
-            "Squares let a few large weights decide. The task ranks by the sum of absolute values.",
-            lambda weight, r, c, n: _keep_tiles(_tiles(weight, r, c).square().sum((2, 3)), r, c, n),
-        ),
-        Mistake(
-            "threshold with ties",
-            "A threshold treats all blocks that tie with it alike: all stay, or all leave. Choose exactly n_kept of "
-            "them by their rank.",
-            _above,
-            also=(_strictly_above,),
-        ),
-        Mistake(
-            "True where it leaves",
-            "The mask is True where a block leaves. In this course True means that it stays: negate the mask.",
-            lambda weight, r, c, n: ~_keep_blocks(weight, r, c, n),
-        ),
-        Mistake(
-            "so many removed",
-            "n_kept blocks left. It is the number of those that stay.",
-            lambda weight, r, c, n: _keep_blocks(weight, r, c, weight.numel() // (r * c) - n),
-        ),
-        Mistake(
-            "one entry a block",
-            "This mask has one entry for each block. Blow it up to the size of the weight: repeat_interleave along "
-            "both axes.",
-            _small_mask,
-        ),
-        Mistake(
-            "the small mask tiled",
-            "repeat lays copies of the whole small mask side by side. repeat_interleave repeats each of its entries.",
-            lambda weight, r, c, n: _small_mask(weight, r, c, n).repeat(r, c),
-        ),
-        Mistake(
-            "height and width exchanged",
-            "A block is `rows` high and `columns` wide: repeat `rows` times along dim 0, `columns` times along dim 1.",
-            _exchanged,
-            also=(lambda weight, r, c, n: _keep_blocks(weight, c, r, n),),
-        ),
-        Mistake(
-            "the weights in place of the mask",
-            "These are the pruned weights. Return which of them stay, True or False.",
-            lambda weight, r, c, n: weight * _keep_blocks(weight, r, c, n),
-        ),
-        Mistake(
-            "weakest kept",
-            "The blocks with the smallest totals stayed.",
-            lambda weight, r, c, n: _keep_tiles(-_tiles(weight, r, c).abs().sum((2, 3)), r, c, n),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "average pooling",

@@ -7,7 +7,8 @@ import math
 
 import torch
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.answers import compare_bars
 
 
@@ -80,124 +81,7 @@ BYTES = Exercise(
         tuple(expected),
         "bytes",
     ),
-    mistakes=(
-        Mistake(
-            "row starts forgotten",
-            "CSR and bitmap need to know where each row begins in the values: O + 1 numbers of 4 bytes.",
-            lambda o, i, z, v: _sizes(o, i, z, v, starts=0),
-            also=(
-                lambda o, i, z, v: _without_row_starts_in("CSR", o, i, z, v),
-                lambda o, i, z, v: _without_row_starts_in("bitmap", o, i, z, v),
-            ),
-        ),
-        Mistake(
-            "the end of the last row forgotten",
-            "Row starts hold one number for each row and one for the end: O + 1, not O.",
-            lambda o, i, z, v: _sizes(o, i, z, v, n_starts=o),
-            also=(
-                lambda o, i, z, v: _but(o, i, z, v, "CSR", n_starts=o),
-                lambda o, i, z, v: _but(o, i, z, v, "bitmap", n_starts=o),
-            ),
-        ),
-        Mistake(
-            "row starts counted in columns",
-            "There is a start for each row, and one for the end: O + 1, not I + 1.",
-            lambda o, i, z, v: _sizes(o, i, z, v, n_starts=i + 1),
-            also=(lambda o, i, z, v: _but(o, i, z, v, "CSR", n_starts=i + 1),),
-        ),
-        Mistake(
-            "row starts as wide as a value",
-            "Row starts are 4-byte integers, whatever the width of the values.",
-            lambda o, i, z, v: _sizes(o, i, z, v, starts=v),
-        ),
-        Mistake(
-            "a byte for each bit of the map",
-            "The bitmap has one bit an entry, so a row takes ⌈I / 8⌉ bytes.",
-            lambda o, i, z, v: _sizes(o, i, z, v, map_bytes=o * i),
-        ),
-        Mistake(
-            "a value's width for each bit of the map",
-            "The map takes one bit an entry, however wide the values are.",
-            lambda o, i, z, v: _sizes(o, i, z, v, map_bytes=o * i * v),
-        ),
-        Mistake(
-            "rounded down to whole bytes",
-            "A byte that is begun counts: ⌈I / 8⌉. I // 8 forgets the last columns where I is no multiple of 8.",
-            lambda o, i, z, v: _sizes(o, i, z, v, map_bytes=o * (i // 8), place_bytes=o * (i // 8)),
-            also=(
-                lambda o, i, z, v: _sizes(o, i, z, v, map_bytes=o * (i // 8)),
-                lambda o, i, z, v: _sizes(o, i, z, v, place_bytes=o * (i // 8)),
-            ),
-        ),
-        Mistake(
-            "rows of the map run together",
-            "Each row of the map begins on a byte of its own: O · ⌈I / 8⌉, not ⌈O · I / 8⌉. The same holds for 2:4.",
-            lambda o, i, z, v: _sizes(o, i, z, v, map_bytes=-(-o * i // 8), place_bytes=-(-o * (i // 2) // 4)),
-            also=(
-                lambda o, i, z, v: _sizes(o, i, z, v, map_bytes=-(-o * i // 8)),
-                lambda o, i, z, v: _sizes(o, i, z, v, map_bytes=o * i / 8, place_bytes=o * i / 8),
-                lambda o, i, z, v: _sizes(o, i, z, v, map_bytes=o * i / 8),
-                lambda o, i, z, v: _sizes(o, i, z, v, map_bytes=o * i // 8, place_bytes=o * i // 8),
-            ),
-        ),
-        Mistake(
-            "index as narrow as the value",
-            "A column number is a 4-byte integer, whatever the width of the value it belongs to.",
-            lambda o, i, z, v: _sizes(o, i, z, v, index_bytes=v),
-        ),
-        Mistake(
-            "places of 2:4 forgotten",
-            "The values alone do not say where they belong: each has a 2-bit place, four to the byte.",
-            lambda o, i, z, v: _sizes(o, i, z, v, place_bytes=0),
-        ),
-        Mistake(
-            "a whole byte for each place",
-            "A place takes two bits, so four of them share a byte.",
-            lambda o, i, z, v: _sizes(o, i, z, v, place_bytes=o * (i // 2)),
-        ),
-        Mistake(
-            "four bytes for each place",
-            "A place in a group of four takes two bits; only the column numbers of CSR are 4-byte integers.",
-            lambda o, i, z, v: _sizes(o, i, z, v, place_bytes=4 * o * (i // 2)),
-        ),
-        Mistake(
-            "2:4 by what is stored",
-            "2:4 always holds half of the entries, whatever the number stored: I / 2 values a row.",
-            lambda o, i, z, v: _sizes(o, i, z, v) | {"2:4": z * v + o * -(-i // 8)},
-            also=(lambda o, i, z, v: _sizes(o, i, z, v) | {"2:4": z * v + -(-z // 4)},),
-        ),
-        Mistake(
-            "row starts in 2:4",
-            "Every row of 2:4 has the same number of values, so its start needs no number.",
-            lambda o, i, z, v: _sizes(o, i, z, v) | {"2:4": _sizes(o, i, z, v)["2:4"] + 4 * (o + 1)},
-        ),
-        Mistake(
-            "the column numbers of CSR forgotten",
-            "Each value of CSR comes with its column, 4 bytes: Z (v + 4).",
-            lambda o, i, z, v: _but(o, i, z, v, "CSR", index_bytes=0),
-        ),
-        Mistake(
-            "a row number for each value",
-            "CSR stores no row numbers: the row starts say which values belong to a row.",
-            lambda o, i, z, v: _but(o, i, z, v, "CSR", index_bytes=8),
-            also=(lambda o, i, z, v: _but(o, i, z, v, "CSR", index_bytes=8, starts=0),),
-        ),
-        Mistake(
-            "the map without its values",
-            "The bitmap says where the values belong. The values themselves are stored, too: Z · v bytes.",
-            lambda o, i, z, v: _sizes(o, i, z, v) | {"bitmap": o * -(-i // 8) + 4 * (o + 1)},
-        ),
-        Mistake(
-            "entries counted instead of bytes",
-            "The dense matrix has O · I entries of v bytes each.",
-            lambda o, i, z, v: _sizes(o, i, z, v) | {"dense": o * i},
-        ),
-        Mistake(
-            "in bits",
-            "These are bits. Divide by 8.",
-            lambda o, i, z, v: {name: 8 * size for name, size in _sizes(o, i, z, v).items()},
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("as floats", lambda o, i, z, v: {name: float(size) for name, size in _sizes(o, i, z, v).items()}),
         Variant(

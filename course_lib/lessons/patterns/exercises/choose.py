@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def fits_two_of_four(keep: Tensor) -> bool:
@@ -151,90 +152,7 @@ CHOOSE = Exercise(
         Trivial("always choosing the bitmap", lambda k, s, v: ("bitmap", s["bitmap"])),
         Trivial("always choosing 2:4", lambda k, s, v: ("2:4", s["2:4"])),
     ),
-    mistakes=(
-        Mistake(
-            "2:4 whatever the mask",
-            "2:4 was taken for a mask with a group of three or four, and would lose weights. Look at each group first.",
-            lambda k, s, v: choose(k, s, v, fits=lambda keep: True),
-        ),
-        Mistake(
-            "2:4 wants exactly two",
-            "A group with fewer than two weights fits as well: its values are filled up with zeros. At most two.",
-            lambda k, s, v: choose(k, s, v, fits=_exactly_two),
-        ),
-        Mistake(
-            "half of each row",
-            "A row, or the whole mask, may keep half of its weights and still have three in one group of four. Count "
-            "in each group.",
-            lambda k, s, v: choose(k, s, v, fits=_half_of_each_row),
-            also=(lambda k, s, v: choose(k, s, v, fits=_half_in_all),),
-        ),
-        Mistake(
-            "groups down the outputs",
-            "The groups run down a column. A group of 2:4 is four neighbouring inputs of one row.",
-            lambda k, s, v: choose(k, s, v, fits=_down),
-        ),
-        Mistake(
-            "interleaved groups",
-            "A group is four neighbouring inputs. Here it is every (I/4)-th: unflatten as (−1, 4), not (4, −1).",
-            lambda k, s, v: choose(k, s, v, fits=_strided),
-        ),
-        Mistake(
-            "at least two",
-            "A group that keeps three or four does not fit, however many others keep two. The largest count decides.",
-            lambda k, s, v: choose(k, s, v, fits=_at_least_two),
-        ),
-        Mistake(
-            "2:4 left out",
-            "2:4 is never chosen, although some of these masks fit it.",
-            lambda k, s, v: choose(k, s, v, fits=lambda keep: False),
-        ),
-        Mistake(
-            "columns left out",
-            "The format of whole columns is not in `sizes`: count the columns that hold anything, and add it.",
-            lambda k, s, v: choose(k, s, v, n_columns=lambda keep: 10**9),
-        ),
-        Mistake(
-            "the smallest of sizes",
-            "This takes the smallest number it was given. Ask which formats can hold the mask, and add the columns.",
-            lambda k, s, v: min(s.items(), key=lambda pair: pair[1]),
-        ),
-        Mistake(
-            "numbers of the columns forgotten",
-            "Without the number of each column that stays nobody knows which input it belongs to: 4 bytes each.",
-            lambda k, s, v: choose(k, s, v, column_bytes=lambda rows, width: rows * width),
-        ),
-        Mistake(
-            "a number for every value",
-            "All values of a column share one number: O · v + 4 bytes a column, not O · (v + 4).",
-            lambda k, s, v: choose(k, s, v, column_bytes=lambda rows, width: rows * (width + 4)),
-        ),
-        Mistake(
-            "full columns alone",
-            "A column with a single weight must be stored as well. Count those in which anything stays, with any().",
-            lambda k, s, v: choose(k, s, v, n_columns=lambda keep: int(keep.all(0).sum())),
-        ),
-        Mistake(
-            "empty columns counted",
-            "These are the columns that leave. The others are stored.",
-            lambda k, s, v: choose(k, s, v, n_columns=lambda keep: int((~keep.any(0)).sum())),
-        ),
-        Mistake(
-            "rows counted",
-            "The rows that hold anything were counted. A column of W belongs to an input: look down dimension 0.",
-            lambda k, s, v: choose(k, s, v, n_columns=lambda keep: int(keep.any(1).sum())),
-        ),
-        Mistake(
-            "the largest",
-            "This is the format of most bytes.",
-            lambda k, s, v: choose(k, s, v, best=max),
-        ),
-        Mistake(
-            "the other way round",
-            "The name comes first, then the bytes.",
-            lambda k, s, v: choose(k, s, v)[::-1],
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("a loop over the formats", lambda k, s, v: _in_a_loop(k, s, v)),
         Variant("sorted pairs, as a list", lambda k, s, v: _by_sorting(k, s, v)),

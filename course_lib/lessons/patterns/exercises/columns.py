@@ -7,7 +7,8 @@ from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.short import short
 from course_lib.lessons.common.answers import compare_chosen
 from course_lib.lessons.patterns.exercises.common import even_and_spiky
@@ -117,96 +118,7 @@ COLUMNS = Exercise(
         "norm",
     ),
     library=_library,
-    mistakes=(
-        Mistake(
-            "rows instead of columns",
-            "Whole outputs left. A column of an (outputs, inputs) matrix is an input: rank norm(dim=0), keep "
-            "weight[:, columns].",
-            _keep_rows,
-        ),
-        Mistake(
-            "norms of the rows",
-            "norm(dim=1) is one number for each output, and then says which columns stay. The norm of a column runs "
-            "over the outputs: norm(dim=0).",
-            lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.norm(dim=1)),
-        ),
-        Mistake(
-            "signed sum",
-            "In a plain sum, large entries of opposite sign cancel. The norm squares them first.",
-            lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.sum(dim=0)),
-            also=(
-                lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.sum(dim=0).abs()),
-                lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.mean(dim=0)),
-            ),
-        ),
-        Mistake(
-            "sum of absolute values",
-            "This ranks by the L1 norm. The Euclidean norm squares the entries, so that one large entry counts more "
-            "than several small ones.",
-            lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.abs().sum(dim=0)),
-        ),
-        Mistake(
-            "largest entry decides",
-            "The maximum looks at one weight of a column. The norm counts all of them.",
-            lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.abs().amax(dim=0)),
-            also=(lambda weight, n_kept: _keep_columns_by(weight, n_kept, weight.amax(dim=0)),),
-        ),
-        Mistake(
-            "not in ascending order",
-            "The right columns, but not in their old, ascending order; topk returns them by norm. The inputs arrive in "
-            "their own order: sort the indices, then take both the matrix and the indices from them.",
-            _unsorted_columns,
-            also=(
-                _sorted_indices_alone,
-                lambda weight, n_kept: (_keep_columns(weight, n_kept)[0], weight.norm(dim=0).topk(n_kept).indices),
-                lambda weight, n_kept: tuple(part.flip(-1) for part in _keep_columns(weight, n_kept)),
-            ),
-        ),
-        Mistake(
-            "zeros left in place",
-            "The matrix still has all its columns, some filled with zeros: as many FLOPs and bytes as before.",
-            _zeroed_columns,
-        ),
-        Mistake(
-            "weakest kept",
-            "The columns with the smallest norm stayed.",
-            lambda weight, n_kept: _keep_columns_by(weight, n_kept, -weight.norm(dim=0)),
-        ),
-        Mistake(
-            "so many removed",
-            "n_kept columns were removed. It is the number of those that stay.",
-            lambda weight, n_kept: _keep_columns_by(weight, weight.shape[1] - n_kept, weight.norm(dim=0)),
-        ),
-        Mistake(
-            "indices of what leaves",
-            "The indices say which columns were removed. Return those that were kept.",
-            lambda weight, n_kept: (_keep_columns(weight, n_kept)[0], (~_loudest_mask(weight, n_kept)).nonzero()[:, 0]),
-        ),
-        Mistake(
-            "a mask in place of the indices",
-            "The second value is a mask with an entry for every column. Return the indices of the columns that stay: "
-            "mask.nonzero().flatten().",
-            lambda weight, n_kept: (_keep_columns(weight, n_kept)[0], _loudest_mask(weight, n_kept)),
-            also=(lambda weight, n_kept: (_keep_columns(weight, n_kept)[0], _loudest_mask(weight, n_kept).long()),),
-        ),
-        Mistake(
-            "threshold with ties",
-            "A threshold treats all columns that tie with it alike: all stay, or all leave. Choose exactly n_kept of "
-            "them by their rank.",
-            lambda weight, n_kept: _by_mask(weight, weight.norm(dim=0) >= _from_smallest(weight, n_kept)),
-            also=(lambda weight, n_kept: _by_mask(weight, weight.norm(dim=0) > _from_smallest(weight, n_kept + 1)),),
-        ),
-        Mistake(
-            "the other way round",
-            "The matrix comes first, then the indices.",
-            lambda weight, n_kept: _keep_columns(weight, n_kept)[::-1],
-        ),
-        Mistake(
-            "transposed",
-            "The smaller matrix lies on its side: it has shape (n_kept, O), expected (O, n_kept).",
-            lambda weight, n_kept: (_keep_columns(weight, n_kept)[0].T, _best_columns(weight, n_kept)),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("squares, no root", lambda w, n: _keep_columns_by(w, n, w.square().sum(0))),
         Variant("a boolean mask", lambda w, n: _by_mask(w, w.norm(dim=0).argsort().argsort() >= w.shape[1] - n)),

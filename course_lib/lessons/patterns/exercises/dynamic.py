@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _keep_inputs(inputs: Tensor, worth: Tensor, k: int) -> Tensor:
@@ -87,87 +88,7 @@ DYNAMIC = Exercise(
         Trivial("reading the first k inputs", lambda weight, x, k: x[:, :k] @ weight[:, :k].T),
         Trivial("reading the last k inputs", lambda weight, x, k: x[:, -k:] @ weight[:, -k:].T),
     ),
-    mistakes=(
-        Mistake(
-            "one choice for all tokens",
-            "The same inputs stay for every token: that is static. Choose for each token from its own values.",
-            _static_inputs,
-        ),
-        Mistake(
-            "rank keeps the sign",
-            "A large negative activation matters as much as a positive one. Rank by absolute value.",
-            lambda weight, inputs, k: linear(_keep_inputs(inputs, inputs, k), weight),
-        ),
-        Mistake(
-            "smallest kept",
-            "The k smallest activations of each token stayed.",
-            lambda weight, inputs, k: linear(_keep_inputs(inputs, -inputs.abs(), k), weight),
-        ),
-        Mistake(
-            "chosen by the weight",
-            "These inputs have the largest weight columns, whatever the token: that is a static pattern.",
-            lambda weight, inputs, k: linear(_keep_inputs(inputs, weight.norm(dim=0).expand_as(inputs), k), weight),
-        ),
-        Mistake(
-            "largest removed",
-            "The k largest activations of each token were set to zero. They are the ones that stay.",
-            _removed,
-        ),
-        Mistake(
-            "chosen among the tokens",
-            "For each input the k tokens with its largest values stayed: topk ran along dim 0. Choose along dim 1, "
-            "among the inputs of each token.",
-            _over_tokens,
-        ),
-        Mistake(
-            "one ranking over all tokens",
-            "All values were ranked together, so that a loud token keeps more than k and a quiet one fewer. Rank along "
-            "dim 1.",
-            lambda weight, inputs, k: linear(_largest_of_all(inputs, k * len(inputs)), weight),
-        ),
-        Mistake(
-            "k values in all",
-            "Only k values of the whole batch were kept, so most tokens have fewer than k. Keep k values of each "
-            "token: rank along dim 1.",
-            lambda weight, inputs, k: linear(_largest_of_all(inputs, k), weight),
-        ),
-        Mistake(
-            "threshold with ties",
-            "A threshold treats all inputs that tie with it alike: all stay, or all leave. Keep exactly k by index.",
-            _by_threshold,
-            also=(_above_the_next,),
-        ),
-        Mistake(
-            "sizes in place of the inputs",
-            "The absolute values were fed to the layer. They choose; what enters the layer keeps its sign.",
-            lambda weight, inputs, k: linear(_keep_inputs(inputs, inputs.abs(), k).abs(), weight),
-        ),
-        Mistake(
-            "layer not applied",
-            "These are the inputs with zeros. Apply the layer to them: inputs @ weight.T.",
-            lambda weight, inputs, k: _keep_inputs(inputs, inputs.abs(), k),
-        ),
-        Mistake(
-            "one column a token",
-            "The result lies on its side: expected one row for each token, (N, O).",
-            lambda weight, inputs, k: _dynamic(weight, inputs, k).T,
-        ),
-        Mistake(
-            "outputs chosen instead of inputs",
-            "The full product was computed, and then k of its outputs kept. The point is to read k inputs only.",
-            lambda weight, inputs, k: _keep_inputs(linear(inputs, weight), linear(inputs, weight).abs(), k),
-        ),
-        Mistake(
-            "all inputs read",
-            "This is the dense layer: nothing was set to zero.",
-            lambda weight, inputs, k: linear(inputs, weight),
-        ),
-        Mistake(
-            "scaled up like dropout",
-            "The output is scaled by I / k. What stays is exact here; scaling makes it worse.",
-            lambda weight, inputs, k: _dynamic(weight, inputs, k) * inputs.shape[1] / k,
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "token by token",

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_masks
 
 
@@ -141,98 +142,7 @@ NOFM = Exercise(
         _stored(got[1]), _stored(expected[1] if _agree_on_compressed(got, expected, case) else got[1]), 4
     ),
     library=_library,
-    mistakes=(
-        Mistake(
-            "columns instead of places",
-            "These are column numbers. A place in a group of four is 0 to 3 and fits two bits; a column does not.",
-            _compress_as_columns,
-        ),
-        Mistake(
-            "larger one first",
-            "The two of a group come in order of size. Hardware expects them in order of their place.",
-            _compress_by_size,
-        ),
-        Mistake(
-            "higher place first",
-            "The two weights of a group are in descending order of their place. Hardware expects the lower place "
-            "first.",
-            lambda weight: tuple(part.unflatten(1, (-1, 2)).flip(2).flatten(1) for part in _compress(weight)),
-        ),
-        Mistake(
-            "values and places in different orders",
-            "One of the two is in order of size, the other in order of place. Sort the places first, then take the "
-            "values from the group at these places.",
-            _values_by_size,
-            also=(_values_in_order_alone,),
-        ),
-        Mistake(
-            "counted from one",
-            "These places run from 1 to 4. Two bits hold 0 to 3.",
-            lambda weight: (_compress(weight)[0], _compress(weight)[1] + 1),
-        ),
-        Mistake(
-            "the other way round",
-            "The values come first, then the places.",
-            lambda weight: _compress(weight)[::-1],
-        ),
-        Mistake(
-            "groups not flattened",
-            "Each group still has an axis of its own. flatten(1) brings both back to (O, I / 2).",
-            lambda weight: tuple(part.unflatten(1, (-1, 2)) for part in _compress(weight)),
-        ),
-        Mistake(
-            "a mask in place of the places",
-            "The second value says for each input whether it stays. Return the places of those that do: "
-            "keep.nonzero()[:, 1] % 4.",
-            _mask_for_places,
-        ),
-        Mistake(
-            "half of each row",
-            "The largest half of a row may take all four of one group and none of another. Choose in each group.",
-            _half_of_each_row,
-        ),
-        Mistake(
-            "one of every two",
-            "Pairs were compared: 1:2 cannot keep two neighbours of the same pair. 2:4 takes the best two of four.",
-            _one_of_every_two,
-        ),
-        Mistake(
-            "one of every four",
-            "One weight of a group stayed. 2:4 keeps two.",
-            lambda weight: tuple(part.unflatten(1, (-1, 2))[:, :, 0] for part in _compress_by_size(weight)),
-        ),
-        Mistake(
-            "groups across the rows",
-            "reshape(4, -1) puts weights that are far apart into one group. Four neighbours: reshape(-1, 4).",
-            _two_from_each_four_rows,
-        ),
-        Mistake(
-            "dense matrix returned",
-            "The first value still has all its columns, half of them zero. Return the values that stay alone.",
-            lambda weight: (weight * _mask_for_places(weight)[1], _compress(weight)[1]),
-        ),
-        Mistake(
-            "absolute values stored",
-            "The signs are lost. Rank by absolute value, then store the weights themselves.",
-            lambda weight: _compress(weight.abs()),
-        ),
-        Mistake("weakest kept", "The two smallest of each group stayed.", _compress_weakest),
-        Mistake(
-            "rank keeps the sign",
-            "The two largest signed values stayed: a weight of −4 lost against 2. Rank by absolute value.",
-            lambda weight: _compress_signed(weight),
-        ),
-        Mistake(
-            "interleaved groups",
-            "A group is four neighbouring inputs. Here it is every (I/4)-th: unflatten as (−1, 4), not (4, −1).",
-            _compress_interleaved,
-        ),
-        Mistake(
-            "groups down the outputs",
-            "The groups run down a column. A dot product runs along the inputs, and there the zeros must be regular.",
-            _compress_down,
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("a mask first", lambda weight: _compress_by_mask(weight)),
         Variant("positions in one byte", lambda w: (_compress(w)[0], _compress(w)[1].to(torch.uint8))),

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_grids
 
 
@@ -39,65 +40,7 @@ EVICT = Exercise(
     reference=_evict,
     cases=_evict_cases,
     picture=lambda case, got, expected: compare_grids(got, expected, "token that stays", "query"),
-    mistakes=(
-        Mistake(
-            "rows that no longer sum to 1",
-            "The denominator of the softmax lost its terms too: what is left of a row is divided by its own sum.",
-            lambda w, k: w[:, k],
-        ),
-        Mistake(
-            "softmax once more",
-            "The weights are exponentials already. A second softmax flattens them; divide by their sum.",
-            lambda w, k: w[:, k].softmax(1),
-        ),
-        Mistake(
-            "spread evenly",
-            "The share that left was dealt out in equal parts. Each token grows by the same factor instead.",
-            lambda w, k: w[:, k] + (1 - w[:, k].sum(1, keepdim=True)) / k.sum(),
-        ),
-        Mistake(
-            "one factor for all queries",
-            "All rows were divided by one number. Every query lost a share of its own and has its own denominator.",
-            lambda w, k: w[:, k] / w[:, k].sum(1).mean(),
-            also=(lambda w, k: w[:, k] / w[:, k].sum(),),
-        ),
-        Mistake(
-            "divided by the number of tokens",
-            "Divide by the sum of the weights that stay, not by how many there are.",
-            lambda w, k: w[:, k] / k.sum(),
-        ),
-        Mistake(
-            "divided by what left",
-            "The new denominator is what stays of the old one, not what left.",
-            lambda w, k: w[:, k] / (1 - w[:, k].sum(1, keepdim=True)),
-        ),
-        Mistake(
-            "places left in",
-            "Tokens that left still have a column, of zeros. Return the columns of those that stay.",
-            lambda w, k: w * k / (w * k).sum(1, keepdim=True),
-        ),
-        Mistake(
-            "those that leave",
-            "`keep` is True for the tokens that stay.",
-            lambda w, k: _evict(w, ~k),
-        ),
-        Mistake(
-            "divided down the columns",
-            "The sum ran over the queries. A row of attention is one query: it must sum to 1.",
-            lambda w, k: w[:, k] / w[:, k].sum(0),
-        ),
-        Mistake(
-            "divided by the largest, or the length",
-            "Then rows do not sum to 1. Divide each row by its sum.",
-            lambda w, k: w[:, k] / w[:, k].amax(1, keepdim=True),
-            also=(lambda w, k: w[:, k] / w[:, k].norm(dim=1, keepdim=True),),
-        ),
-        Mistake(
-            "multiplied by what stays",
-            "What stays is less than 1: multiplied by it, weights shrink. The others grow: divide.",
-            lambda w, k: w[:, k] * w[:, k].sum(1, keepdim=True),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("from the logits", lambda w, k: w.log()[:, k].softmax(dim=1)),
         Variant("masked", lambda w, k: w.log().masked_fill(~k, float("-inf")).softmax(dim=1)[:, k]),

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_grids
 
 
@@ -38,68 +39,7 @@ POSITIONS = Exercise(
         Case("as many heads as slots", (_kept(generator, 5, 5, 30),)),
         Case("one head, 12 of 1000 tokens", (_kept(generator, 1, 12, 1000),)),
     ],
-    mistakes=(
-        Mistake(
-            "turned the wrong way",
-            "This is position − place. A key stands at `position` and must go to its place: place − position.",
-            lambda p: -_positions(p),
-        ),
-        Mistake(
-            "the place itself",
-            "These are the places. RoPE has turned the key to `position` already: only the difference is left to turn.",
-            lambda p: p.argsort(dim=1).argsort(dim=1),
-        ),
-        Mistake(
-            "the slot's number",
-            "A slot's number says nothing of the order of the text: new tokens may fill the slots of old ones. Rank "
-            "the positions.",
-            lambda p: torch.arange(p.shape[1]) - p,
-        ),
-        Mistake(
-            "sorted once",
-            "argsort says which slot comes at place 0, 1, 2 …; asked is the place of each slot, the inverse of that. "
-            "Sort once more.",
-            lambda p: p.argsort(dim=1) - p,
-        ),
-        Mistake(
-            "counted from 1",
-            "The first token in the cache has place 0, as the first token of a text has position 0.",
-            lambda p: _positions(p) + 1,
-        ),
-        Mistake(
-            "all turned alike",
-            "Every key was turned by what the newest needs. RoPE sees differences: the distance to the sinks stays as "
-            "large as before.",
-            lambda p: (p.shape[1] - 1 - p.max(dim=1, keepdim=True).values).expand(p.shape),
-        ),
-        Mistake(
-            "ranked over all heads",
-            "Heads may keep different tokens: rank each row by itself.",
-            lambda p: p.flatten().argsort().argsort().reshape(p.shape) - p,
-            also=(lambda p: p.argsort(dim=0).argsort(dim=0) - p,),
-        ),
-        Mistake(
-            "counted from the newest",
-            "The oldest token of a row has place 0, the newest the last one. Here they are counted from behind.",
-            lambda p: (-p).argsort(dim=1).argsort(dim=1) - p,
-        ),
-        Mistake(
-            "keys brought into order",
-            "The rows were sorted, so that the answers stand in other slots than the keys. Each slot keeps its own.",
-            lambda p: torch.arange(p.shape[1]) - p.sort(dim=1).values,
-        ),
-        Mistake(
-            "the oldest to place 0",
-            "Every key was turned by what the oldest needs. Gaps between the others stay as they are.",
-            lambda p: (-p.min(dim=1, keepdim=True).values).expand(p.shape),
-        ),
-        Mistake(
-            "every key to place 0",
-            "Every key was turned back to where a text begins. Each goes to its own place: how many tokens of its row "
-            "came before it?",
-            lambda p: -p,
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("count who came before", lambda p: (p[:, None, :] < p[:, :, None]).sum(dim=2) - p),
         Variant(

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _rotate(keys: Tensor, by: Tensor, frequencies: Tensor) -> Tensor:
@@ -73,83 +74,7 @@ ROTATE = Exercise(
     reference=_rotate,
     cases=_rotate_cases,
     library=_library,
-    mistakes=(
-        Mistake(
-            "turned back",
-            "The sine has the wrong sign: positive `by` turns the first half towards the second.",
-            lambda k, b, f: _rotate(k, -b, f),
-        ),
-        Mistake(
-            "neighbours as pairs",
-            "Here dimension i goes with i + D/2, as in Llama's code for Hugging Face; you paired 2i with 2i + 1, as in "
-            "the paper on RoPE.",
-            _interleaved,
-        ),
-        Mistake(
-            "one angle for all pairs",
-            "Each pair turns at a speed of its own: `frequencies` has an entry for each.",
-            lambda k, b, f: _rotate(k, b, f[:1].expand(len(f))),
-        ),
-        Mistake(
-            "angles in another order than the pairs",
-            "Dimensions i and i + D/2 share frequency i. Repeated in place (f0 f0 f1 f1), the frequencies fit "
-            "neighbouring pairs.",
-            lambda k, b, f: (
-                k * (b[:, None] * f.repeat_interleave(2)).cos()
-                + _rotate_half(k) * (b[:, None] * f.repeat_interleave(2)).sin()
-            ),
-        ),
-        Mistake(
-            "no minus",
-            "A rotation has one minus: low cos − high sin, high cos + low sin. Otherwise lengths change.",
-            lambda k, b, f: k * (b[:, None] * f.repeat(2)).cos() + k.roll(len(f), 1) * (b[:, None] * f.repeat(2)).sin(),
-        ),
-        Mistake(
-            "halves not exchanged",
-            "The sine multiplies the other half of the pair, not the number itself.",
-            lambda k, b, f: k * ((b[:, None] * f.repeat(2)).cos() + (b[:, None] * f.repeat(2)).sin()),
-        ),
-        Mistake(
-            "sine and cosine exchanged",
-            "An angle of 0 must leave the key as it is: the number itself is multiplied with the cosine.",
-            lambda k, b, f: k * (b[:, None] * f.repeat(2)).sin() + _rotate_half(k) * (b[:, None] * f.repeat(2)).cos(),
-        ),
-        Mistake(
-            "one amount for all keys",
-            "Each key has its own way to go: by[n] belongs to row n.",
-            lambda k, b, f: _rotate(k, b[:1].expand(len(b)), f),
-        ),
-        Mistake(
-            "the other half forgotten",
-            "Only the cosine is there. Each number also takes the sine of its partner, D/2 further on or back.",
-            lambda k, b, f: k * (b[:, None] * f.repeat(2)).cos(),
-        ),
-        Mistake(
-            "frequencies in reverse",
-            "Pair i turns by frequencies[i]: the order was reversed.",
-            lambda k, b, f: _rotate(k, b, f.flip(0)),
-        ),
-        Mistake(
-            "another angle",
-            "The angle is by · frequency, in radians: nothing is doubled, halved, or converted from degrees.",
-            lambda k, b, f: _rotate(k, b, 2 * f),
-            also=(
-                lambda k, b, f: _rotate(k, b, f / 2),
-                lambda k, b, f: _rotate(k, b, f * torch.pi / 180),
-                lambda k, b, f: _rotate(k, b, f * 2 * torch.pi),
-            ),
-        ),
-        Mistake(
-            "halves joined the wrong way round",
-            "The first half of the result is low cos − high sin, the second high cos + low sin.",
-            lambda k, b, f: _rotate(k, b, f).roll(len(f), 1),
-        ),
-        Mistake(
-            "overwritten too early",
-            "The first half was turned and then used for the second. Both halves need the old numbers: keep a copy.",
-            lambda k, b, f: _overwritten(k, b[:, None] * f),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "rotate_half",

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_grids
 
 
@@ -55,86 +56,7 @@ SHARE = Exercise(
     cases=_share_cases,
     picture=lambda case, got, expected: compare_grids(torch.as_tensor(got)[0], expected[0], "token, layer 0", "head"),
     library=_library,
-    mistakes=(
-        Mistake(
-            "divided by the same number for all",
-            "A token behind `start` is seen by fewer queries than the first one. Divided by the number of all queries, "
-            "it looks as if nobody wanted it. Divide each sum by the number of queries that see that token.",
-            lambda w, s: w[:, :, s:].mean(dim=2),
-        ),
-        Mistake(
-            "every query counted",
-            "The first query sees one token only, itself, with weight 1, and the next ones few. Begin at `start`.",
-            lambda w, s: _share(w, 0),
-            also=(lambda w, s: w.mean(dim=2),),
-        ),
-        Mistake(
-            "what a token reads",
-            "The mean ran along the rows, over what a query reads. What a token receives stands in its column.",
-            lambda w, s: w[:, :, s:].mean(dim=3),
-            also=(lambda w, s: w.mean(dim=3),),
-        ),
-        Mistake(
-            "a sum instead of a mean",
-            "A sum grows with the number of queries, and early tokens have more of them. Divide it.",
-            lambda w, s: w[:, :, s:].sum(dim=2),
-            also=(lambda w, s: w.sum(dim=2),),
-        ),
-        Mistake(
-            "averaged over the heads",
-            "Heads, or layers too, were averaged. They differ, so keep them apart: the mean runs over the queries.",
-            lambda w, s: _share(w, s).mean(dim=1),
-            also=(lambda w, s: w[:, :, s:].mean(dim=1), lambda w, s: _share(w, s).mean(dim=(0, 1))),
-        ),
-        Mistake(
-            "one query too late",
-            "Query `start` itself counts too.",
-            lambda w, s: _share(w, s + 1),
-        ),
-        Mistake(
-            "one query too early",
-            "Queries count from `start` on, not from the one before it.",
-            lambda w, s: _share(w, s - 1),
-        ),
-        Mistake(
-            "the first token alone",
-            "Asked is what every token receives, (L, H, T): whether the first one gets the most is to be seen.",
-            lambda w, s: w[:, :, s:, 0].mean(dim=2),
-        ),
-        Mistake(
-            "a token does not see itself",
-            "A query sees its own token: token j is seen by the queries j, j + 1, … and there are T − j of them.",
-            lambda w, s: w[:, :, s:].sum(dim=2) / (w.shape[2] - 1 - torch.arange(w.shape[2]).clamp(min=s)).clamp(min=1),
-        ),
-        Mistake(
-            "queries before `start` among those who see it",
-            "Of the queries from `start` on a token before it is seen by all, T − start; T − j would count those that "
-            "were left out.",
-            lambda w, s: w[:, :, s:].sum(dim=2) / (w.shape[2] - torch.arange(w.shape[2])),
-        ),
-        Mistake(
-            "the queries before `start`",
-            "These are the first queries, which see few tokens. The others count, from `start` on.",
-            lambda w, s: w[:, :, :s].mean(dim=2),
-        ),
-        Mistake(
-            "one query for all",
-            "One query was taken, the one that looks most. What is asked is the mean.",
-            lambda w, s: w[:, :, s:].amax(dim=2),
-        ),
-        Mistake(
-            "zeros not counted",
-            "Only queries that give the token a weight above 0 were counted. A query that can see a token and gives it "
-            "a weight of 0 counts as well, with 0.",
-            lambda w, s: w[:, :, s:].sum(dim=2) / (w[:, :, s:] > 0).sum(dim=2).clamp(min=1),
-            also=(lambda w, s: w[:, :, s:].sum(dim=2) / (w[:, :, s:] > 0).sum(dim=2),),
-        ),
-        Mistake(
-            "shares of shares",
-            "The means were divided by their sum. Each is a share already, of what the queries that see it give away.",
-            lambda w, s: _share(w, s) / _share(w, s).sum(dim=2, keepdim=True),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "by who sees whom", lambda w, s: torch.einsum("lhij->lhj", w[:, :, s:].double()) / _seen(w.shape[2], s)

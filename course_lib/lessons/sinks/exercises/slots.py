@@ -6,7 +6,8 @@ import torch
 
 from course_lib.checking.compare import close, tensor_like
 from course_lib.checking.draws import whole
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_slots
 
 
@@ -48,65 +49,7 @@ SLOTS = Exercise(
         Case("a drawn text that fits", (whole(generator, 6, 11), 3, whole(generator, 12, 16))),
         Case("a drawn long text", (whole(generator, 40, 90), whole(generator, 1, 5), whole(generator, 8, 14))),
     ],
-    mistakes=(
-        Mistake(
-            "a window without sinks",
-            "These are the newest tokens alone: the window whose collapse you have seen. The first ones must stay.",
-            lambda n, s, b: list(range(max(0, n - b), n)),
-        ),
-        Mistake(
-            "sinks beside the budget",
-            "Sinks take up slots too: of the budget, `budget − sinks` are left for the newest tokens.",
-            lambda n, s, b: sorted({*range(min(s, n)), *range(max(0, n - b), n)}),
-        ),
-        Mistake(
-            "a token twice",
-            "While the text is shorter than the budget, the first tokens are also among the newest: count them once.",
-            lambda n, s, b: [*range(s), *range(max(0, n - (b - s)), n)],
-            also=(lambda n, s, b: [*range(min(s, n)), *range(max(0, n - (b - s)), n)],),
-        ),
-        Mistake(
-            "the newest left out",
-            "Of n tokens the newest is n − 1, and it attends to itself: it must be among them.",
-            lambda n, s, b: list(range(n)) if n <= b else [*range(s), *range(n - 1 - (b - s), n - 1)],
-        ),
-        Mistake(
-            "a slot left empty",
-            "One slot is unused: the newest `budget − sinks` tokens begin at n − (budget − sinks).",
-            lambda n, s, b: list(range(n)) if n <= b else [*range(s), *range(n - (b - s) + 1, n)],
-        ),
-        Mistake(
-            "the window never moves",
-            "These are the first tokens of the text. Only `sinks` of them stay for good; the rest of the slots follow "
-            "the newest.",
-            lambda n, s, b: list(range(min(n, b))),
-        ),
-        Mistake(
-            "nothing leaves",
-            "All tokens are kept, so that the cache grows with the text. It may hold `budget`.",
-            lambda n, s, b: list(range(n)),
-        ),
-        Mistake(
-            "one slot too many",
-            "One token more than `budget` is kept: the newest begin at n − (budget − sinks).",
-            lambda n, s, b: list(range(n)) if n <= b else [*range(s), *range(n - (b - s) - 1, n)],
-        ),
-        Mistake(
-            "counted from 1",
-            "Tokens are counted from 0: the first is 0, the newest n − 1.",
-            lambda n, s, b: [token + 1 for token in _slots(n, s, b)],
-        ),
-        Mistake(
-            "a mask",
-            "Return the tokens that stay, their numbers, not whether each of them does.",
-            lambda n, s, b: [token in _slots(n, s, b) for token in range(n)],
-        ),
-        Mistake(
-            "the sinks alone",
-            "The rest of the slots hold the newest tokens.",
-            lambda n, s, b: list(range(min(s, n))),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("newest first", lambda n, s, b: _slots(n, s, b)[::-1]),
         Variant("a set", lambda n, s, b: set(_slots(n, s, b))),

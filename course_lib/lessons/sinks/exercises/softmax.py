@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_grids
 
 
@@ -79,103 +80,7 @@ SOFTMAX = Exercise(
     cases=_softmax_cases,
     picture=lambda case, got, expected: compare_grids(torch.as_tensor(got)[0], expected[0], "token, head 0", "query"),
     library=_library,
-    mistakes=(
-        Mistake(
-            "the sink has no effect",
-            "The rows sum to 1: either the sink is not in the denominator, or the weights were divided by their sum "
-            "after its column was dropped. The share of the sink is to be lost.",
-            lambda x, s: x.softmax(dim=2),
-        ),
-        Mistake(
-            "the sink's column left in",
-            "The sink has no value to read: it takes its share of the denominator, and then its column is dropped.",
-            lambda x, s: torch.cat([x, s[:, None, None].expand(-1, x.shape[1], 1)], 2).softmax(2),
-            also=(lambda x, s: torch.cat([s[:, None, None].expand(-1, x.shape[1], 1), x], 2).softmax(2),),
-        ),
-        Mistake(
-            "a token dropped instead of the sink",
-            "The sink stands in the last column, but the first one was dropped, or the other way round.",
-            lambda x, s: torch.cat([x, s[:, None, None].expand(-1, x.shape[1], 1)], 2).softmax(2)[:, :, 1:],
-            also=(lambda x, s: torch.cat([s[:, None, None].expand(-1, x.shape[1], 1), x], 2).softmax(2)[:, :, :-1],),
-        ),
-        Mistake(
-            "one sink for all heads",
-            "Every head has a sink of its own: sink[h] belongs to head h.",
-            lambda x, s: _softmax(x, s[:1].expand(len(s))),
-            also=(lambda x, s: _softmax(x, s.mean().expand(len(s))),),
-        ),
-        Mistake(
-            "overflow",
-            "An exponential overflowed: e^200 is more than float32 holds, and e^1000 more than float64. First subtract "
-            "the largest entry of each row, the sink among them.",
-            lambda x, s: x.exp() / (s.exp()[:, None, None] + x.exp().sum(2, keepdim=True)),
-            also=(
-                lambda x, s: x.double().exp() / (s.double().exp()[:, None, None] + x.double().exp().sum(2, True)),
-                lambda x, s: (x - s[:, None, None]).exp() / (1 + (x - s[:, None, None]).exp().sum(2, keepdim=True)),
-            ),
-        ),
-        Mistake(
-            "one maximum for several rows",
-            "One maximum was subtracted from rows that differ, so that e to a row far below it is 0, and 0 / 0 no "
-            "number. Each row has a maximum of its own, over its last axis and the sink.",
-            lambda x, s: _less(x, s, torch.maximum(x.max(), s.max())),
-            also=(
-                lambda x, s: _less(x, s, x.max()),
-                lambda x, s: _less(x, s, torch.maximum(x.amax(dim=(1, 2)), s)[:, None, None]),
-                lambda x, s: _less(x, s, x.amax(dim=(1, 2), keepdim=True)),
-            ),
-        ),
-        Mistake(
-            "NaN where a query sees nothing",
-            "In a row of nothing but −inf the largest logit is −inf too, and −inf − (−inf) is NaN. Take the maximum "
-            "over the logits and the sink: the sink is finite, and the row becomes 0.",
-            lambda x, s: _nan_where_nothing_is_seen(x, s),
-            also=(lambda x, s: x.softmax(2) * (x.logsumexp(2) - s[:, None]).sigmoid()[..., None],),
-        ),
-        Mistake(
-            "the sink's sign",
-            "The sink has the sign of a logit: a large one takes much of the attention.",
-            lambda x, s: _softmax(x, -s),
-        ),
-        Mistake(
-            "divided by the sink alone",
-            "The denominator is e^sink and the sum over the tokens.",
-            lambda x, s: (
-                (x - torch.maximum(x.amax(2), s[:, None])[..., None]).exp()
-                / (s[:, None] - torch.maximum(x.amax(2), s[:, None])).exp()[..., None]
-            ),
-            also=(lambda x, s: (x - s[:, None, None]).exp(),),
-        ),
-        Mistake(
-            "the maximum taken from one side only",
-            "The maximum was subtracted from the logits and not from the sink. Both must be shifted alike, "
-            "or the sink is e^maximum times too strong.",
-            _shifted,
-        ),
-        Mistake(
-            "always 1",
-            "This is the softmax-off-by-one, the sink with logit 0. Here the sink's logit is given: e^sink, not 1.",
-            lambda x, s: _softmax(x, torch.zeros_like(s)),
-            also=(lambda x, s: _less_largest(x, s, torch.ones_like(s)),),
-        ),
-        Mistake(
-            "the sink not exponentiated",
-            "The sink is a logit like the others: e^sink is added to the denominator.",
-            lambda x, s: (
-                (x - x.amax(2, keepdim=True)).exp()
-                / ((x - x.amax(2, keepdim=True)).exp().sum(2, keepdim=True) + s[:, None, None])
-            ),
-            also=(
-                lambda x, s: x.exp() / (x.exp().sum(2, keepdim=True) + s[:, None, None]),
-                lambda x, s: _less_largest(x, s, s),
-            ),
-        ),
-        Mistake(
-            "1 on top of the sink",
-            "The denominator has a 1 besides e^sink. A sink of 0 is that 1 already.",
-            lambda x, s: _softmax(x, torch.logaddexp(s, torch.zeros(()))),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "by the log of the sum", lambda x, s: (x - torch.logaddexp(x.logsumexp(2), s[:, None])[..., None]).exp()

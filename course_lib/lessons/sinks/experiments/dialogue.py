@@ -12,7 +12,7 @@ from course_lib.kv.cache import evicting
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
-from course_lib.lessons.sinks.experiments.four_ways import loaded
+from course_lib.lessons.common.subject import loaded
 from course_lib.measure.experiment import Tables
 
 TEMPERATURE, CANDIDATES = 0.7, 50

@@ -14,7 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.attention.windowed import windowed
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.ideas import perplexity_beside
+from course_lib.lessons.common.ideas import COMPARED, compared_columns
+from course_lib.lessons.common.table import Table
 
 SLOTS, MOST = 48, 16  # tokens that a query reads, itself among them; of these so many at most stay for good
 TEXTS, LENGTH = 10, 160
@@ -72,14 +73,18 @@ IDEAS: dict[str, Start] = {
 }
 
 
-def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> str:
-    """Every idea beside the text's own first tokens, the first of them; yours last."""
-    rows = {**ideas, **({"yours": mine} if mine else {})}
+def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> Table:
+    """Every idea compared with the text's own first tokens, the first of them; yours last."""
     same = next(iter(ideas.values()))
-    lines = [f"{'what stays for good':<32}{'slots':>6}{'perplexity':>12}   log-perplexity lower than in the first row"]
-    for name, made in rows.items():
-        lines.append(f"{name:<32}{made.n_kept:>6}{perplexity_beside(made.losses, same.losses)}".rstrip())
-    return "\n".join(lines)
+    return Table(
+        [
+            {"first tokens": name, "slots": made.n_kept} | compared_columns(made.losses, same.losses)
+            for name, made in {**ideas, **({"yours": mine} if mine else {})}.items()
+        ],
+        caption="Perplexity of a window with different first tokens that are never evicted",
+        formats=COMPARED,
+        note="± one standard error.",
+    )
 
 
 def stored(rows: list[dict]) -> dict[str, Attempt]:

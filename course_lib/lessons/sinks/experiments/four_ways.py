@@ -6,13 +6,12 @@ Dimension key: P predictions, C compared predictions, W tokens of a window.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from course_lib.data.corpora import windows
 from course_lib.kv.cache import evicting
@@ -20,9 +19,10 @@ from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.policy import EvictionPolicy
+from course_lib.lessons.common.subject import loaded
 from course_lib.measure.experiment import Tables
 from course_lib.measure.paired import block_means
-from course_lib.models import blocks, heads, linears, load_model, weight_of
+from course_lib.models import blocks, heads, linears, weight_of
 
 N_READ, SHOWN = (128, 256, 1024, 8192, 65536, 1048576), 256  # tokens read and a window, to count the work of
 DENSE, WINDOW, AFRESH, STREAMING = WAYS = ("dense", "window", "window read afresh", "StreamingLLM")
@@ -33,12 +33,6 @@ POLICIES = {  # the policy of a budget, and how positions are counted
     WINDOW: (Window, "original"),
     STREAMING: (lambda budget: StreamingLLM(budget, sinks=SINKS), "rolling"),
 }
-
-
-@lru_cache(maxsize=1)
-def loaded() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The default model, once for all steps: evicting leaves it as it was."""
-    return load_model()
 
 
 def way(name: str, n_tokens: int, n_compared: int, budget: int, seed: int) -> Tables:

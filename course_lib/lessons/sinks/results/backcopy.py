@@ -137,8 +137,9 @@ def widths(measured: dict[str, Any]) -> dict[int, list[tuple[float, float]]]:
     return dict(sorted(by_hidden.items()))
 
 
-def sample(measured: dict[str, Any]) -> Figure:
+def sample(measured: dict[str, Any] | None = None) -> Figure:
     """The attention of one model with a learnable sink, the first seed's, on one line of its language."""
+    measured = measured or results()
     line, *_ = rows(measured, "sample", variant="learnable sink")
     n_models = len(rows(measured, "attention", variant="learnable sink"))
     which = f"One model of {n_models} (seed {line['seed']})"

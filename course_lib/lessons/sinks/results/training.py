@@ -60,8 +60,9 @@ def beside_the_paper(measured: dict[str, Any]) -> Figure:
     return fig
 
 
-def by_first_slots(measured: dict[str, Any]) -> Figure:
+def by_first_slots(measured: dict[str, Any] | None = None) -> Figure:
     """Ours alone, where the paper's numbers stand beside the figure."""
+    measured = measured or results()
     fig, (axes,) = figure(width=9.6, height=3.0)
     finding = _ours(axes, measured)
     axes.legend(frameon=False, fontsize=9, title="first slots", title_fontsize=9, loc="upper left")
@@ -126,8 +127,9 @@ def first_slot_by_layer(measured: dict[str, Any]) -> Figure:
     return fig
 
 
-def rates(measured: dict[str, Any]) -> Figure:
+def rates(measured: dict[str, Any] | None = None) -> Figure:
     """A learnable sink at several learning rates: when it is read, and how well the model reads meanwhile."""
+    measured = measured or results()
     fig, (left, right) = figure(2, width=4.8)
     shares, costs, ends = [], [], []
     for index, rate in enumerate(sorted({row["rate"] for row in measured["tables"]["rates"]})):
@@ -151,8 +153,9 @@ def rates(measured: dict[str, Any]) -> Figure:
     return fig
 
 
-def register_norms(measured: dict[str, Any]) -> Figure:
+def register_norms(measured: dict[str, Any] | None = None) -> Figure:
     """Norms of patch tokens of a small vision transformer, as multiples of the layer's median."""
+    measured = measured or results()
     fig, (axes,) = figure(width=7.2)
     norms = measured["tables"]["registers"]
     layers, largest = sorted({row["layer"] for row in norms}), {}

@@ -17,6 +17,7 @@ from matplotlib.ticker import LogLocator
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.dots import ERROR_BARS, reach
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
+from course_lib.lessons.common.subject import loaded
 from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
 from course_lib.lessons.sinks import claims
 from course_lib.lessons.sinks.estimates import blocks, losses, repeats
@@ -43,8 +44,9 @@ def ways_verdict(measured: dict[str, Any]) -> str:
     return report(claims.WAYS_CLAIMS, measured)
 
 
-def along_the_text(measured: dict[str, Any]) -> Figure:
+def along_the_text(measured: dict[str, Any] | None = None) -> Figure:
     """Perplexity along the text, and at the compared predictions with two standard errors."""
+    measured = measured or results()
     fig, (left, right) = figure(2, width=4.9, height=3.7)
     for index, way in enumerate(WAYS):
         (row,) = rows(measured, "ways", way=way)
@@ -82,8 +84,9 @@ def along_the_text(measured: dict[str, Any]) -> Figure:
     return fig
 
 
-def beside_the_paper(measured: dict[str, Any]) -> Figure:
+def beside_the_paper(measured: dict[str, Any] | None = None) -> Figure:
     """What the paper reports of Llama-2-13B, and the same four here; each on its own axis."""
+    measured = measured or results()
     fig, axes = figure(2, width=4.9, height=2.9)
     published = {row["way"]: (row["perplexity"], 0.0) for row in load_published("sinks")["tables"]["ways"]}
     here = {}
@@ -128,8 +131,9 @@ def costs(n_read: Sequence[int], counted: Mapping[str, Sequence[float]], window:
     return fig
 
 
-def chat_repeats(measured: dict[str, Any]) -> Figure:
+def chat_repeats(measured: dict[str, Any] | None = None) -> Figure:
     """How much of each answer goes round in circles, each chat a mark."""
+    measured = measured or results()
     fig, (axes,) = figure(width=7.2, height=3.3)
     for index, cache in enumerate(CACHES):
         for number in (1, 2):
@@ -176,19 +180,7 @@ def chat_figure(measured: dict[str, Any] | None = None, index: int = 1) -> Figur
 
 def slide_costs() -> Figure:
     """For the deck, with the library's own count."""
-    sizes = four_ways.shape(four_ways.loaded()[0])
+    sizes = four_ways.shape(loaded()[0])
     each = [four_ways.flops_a_token(*sizes, n, four_ways.SHOWN) for n in four_ways.N_READ]
     names = ("dense", "streaming", "read afresh")
     return costs(four_ways.N_READ, dict(zip(names, zip(*each, strict=True), strict=True)), four_ways.SHOWN)
-
-
-def slide_ways() -> Figure:
-    return along_the_text(results())
-
-
-def slide_paper() -> Figure:
-    return beside_the_paper(results())
-
-
-def slide_chats() -> Figure:
-    return chat_repeats(results())

@@ -16,7 +16,8 @@ from course_lib.attention.prefill.index import always_read
 from course_lib.attention.prefill.lines import where_lines_are
 from course_lib.attention.speculative.accept import expected_tokens, overlap, residual
 from course_lib.attention.steering.steer import steered
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style, percent
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.tables import percent
 
 LOOK = {"edgecolor": COLOURS[0], "linewidth": 0.6}
 

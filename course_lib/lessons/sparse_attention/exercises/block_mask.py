@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Answer = Callable[[Tensor, Tensor, int, int], Any]
 Blocks = Callable[[Tensor, Tensor], Tensor]  # (columns, diagonals) -> (N, N)
@@ -169,132 +170,7 @@ BLOCK_MASK = Exercise(
             lambda c, d, t, s: _with(lambda c, d: _always(len(c)))(c, d, t, s),
         ),
     ),
-    mistakes=(
-        Mistake(
-            "causal by blocks alone",
-            "Inside the blocks on the diagonal queries read keys that come after them. The mask of tokens has to be "
-            "causal, not only that of blocks.",
-            lambda c, d, t, s: _whole(_blocks(c, d), t, s),
-        ),
-        Mistake(
-            "not causal",
-            "Queries read later blocks. Of a column only what is not later than the query may be read.",
-            lambda c, d, t, s: _whole(_lines(c, d) | _always(len(c)), t, s),
-            also=(
-                lambda c, d, t, s: _whole(c.expand(len(c), -1) | _always(len(c)) | _lines(c, d).tril(), t, s),
-                lambda c, d, t, s: _whole(_wrapped(c, d), t, s),
-                lambda c, d, t, s: _whole(_lines(c, d & False) | d[_distance(len(c)).abs()] | _always(len(c)), t, s),
-            ),
-        ),
-        Mistake(
-            "own token not read",
-            "A query may read itself too: keys up to its own position, j <= i.",
-            lambda c, d, t, s: _whole(_blocks(c, d), t, s) & _causal(t, 1),
-        ),
-        Mistake(
-            "ragged block left out",
-            "The last block is shorter, and its tokens are missing. There are ⌈T/S⌉ blocks, not ⌊T/S⌋.",
-            _cut,
-            also=(_ragged_unread, _ragged_keys_unread),
-        ),
-        Mistake(
-            "ragged block filled up",
-            "The mask has N · S rows, more than there are tokens. Cut it to T × T.",
-            _padded,
-        ),
-        Mistake(
-            "ragged block first",
-            "The blocks were counted from the end, so that the first is the short one. Token t lies in block ⌊t/S⌋.",
-            _ragged_first,
-        ),
-        Mistake(
-            "first block not read",
-            "The first column of blocks is missing where nothing chose it. The sink is there, on which most "
-            "heads rest.",
-            _with(lambda c, d: (_lines(c, d) | _always(len(c), first=False)) & _causal(len(c))),
-        ),
-        Mistake(
-            "tokens for blocks",
-            "One token was read in place of a block. The first column is one of blocks, S keys wide, and on the main "
-            "diagonal of blocks a query reads all of its own block up to itself.",
-            _first_token_alone,
-            also=(_own_token_alone, lambda c, d, t, s: _first_token_alone(c, d, t, s) & _own_token_alone(c, d, t, s)),
-        ),
-        Mistake(
-            "lines of tokens",
-            "Column j was taken for token j, or diagonal k for a distance of k tokens. Column j is block j, the keys "
-            "from j · S to (j + 1) · S − 1, and diagonal k lies k blocks from the main one.",
-            _columns_of_tokens,
-            also=(
-                _diagonals_of_tokens,
-                lambda c, d, t, s: _columns_of_tokens(c, d & False, t, s) | _diagonals_of_tokens(c & False, d, t, s),
-            ),
-        ),
-        Mistake(
-            "own block not read",
-            "The main diagonal is missing where nothing chose it. Then some queries have no key at all, and their "
-            "softmax is 0/0.",
-            _with(lambda c, d: (_lines(c, d) | _always(len(c), own=False)) & _causal(len(c))),
-        ),
-        Mistake(
-            "only the lines that were chosen",
-            "The first column and the main diagonal are always read, whatever was chosen.",
-            _with(lambda c, d: _lines(c, d) & _causal(len(c))),
-        ),
-        Mistake(
-            "rows for columns",
-            "A whole row of blocks was read in place of a column. A column is a block of keys that every later query "
-            "reads.",
-            _with(lambda c, d: c[:, None] | _lines(c & False, d) | _always(len(c))),
-        ),
-        Mistake(
-            "queries and keys exchanged",
-            "Row and column of the mask are exchanged: mask[i, j] says whether query i reads key j.",
-            lambda c, d, t, s: _with()(c, d, t, s).T,
-        ),
-        Mistake(
-            "both at once",
-            "A block is read here where a column and a diagonal cross. Either of them is enough.",
-            _with(lambda c, d: (c & d[_distance(len(c)).clamp(min=0)]) | _always(len(c))),
-        ),
-        Mistake(
-            "distance of tokens",
-            "Diagonals were found by the distance of the tokens, divided by S. Blocks i and j lie on the diagonal "
-            "i − j, wherever in them the tokens are.",
-            _by_token_distance,
-        ),
-        Mistake(
-            "distance with the wrong sign",
-            "The distance is the query's block less the key's. The other way round it is negative below the diagonal.",
-            _with(lambda c, d: c.expand(len(c), -1) | d[-_distance(len(c))] | _always(len(c))),
-        ),
-        Mistake(
-            "one of the two kinds",
-            "Only the columns, or only the diagonals, are in the mask.",
-            _with(lambda c, d: _blocks(c, d & False)),
-            also=(_with(lambda c, d: _blocks(c & False, d)),),
-        ),
-        Mistake(
-            "the other way round",
-            "True is what is read. Here it is what is not.",
-            lambda c, d, t, s: ~_with()(c, d, t, s),
-        ),
-        Mistake(
-            "numbers to add to logits",
-            "This is a mask of numbers to be added to logits, 0 and a large negative one. Asked for is True for what "
-            "is read.",
-            lambda c, d, t, s: torch.where(_with()(c, d, t, s), 0.0, -torch.inf),
-            also=(
-                lambda c, d, t, s: torch.where(_with()(c, d, t, s), 0.0, -1e9),
-                lambda c, d, t, s: torch.where(_with()(c, d, t, s), 0.0, -1e4),
-            ),
-        ),
-        Mistake(
-            "a mask of blocks",
-            "This is N × N, one entry a block. The mask asked for has one for each query and key: T × T.",
-            lambda c, d, t, s: _blocks(c, d),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("token by token", lambda c, d, t, s: _in_loops(c, d, t, s)),
         Variant(

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
 
 Answer = Callable[[Tensor, Tensor], Any]
@@ -143,137 +144,7 @@ DELTA = Exercise(
         Trivial("sending the first token alone", lambda k, t: (k[:1].expand_as(k), _first_alone(k))),
         Trivial("sending everything", lambda k, t: (k, torch.ones_like(k, dtype=torch.bool))),
     ),
-    mistakes=(
-        Mistake(
-            "compared with the neighbour",
-            "A key is compared with the token before it. Many steps below θ are then never sent, and the error grows "
-            "without end. Compare with the value that was sent last: then it stays below θ.",
-            _coded(remembered=lambda key, now, sent: key),
-            also=(_by_neighbours,),
-        ),
-        Mistake(
-            "compared with the first",
-            "Everything is compared with the first key. Compare with the value that was sent last, whenever that was.",
-            _from_the_first,
-        ),
-        Mistake(
-            "forgotten what was sent",
-            "Where a channel is not sent, its next value was compared with 0. Compare with the value that was sent "
-            "last, however long ago that was.",
-            _coded(remembered=lambda key, now, sent: torch.where(sent, now, 0.0)),
-        ),
-        Mistake(
-            "exactly θ is not sent",
-            "A channel that has moved by exactly θ is sent too: at least θ. With more than θ, a θ of 0 would leave out "
-            "what has not moved.",
-            _coded(lambda key, last, theta: (key - last).abs() > theta),
-        ),
-        Mistake(
-            "sign of the move",
-            "Only moves in one direction are sent. It is the size of the difference that counts.",
-            _coded(lambda key, last, theta: key - last >= theta),
-            also=(_coded(lambda key, last, theta: last - key >= theta),),
-        ),
-        Mistake(
-            "first token not sent",
-            "The first token was compared with zeros, or is not marked as sent. Nothing has been sent before it, so "
-            "that all of its channels are.",
-            _coded(first=False),
-            also=(lambda k, t: (_coded()(k, t)[0], _coded()(k, t)[1] & ~_first_alone(k)),),
-        ),
-        Mistake(
-            "one tensor for all tokens",
-            "All rows are the same. One tensor was stored for every token, and changed in place afterwards: store a "
-            "copy, held.clone().",
-            lambda k, t: (_coded()(k, t)[0][-1].expand_as(k), _coded()(k, t)[1]),
-        ),
-        Mistake(
-            "one token late",
-            "These are the values that a token was compared with. What is sent of a token is held from that token on.",
-            lambda k, t: (torch.cat([k[:1], _coded()(k, t)[0][:-1]]), _coded()(k, t)[1]),
-        ),
-        Mistake(
-            "channels together",
-            "One channel, or the mean or length of all of them, decided what is sent. Every channel is sent or held by "
-            "its own difference and its own θ.",
-            _coded(lambda key, last, theta: _far(key, last, theta).any().expand(len(key))),
-            also=(
-                _coded(lambda key, last, theta: _far(key, last, theta).all().expand(len(key))),
-                _coded(lambda key, last, theta: ((key - last).norm() >= theta.norm()).expand(len(key))),
-                _coded(lambda key, last, theta: (key - last).norm() >= theta),
-                _coded(lambda key, last, theta: (key - last).abs().mean() >= theta),
-                _coded(lambda key, last, theta: (key - last).abs().max() >= theta),
-            ),
-        ),
-        Mistake(
-            "zero where nothing is sent",
-            "What is not sent was set to 0. It keeps the value that was sent last.",
-            _coded(value=lambda key, last, sent: key * sent, remembered=lambda key, now, sent: key),
-            also=(
-                lambda k, t: (k * _coded()(k, t)[1], _coded()(k, t)[1]),
-                _coded(value=lambda key, last, sent: key * sent),
-            ),
-        ),
-        Mistake(
-            "deltas, not keys",
-            "These are the differences that are sent. Asked for are the keys that the other side holds: their sum up "
-            "to each token.",
-            _as_deltas,
-            also=(
-                lambda k, t: (_neighbour(k) * _coded()(k, t)[1], _coded()(k, t)[1]),
-                lambda k, t: (_neighbour(k) * _by_neighbours(k, t)[1], _by_neighbours(k, t)[1]),
-            ),
-        ),
-        Mistake(
-            "the keys themselves",
-            "The exact keys were returned. Between two sendings the other side has the value that was sent last.",
-            lambda k, t: (k, _coded()(k, t)[1]),
-            also=(lambda k, t: (k.clone(), _by_neighbours(k, t)[1]),),
-        ),
-        Mistake(
-            "sent and held the wrong way round",
-            "The mask says which channels were held. True is what was sent.",
-            lambda k, t: (_coded()(k, t)[0], ~_coded()(k, t)[1]),
-        ),
-        Mistake(
-            "small moves sent",
-            "What moved by less than θ is sent here, and what moved by more is held.",
-            _coded(lambda key, last, theta: (key - last).abs() < theta),
-            also=(_coded(lambda key, last, theta: (key - last).abs() <= theta),),
-        ),
-        Mistake(
-            "rounded",
-            "Keys were rounded to multiples of θ, or moved by θ or by 1. The key that is sent is exact.",
-            lambda k, t: ((k / t).round() * t, _coded()(k, t)[1]),
-            also=(
-                _coded(value=lambda key, last, sent: last + (key - last).sign() * sent),
-                lambda k, t: _by_steps(k, t),
-            ),
-        ),
-        Mistake(
-            "a share of the value",
-            "θ is an absolute difference, in the unit of the keys, and not a share of their size.",
-            _coded(lambda key, last, theta: (key - last).abs() >= theta * last.abs()),
-            also=(_coded(lambda key, last, theta: (key - last).abs() >= theta * key.abs()),),
-        ),
-        Mistake(
-            "squared difference",
-            "The square of the difference was compared with θ. θ has the unit of the keys: compare the absolute "
-            "difference.",
-            _coded(lambda key, last, theta: (key - last).square() >= theta),
-        ),
-        Mistake(
-            "size instead of change",
-            "A channel is sent if it is large. It is to be sent if it has moved.",
-            _coded(lambda key, last, theta: key.abs() >= theta),
-        ),
-        Mistake(
-            "not these two values",
-            "Two values are asked for: first the keys that are held, then which channels were sent, both (T, D).",
-            lambda k, t: _coded()(k, t)[0],
-            also=(lambda k, t: _coded()(k, t)[::-1],),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("channel by channel", lambda k, t: _in_loops(k, t)),
         Variant("deltas added up", lambda k, t: _added_up(k, t)),

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.special import xlogy
 
 from course_lib.checking.compare import close
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import near
 
 Answer = Callable[[Tensor, Tensor], Any]
@@ -119,143 +120,7 @@ DIVERGENCE = Exercise(
     picture=_bars,
     library=_library,
     trivial=(Trivial("returning log 2 everywhere", lambda p, q: torch.full((len(p),), log(2))),),
-    mistakes=(
-        Mistake(
-            "0 · log 0 is not a number",
-            "Where a probability is 0 this is 0 times −∞, which is NaN, and so is the whole sum; where both are 0, so "
-            "is m, and 0/0 is NaN too. The limit of x log x for x → 0 is 0: such a block adds nothing. (NaN < τ is "
-            "False, so a rule built on this decides without saying so.)",
-            _quotient,
-            also=(
-                lambda p, q: _quotient(p, q).sqrt(),
-                lambda p, q: (
-                    (p * p.log() - p * ((p + q) / 2).log() + q * q.log() - q * ((p + q) / 2).log()).sum(dim=1) / 2
-                ),
-                lambda p, q: (xlogy(p, 2 * p / (p + q)) + xlogy(q, 2 * q / (p + q))).sum(dim=1) / 2,
-            ),
-        ),
-        Mistake(
-            "one of the two sums",
-            "Only one of Σ p log(p/m) and Σ q log(q/m) is here. The divergence is the mean of both, the same whichever "
-            "way round p and q are given.",
-            lambda p, q: _terms(p, (p + q) / 2).sum(dim=1),
-            also=(
-                lambda p, q: _terms(q, (p + q) / 2).sum(dim=1),
-                lambda p, q: _terms(p, (p + q) / 2).sum(dim=1) / 2,
-                lambda p, q: _terms(q, (p + q) / 2).sum(dim=1) / 2,
-            ),
-        ),
-        Mistake(
-            "compared with each other",
-            "This is the Kullback–Leibler divergence of p and q, or the mean or sum of both directions. It is infinite "
-            "where one is 0 and the other is not. Both are compared with their mean m instead.",
-            _kl,
-            also=(
-                lambda p, q: _kl(q, p),
-                lambda p, q: (_kl(p, q) + _kl(q, p)) / 2,
-                lambda p, q: _kl(p, q) + _kl(q, p),
-                lambda p, q: torch.where((p > 0) & (q > 0), p * (p / q).log(), 0).sum(dim=1),
-                lambda p, q: (p * (p / q).log()).sum(dim=1),
-            ),
-        ),
-        Mistake(
-            "the wrong way round",
-            "m is compared with p and with q: Σ m log(m/p) is infinite wherever p is 0. It is p that weighs the "
-            "terms, and p/m of which the logarithm is taken.",
-            lambda p, q: (_kl((p + q) / 2, p) + _kl((p + q) / 2, q)) / 2,
-            also=(
-                lambda p, q: (_filled(_kl_terms((p + q) / 2, p)) + _filled(_kl_terms((p + q) / 2, q))).sum(dim=1) / 2,
-            ),
-        ),
-        Mistake(
-            "half forgotten",
-            "Twice too large: the two sums are averaged, and here they are added.",
-            _then(lambda d: 2 * d),
-        ),
-        Mistake(
-            "halved twice",
-            "Half of what it should be. m is the mean of p and q, and the divergence the mean of the two sums: one "
-            "half each.",
-            _then(lambda d: d / 2),
-        ),
-        Mistake(
-            "mean not halved",
-            "m is p + q here, which sums to 2. It is their mean.",
-            _with_middle(lambda p, q: p + q),
-            also=(lambda p, q: _quotient(p, q) - log(2),),
-        ),
-        Mistake(
-            "geometric mean",
-            "m = √(pq) here, which is 0 wherever either is. It is the mean (p + q) / 2.",
-            _with_middle(lambda p, q: (p * q).sqrt()),
-        ),
-        Mistake(
-            "square root",
-            "FlexPrefill compares the square root with τ. Here the divergence itself is asked for.",
-            _then(torch.sqrt),
-        ),
-        Mistake(
-            "not in nats",
-            "The logarithm has base 2 or 10 here. With the natural logarithm, in nats, the largest value is log 2 = "
-            "0.693.",
-            _then(lambda d: d / log(2)),
-            also=(_then(lambda d: d / log(10)),),
-        ),
-        Mistake(
-            "square root, in bits",
-            "This is the square root of the divergence in bits, the Jensen–Shannon distance of some libraries. Asked "
-            "for is the divergence itself, with the natural logarithm.",
-            _then(lambda d: (d / log(2)).sqrt()),
-        ),
-        Mistake(
-            "wrong sign",
-            "Negative: a divergence is 0 or more. p log(p/m), not p log(m/p).",
-            _then(torch.neg),
-        ),
-        Mistake(
-            "mean over the blocks",
-            "This was divided by the number of blocks. Probabilities weigh the terms already: sum them.",
-            lambda p, q: _divergence(p, q) / p.shape[1],
-            also=(lambda p, q: 2 * _divergence(p, q) / p.shape[1],),
-        ),
-        Mistake(
-            "along the wrong axis",
-            "The sum goes over heads. Each head has a distribution over blocks, dim=1, and gets a number.",
-            lambda p, q: _divergence(p.T, q.T),
-        ),
-        Mistake(
-            "all heads together",
-            "One number for all heads. Each head is judged by itself.",
-            lambda p, q: _divergence(p, q).sum(),
-            also=(lambda p, q: _divergence(p, q).mean(), lambda p, q: _divergence(p, q).max()),
-        ),
-        Mistake(
-            "a small number added",
-            "Something was added to every probability so that no logarithm is infinite, and it is large enough to move "
-            "the result. Leave a block of probability 0 out instead.",
-            _shifted(1e-3),
-            also=(_shifted(1e-2), _shifted(1e-4)),
-        ),
-        Mistake(
-            "blocks that one of them lacks left out",
-            "A block where either has probability 0 counts for nothing here. If p is 0 and q is not, q log(q/m) = "
-            "q log 2 is still there: it is just where they differ.",
-            lambda p, q: torch.where((p > 0) & (q > 0), _terms(p, (p + q) / 2) + _terms(q, (p + q) / 2), 0).sum(1) / 2,
-        ),
-        Mistake(
-            "another distance",
-            "This is another measure of how far apart they are, for example the absolute or squared difference, a "
-            "cosine, or the overlap. Use the formula with logarithms.",
-            lambda p, q: (p - q).abs().sum(dim=1) / 2,
-            also=(
-                lambda p, q: (p - q).abs().sum(dim=1),
-                lambda p, q: (p - q).square().sum(dim=1),
-                lambda p, q: (p - q).norm(dim=1),
-                lambda p, q: 1 - torch.cosine_similarity(p, q, dim=1),
-                lambda p, q: (1 - (p * q).sqrt().sum(dim=1)).clamp(min=0).sqrt(),
-            ),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("by entropies", lambda p, q: _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2),
         Variant("in loops", lambda p, q: _in_loops(p, q)),

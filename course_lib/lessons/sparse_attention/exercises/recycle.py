@@ -3,7 +3,6 @@
 Dimension key: N visual tokens, P pixels of a patch, C cells, D width.
 """
 
-from collections.abc import Callable
 from math import log2
 from typing import Any
 
@@ -11,12 +10,9 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import all_near
-
-Answer = Callable[[Tensor, Tensor, float, Tensor, Tensor], Any]
-Entropy = Callable[[Tensor], Tensor]  # (N, P) -> (N,)
-Joined = Callable[[Tensor, Tensor, float], Tensor]  # (attention, entropy, alpha) -> importance
 
 
 def _agree(got: Any, expected: Any, case: Case) -> str | None:
@@ -41,8 +37,16 @@ def _bits(grey: Tensor) -> Tensor:
     return torch.special.entr(_shares(grey)).sum(dim=1) / torch.log(torch.tensor(2.0, dtype=torch.float64))
 
 
-def _importance(attention: Tensor, entropy: Tensor, alpha: float) -> Tensor:
-    return attention + alpha * entropy.softmax(dim=0).to(attention.dtype)
+def _recycle(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
+    h = _bits(grey)
+    soft = h.softmax(dim=0).to(attention.dtype)
+    importance = attention + alpha * soft
+    weight = importance
+    members = _members(cell)
+    fused = torch.stack([_mean(weight[some], tokens[some]) for some in members])
+    score = importance
+    places = torch.stack([some[score[some].argmax()] for some in members])
+    return importance, fused, places
 
 
 def _members(cell: Tensor) -> list[Tensor]:
@@ -52,26 +56,6 @@ def _members(cell: Tensor) -> list[Tensor]:
 
 def _mean(weight: Tensor, tokens: Tensor) -> Tensor:
     return (weight[:, None] * tokens).sum(dim=0) / weight.sum()
-
-
-def _with(
-    entropy: Entropy = _bits,
-    joined: Joined = _importance,
-    fuse: Callable[[Tensor, Tensor], Tensor] = _mean,
-    place: Callable[[Tensor, Tensor], Tensor] = lambda weight, members: members[weight.argmax()],
-    weight: Callable[[Tensor, Tensor, Tensor], Tensor] = lambda importance, attention, entropy: importance,
-    members: Callable[[Tensor], list[Tensor]] = _members,
-) -> Answer:
-    def answer(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
-        h = entropy(grey)
-        importance = joined(attention, h, alpha)
-        weighs = weight(importance, attention, h.to(attention.dtype))
-        of = members(cell)
-        fused = torch.stack([fuse(weighs[some], tokens[some]) for some in of])
-        places = torch.stack([torch.as_tensor(place(importance[some], some)) for some in of])
-        return importance, fused, places
-
-    return answer
 
 
 def _logs(grey: Tensor) -> Tensor:
@@ -100,21 +84,8 @@ def _of_wrapped(grey: Tensor) -> Tensor:
     return _bits((2 * grey.long() - 255) % 256)
 
 
-def _few_levels(grey: Tensor) -> Tensor:
-    return _bits(grey // 16)
-
-
 def _distinct(grey: Tensor) -> Tensor:
     return (_shares(grey) > 0).sum(dim=1).double()
-
-
-def _with_those_that_stay(cell: Tensor) -> list[Tensor]:
-    """Cell −1 as the last cell, as an index of −1 would have it."""
-    return _members(torch.where(cell < 0, cell.max(), cell))
-
-
-def _first_with_those_that_stay(cell: Tensor) -> list[Tensor]:
-    return _members(cell.clamp(min=0))
 
 
 def _recycle_cases(generator: torch.Generator) -> list[Case]:
@@ -165,195 +136,21 @@ RECYCLE = Exercise(
     difficulty=3,
     minutes=12,
     points=4,
-    reference=_with(),
+    reference=_recycle,
     cases=_recycle_cases,
     agree=_agree,
     picture=_picture,
     library=_library,
-    mistakes=(
-        Mistake(
-            "0 · log 0 is not a number",
-            "A grey level that does not occur has p = 0, and 0 times −∞ is NaN. Such a level adds nothing: count only "
-            "those that occur.",
-            _with(_logs),
-        ),
-        Mistake(
-            "not in bits",
-            "The entropies are asked for in bits, with a logarithm to base 2. Here it has another base. It matters: "
-            "under a softmax another unit is another temperature.",
-            _with(lambda grey: _bits(grey) / 1.4426950408889634),
-            also=(_with(lambda grey: _bits(grey) / log2(10)),),
-        ),
-        Mistake(
-            "wrong sign of the entropy",
-            "−Σ p log p: without the minus sign a patch of one grey level is worth most.",
-            _with(lambda grey: -_bits(grey)),
-        ),
-        Mistake(
-            "entropy of the pixels' values",
-            "Pixels were taken for probabilities. What counts is how often each grey level occurs.",
-            _with(_of_brightness),
-            also=(
-                _with(_of_softmax),
-                _with(lambda grey: torch.special.entr(grey.double() / 255).sum(dim=1) / torch.log(torch.tensor(2.0))),
-            ),
-        ),
-        Mistake(
-            "counts, not shares",
-            "How often a level occurs was not divided by the number of pixels, so these are no probabilities.",
-            _with(_of_counts),
-        ),
-        Mistake(
-            "levels run together",
-            "Different grey levels were counted as one: in a few bins, or in 8 bits in which negative numbers "
-            "wrap. Every one of the 256 levels counts by itself.",
-            _with(_few_levels),
-            also=(_with(_of_wrapped), _with(lambda grey: _bits(grey // 26)), _with(lambda grey: _bits(grey // 32))),
-        ),
-        Mistake(
-            "another measure of detail",
-            "This is the number of different levels, its logarithm, or how far they spread. Asked for is the entropy "
-            "of their shares.",
-            _with(_distinct),
-            also=(
-                _with(lambda grey: grey.double().std(dim=1)),
-                _with(lambda grey: grey.double().var(dim=1)),
-                _with(lambda grey: _distinct(grey).log2()),
-            ),
-        ),
-        Mistake(
-            "no softmax",
-            "The entropies were added as they are. First they go through a softmax over all patches, so that they sum "
-            "to one and α says what they weigh together.",
-            _with(joined=lambda a, h, alpha: a + alpha * h.to(a.dtype)),
-        ),
-        Mistake(
-            "divided, not a softmax",
-            "The entropies were divided by their sum or by the largest. A softmax is asked for: e to the power of "
-            "each, divided by the sum of these.",
-            _with(joined=lambda a, h, alpha: a + alpha * (h / h.sum()).to(a.dtype)),
-            also=(_with(joined=lambda a, h, alpha: a + alpha * (h / h.max()).to(a.dtype)),),
-        ),
-        Mistake(
-            "α inside the softmax",
-            "α multiplies the softmax of the entropies, and not the entropies in it.",
-            _with(joined=lambda a, h, alpha: a + (alpha * h).softmax(dim=0).to(a.dtype)),
-        ),
-        Mistake(
-            "attention changed too",
-            "The attention went through a softmax as well, or was made to sum to one. Only the entropies do: the "
-            "attention is added as it is.",
-            _with(joined=lambda a, h, alpha: a.softmax(dim=0) + alpha * h.softmax(dim=0).to(a.dtype)),
-            also=(
-                _with(joined=lambda a, h, alpha: (a + alpha * h.to(a.dtype)).softmax(dim=0)),
-                _with(joined=lambda a, h, alpha: a / a.sum() + alpha * h.softmax(dim=0).to(a.dtype)),
-            ),
-        ),
-        Mistake(
-            "softmax over those that are pruned",
-            "The softmax went over a part of the patches. It goes over all of the image, those that stay among them.",
-            lambda g, a, alpha, x, c: _softmax_of_pruned(g, a, alpha, x, c),
-        ),
-        Mistake(
-            "one of the two parts",
-            "Only one of attention and entropy is in the importance. It is the attention, plus α times the softmax of "
-            "the entropies.",
-            _with(joined=lambda a, h, alpha: alpha * h.softmax(dim=0).to(a.dtype)),
-            also=(_with(joined=lambda a, h, alpha: a), _with(joined=lambda a, h, alpha: h.softmax(dim=0).to(a.dtype))),
-        ),
-        Mistake(
-            "α left out or at another place",
-            "α multiplies the softmax of the entropies and nothing else: the attention has no factor.",
-            _with(joined=lambda a, h, alpha: a + h.softmax(dim=0).to(a.dtype)),
-            also=(
-                _with(joined=lambda a, h, alpha: alpha * a + h.softmax(dim=0).to(a.dtype)),
-                _with(joined=lambda a, h, alpha: alpha * (a + h.softmax(dim=0).to(a.dtype))),
-                _with(joined=lambda a, h, alpha: (1 - alpha) * a + alpha * h.softmax(dim=0).to(a.dtype)),
-            ),
-        ),
-        Mistake(
-            "multiplied, not added",
-            "Attention and entropy were multiplied. The importance is a sum of two parts.",
-            _with(joined=lambda a, h, alpha: a * h.softmax(dim=0).to(a.dtype)),
-            also=(_with(joined=lambda a, h, alpha: a * alpha * h.softmax(dim=0).to(a.dtype)),),
-        ),
-        Mistake(
-            "plain mean",
-            "The tokens of a cell count alike here. They are weighed by their importance.",
-            _with(fuse=lambda weight, tokens: tokens.mean(dim=0)),
-        ),
-        Mistake(
-            "weights do not sum to one",
-            "The weights of a cell do not sum to one. Divide the weighted sum by the sum of the importances, not by "
-            "the number of tokens, nor by nothing.",
-            _with(fuse=lambda weight, tokens: weight @ tokens),
-            also=(
-                _with(fuse=lambda weight, tokens: weight @ tokens / len(tokens)),
-                _with(fuse=lambda weight, tokens: tokens.sum(dim=0)),
-            ),
-        ),
-        Mistake(
-            "softmax of the importance",
-            "The weights are I / Σ I, not a softmax of I.",
-            _with(fuse=lambda weight, tokens: weight.softmax(dim=0) @ tokens),
-        ),
-        Mistake(
-            "weighed by something else",
-            "The weights are the importances. Here they are the attention alone, or the importance squared or "
-            "inverted.",
-            _with(weight=lambda importance, attention, entropy: attention),
-            also=(
-                _with(weight=lambda importance, attention, entropy: importance.square()),
-                _with(weight=lambda importance, attention, entropy: 1 / importance),
-            ),
-        ),
-        Mistake(
-            "the strongest alone",
-            "The most important token stands for its cell, and the others are lost. That is pruning; recycling takes "
-            "the mean of all.",
-            _with(fuse=lambda weight, tokens: tokens[weight.argmax()]),
-        ),
-        Mistake(
-            "wrong place",
-            "The fused token stands where the most important of its tokens stood, not at the first, the last, the "
-            "middle or the least important one.",
-            _with(place=lambda weight, members: members[0]),
-            also=(
-                _with(place=lambda weight, members: members[-1]),
-                _with(place=lambda weight, members: members[len(members) // 2]),
-                _with(place=lambda weight, members: members[weight.argmin()]),
-                _with(place=lambda weight, members: members.double().mean().round().long()),
-            ),
-        ),
-        Mistake(
-            "place by one of the two parts",
-            "The place is that of the largest attention, or of the largest entropy. It is that of the largest "
-            "importance, in which both are.",
-            lambda *given: _placed(_with(joined=lambda a, h, alpha: a), *given),
-            also=(lambda *given: _placed(_with(joined=lambda a, h, alpha: h.to(a.dtype)), *given),),
-        ),
-        Mistake(
-            "place within the cell",
-            "This is the number of the token among those of its cell. Asked for is its number among all N.",
-            _with(place=lambda weight, members: weight.argmax()),
-        ),
-        Mistake(
-            "tokens that stay fused too",
-            "A cell of −1 says that a token stays as it is. It is no part of any cell, and not of the last one either.",
-            _with(members=_with_those_that_stay),
-            also=(_with(members=_first_with_those_that_stay),),
-        ),
-        Mistake(
-            "not three values",
-            "Three values are asked for: the importance of every token, the fused tokens, and their places.",
-            lambda *given: _with()(*given)[0],
-            also=(lambda *given: _with()(*given)[:2], lambda *given: _with()(*given)[1:]),
-        ),
-    ),
+    mistakes=read_mistakes(globals(), steps_of=_recycle),
     also_right=(
         Variant("patch by patch, with a counter", lambda *given: _counted(*given)),
-        Variant("unique levels", _with(lambda grey: torch.stack([_of_unique(row) for row in grey]))),
-        Variant("nan_to_num of each level", _with(lambda g: -torch.nan_to_num(_shares(g) * _shares(g).log2()).sum(1))),
+        Variant(
+            "unique levels", lambda *given: _by_entropies(torch.stack([_of_unique(row) for row in given[0]]), *given)
+        ),
+        Variant(
+            "nan_to_num of each level",
+            lambda g, *given: _by_entropies(-torch.nan_to_num(_shares(g) * _shares(g).log2()).sum(1), g, *given),
+        ),
     ),
     hints=(
         "For each patch: how often does each grey level occur? torch.bincount(row, minlength=256) / P are the shares.",
@@ -364,16 +161,11 @@ RECYCLE = Exercise(
 )
 
 
-def _softmax_of_pruned(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
-    def joined(a: Tensor, h: Tensor, weight: float) -> Tensor:
-        return a + weight * h.masked_fill(cell < 0, -torch.inf).softmax(dim=0).to(a.dtype)
-
-    return _with(joined=joined)(grey, attention, alpha, tokens, cell)
-
-
-def _placed(by: Answer, *given: Any) -> tuple:
-    """Importance and tokens as they are, places by another answer."""
-    return *_with()(*given)[:2], by(*given)[2]
+def _by_entropies(h: Tensor, grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
+    importance = attention + alpha * h.softmax(dim=0).to(attention.dtype)
+    members = _members(cell)
+    fused = [_mean(importance[some], tokens[some]) for some in members]
+    return importance, torch.stack(fused), torch.stack([some[importance[some].argmax()] for some in members])
 
 
 def _of_unique(row: Tensor) -> Tensor:

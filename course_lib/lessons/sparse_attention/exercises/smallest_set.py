@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 Answer = Callable[[Tensor, float], Any]
 Count = Callable[[Tensor, float], Tensor]  # (mass sorted down, share) -> how many of each row stay
@@ -150,124 +151,7 @@ SMALLEST_SET = Exercise(
     picture=_picture,
     library=_library,
     trivial=(Trivial("keeping the largest alone", _by(lambda ordered, share: torch.ones(len(ordered), 1))),),
-    mistakes=(
-        Mistake(
-            "one too few",
-            "The entry with which the share is reached is missing: what stays holds less than was asked for. Keep an "
-            "entry as long as those before it are not enough.",
-            _by(_more(-1)),
-            also=(
-                _by(lambda o, s: (o.double().cumsum(1) <= s * o.double().sum(1, keepdim=True)).sum(1, keepdim=True)),
-            ),
-        ),
-        Mistake(
-            "one too many",
-            "The share is reached with one entry less.",
-            _by(_more(1)),
-            also=(
-                _by(
-                    lambda o, s: (
-                        (o.double().cumsum(1) <= s * o.double().sum(1, keepdim=True)).sum(1, keepdim=True) + 1
-                    ).clamp(max=o.shape[1])
-                ),
-            ),
-        ),
-        Mistake(
-            "threshold with ties",
-            "All entries that are as large as the one with which the share is reached stay. Of equals only as many "
-            "stay as are needed: choose so many, not so large.",
-            lambda m, s: m >= m.sort(dim=1, descending=True).values.gather(1, _enough_of(m, s) - 1),
-        ),
-        Mistake(
-            "a share of the entries",
-            "So many percent of the entries stay. What is asked for is a share of their sum: a row with a peak needs "
-            "few, a flat one many.",
-            _by(_share_of_entries(ceil)),
-            also=(
-                _by(_share_of_entries(int)),
-                _by(_share_of_entries(round)),
-                _by(_share_of_entries(lambda n: max(1, round(n)))),
-                _by(_share_of_entries(lambda n: max(1, int(n)))),
-                lambda m, s: m > m.double().quantile(1 - s, dim=1, keepdim=True),
-                lambda m, s: m >= m.double().quantile(1 - s, dim=1, keepdim=True),
-            ),
-        ),
-        Mistake(
-            "row not summed",
-            "The sum so far is compared with the share itself, as if each row summed to one. The share is one of the "
-            "row's own sum.",
-            _by(_not_divided),
-            also=(
-                _by(lambda o, s: (o.double().cumsum(1) <= s).sum(1, keepdim=True)),
-                _by(lambda o, s: (o.double().cumsum(1) < s).sum(1, keepdim=True)),
-            ),
-        ),
-        Mistake(
-            "the first, not the largest",
-            "Entries were added up in the order in which they stand. The fewest are reached with the largest first.",
-            _in_order,
-        ),
-        Mistake(
-            "the smallest first",
-            "Sorted upwards: the small entries stay, and most of them are needed.",
-            _by(_enough, largest=False),
-        ),
-        Mistake(
-            "not put back in place",
-            "The mask is that of the sorted row. Each True has to go back to where its entry stood: scatter along the "
-            "order of the sort.",
-            _not_put_back,
-        ),
-        Mistake(
-            "order taken for rank",
-            "argsort says which entry is the first, second, …, not which rank an entry has. argsort of the argsort "
-            "would be the rank.",
-            _ranks_for_places,
-        ),
-        Mistake(
-            "all rows together",
-            "The share was reached over all rows at once. Each row is a head of its own, and reaches it by itself.",
-            _together,
-        ),
-        Mistake(
-            "the same number for every row",
-            "All rows keep the same number of entries, the most or the mean of what they need. Each row has a number "
-            "of its own.",
-            _most_of_any,
-            also=(_by(lambda o, s: _enough(o, s).float().mean().round().long().expand(len(o), 1)),),
-        ),
-        Mistake(
-            "a threshold on the entries",
-            "An entry stays if it is large by itself. Whether the set is enough depends on the sum, not on any entry.",
-            _above,
-            also=(
-                lambda m, s: m >= (1 - s) * m.amax(dim=1, keepdim=True),
-                lambda m, s: m / m.sum(dim=1, keepdim=True) >= 1 - s,
-                lambda m, s: m / m.sum(dim=1, keepdim=True) >= s,
-                lambda m, s: m > m.mean(dim=1, keepdim=True),
-            ),
-        ),
-        Mistake(
-            "what is left out",
-            "True and False are the other way round: True is what stays.",
-            lambda m, s: ~_by(_enough)(m, s),
-        ),
-        Mistake(
-            "the share that may be lost",
-            "What was left out holds the share here. The entries that stay hold it.",
-            lambda m, s: _by(_enough)(m, 1 - s),
-        ),
-        Mistake(
-            "not a mask",
-            "These are places, values or counts of entries. Asked for is a mask of the same shape, True for what "
-            "stays.",
-            lambda m, s: m.argsort(dim=1, descending=True),
-            also=(
-                lambda m, s: m * _by(_enough)(m, s),
-                lambda m, s: _by(_enough)(m, s).sum(dim=1),
-            ),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("row by row", lambda m, s: _in_loops(m, s)),
         Variant(

@@ -3,18 +3,16 @@
 Dimension key: H heads, Q newest of T tokens, P tokens of the prompt.
 """
 
-from collections.abc import Callable
 from math import log
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.mistakes import read_mistakes
 
-Answer = Callable[[Tensor, Tensor, Tensor, float], Any]
 LATER = -1e4  # the logit of a key that comes later than the query: its weight is 0
-Columns = Callable[[Tensor, int], Tensor]  # (highlighted, T) -> which columns are lowered
 
 
 def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
@@ -23,6 +21,13 @@ def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
     return compare_matrices(
         torch.as_tensor(got)[:, -1], expected[:, -1], "head", "key; light: what the last query reads"
     )
+
+
+def _steer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    lowered = _lowered(highlighted, logits.shape[2])
+    where = lowered & chosen[:, None, None]
+    moved = logits + log(alpha) * where
+    return moved.softmax(dim=2)
 
 
 def _lowered(highlighted: Tensor, n_tokens: int) -> Tensor:
@@ -51,82 +56,13 @@ def _first_too(highlighted: Tensor, n_tokens: int) -> Tensor:
     return lowered
 
 
-def _all_unmarked(highlighted: Tensor, n_tokens: int) -> Tensor:
-    return ~_raised(highlighted, n_tokens)
-
-
-def _with(
-    columns: Columns = _lowered,
-    add: Callable[[float], float] = log,
-    heads: Callable[[Tensor], Tensor] = lambda chosen: chosen,
-    after: Callable[[Tensor], Tensor] = lambda weights: weights,
-) -> Answer:
-    """A number added to some columns of some heads, and softmax."""
-
-    def answer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-        where = columns(highlighted, logits.shape[2]) & heads(chosen)[:, None, None]
-        return after((logits + add(alpha) * where).softmax(dim=2))
-
-    return answer
-
-
-def _moved(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    """The logits, before a softmax."""
-    return logits + log(alpha) * (_lowered(highlighted, logits.shape[2]) & chosen[:, None, None])
-
-
-def _both(spare: bool) -> Answer:
-    """log α on what is not highlighted, and its opposite on what is."""
-
-    def answer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-        low = (_lowered if spare else _first_too)(highlighted, logits.shape[2])
-        high = _raised(highlighted, logits.shape[2])
-        moved = log(alpha) * (low.double() - high.double()).to(logits.dtype)
-        return (logits + moved * chosen[:, None, None]).softmax(dim=2)
-
-    return answer
-
-
-def _scaled(renormalise: Callable[[Tensor], Tensor], columns: Columns = _lowered) -> Answer:
-    """Weights times α, and then something."""
-
-    def answer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-        where = columns(highlighted, logits.shape[2]) & chosen[:, None, None]
-        return renormalise(torch.where(where, alpha, 1.0) * logits.softmax(dim=2))
-
-    return answer
-
-
-def _softmax_of_chosen(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    """As the second, and the other heads as they were."""
-    scaled = _scaled(lambda weights: weights.softmax(dim=2))(logits, highlighted, chosen, alpha)
-    return torch.where(chosen[:, None, None], scaled, logits.softmax(dim=2))
+def _scaled(logits: Tensor, where: Tensor, alpha: float) -> Tensor:
+    """Weights times α, which do not sum to one."""
+    return torch.where(where, alpha, 1.0) * logits.softmax(dim=2)
 
 
 def _sum_to_one(weights: Tensor) -> Tensor:
     return weights / weights.sum(dim=2, keepdim=True)
-
-
-def _logits_times(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    where = _lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
-    return torch.where(where, alpha * logits, logits).softmax(dim=2)
-
-
-def _last_row(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    weights = logits.softmax(dim=2)
-    weights[:, -1] = _with()(logits, highlighted, chosen, alpha)[:, -1]
-    return weights
-
-
-def _by_rows(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    """Queries lowered, not keys: every key of a row alike, which softmax does not see."""
-    lowered = _lowered(highlighted, logits.shape[2])[-logits.shape[1] :]
-    return (logits + log(alpha) * (lowered[:, None] & chosen[:, None, None])).softmax(dim=2)
-
-
-def _removed(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    where = _lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
-    return logits.masked_fill(where, LATER).softmax(dim=2)
 
 
 def _steer_cases(generator: torch.Generator) -> list[Case]:
@@ -166,148 +102,20 @@ def _library(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) 
     return steered_weights(logits, highlighted, chosen, alpha)
 
 
-def _raise(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    """What is highlighted divided by α, in place of the others times α, which is the same only if nothing is spared."""
-    where = _raised(highlighted, logits.shape[2]) & chosen[:, None, None]
-    return (logits - log(alpha) * where).softmax(dim=2)
-
-
 STEER = Exercise(
     id="sparse_attention.steer",
     title="Steered attention",
     difficulty=3,
     minutes=10,
     points=3,
-    reference=_with(),
+    reference=_steer,
     cases=_steer_cases,
     picture=_picture,
     library=_library,
     trivial=(Trivial("not steering at all", lambda logits, *others: logits.softmax(dim=2)),),
-    mistakes=(
-        Mistake(
-            "wrong sign of log α",
-            "What is not highlighted gets more attention, not less: log α is negative for α < 1, and it is added.",
-            _with(add=lambda alpha: -log(alpha)),
-        ),
-        Mistake(
-            "the highlighted ones lowered",
-            "The columns that are highlighted were lowered. It is the others that are.",
-            _with(_raised),
-            also=(
-                _scaled(_sum_to_one, _raised),
-                _with(lambda h, n: _raised(h, n).index_fill(0, torch.tensor([0]), False)),
-            ),
-        ),
-        Mistake(
-            "raised, not lowered",
-            "What is highlighted was divided by α, or all that is not highlighted was lowered, which a softmax cannot "
-            "tell apart. Some columns are neither: the first token and the generated ones are not lowered either.",
-            _raise,
-            also=(_with(_all_unmarked), _scaled(_sum_to_one, _all_unmarked)),
-        ),
-        Mistake(
-            "lowered and raised",
-            "Tokens that are not highlighted were lowered, and highlighted ones were divided by α as well. Only the "
-            "first is asked for: highlighted columns keep their logits.",
-            _both(spare=True),
-            also=(_both(spare=False),),
-        ),
-        Mistake(
-            "renormalised twice",
-            "A softmax of weights that are a softmax already, or one of them scaled. A row is made to sum to one once: "
-            "add log α before the softmax, or multiply by α after it and divide by the new sum.",
-            _with(after=lambda w: w.softmax(dim=2)),
-            also=(
-                _scaled(lambda w: w.softmax(dim=2)),
-                _scaled(lambda w: _sum_to_one(w).softmax(dim=2)),
-                _softmax_of_chosen,
-            ),
-        ),
-        Mistake(
-            "rows do not sum to one",
-            "The weights were multiplied by α and left so. Divide each row by its new sum, or add log α before the "
-            "softmax.",
-            _scaled(lambda w: w),
-        ),
-        Mistake(
-            "all heads",
-            "Every head was steered. Heads that are not chosen attend as before.",
-            _with(heads=torch.ones_like),
-        ),
-        Mistake(
-            "the other heads",
-            "The heads that were not chosen were steered.",
-            _with(heads=torch.logical_not),
-        ),
-        Mistake(
-            "generated tokens lowered",
-            "Tokens behind the prompt were lowered too. Steering is about the prompt; what the model writes keeps its "
-            "weight.",
-            _with(_everywhere),
-            also=(_scaled(_sum_to_one, _everywhere),),
-        ),
-        Mistake(
-            "first token lowered",
-            "The first token was lowered with the others. It is spared, highlighted or not: heads rest on it when they "
-            "have nothing to say.",
-            _with(_first_too),
-            also=(_scaled(_sum_to_one, _first_too),),
-        ),
-        Mistake(
-            "α, not log α",
-            "α, −α or 1 − α was added to the logits or subtracted. Multiplying a weight by α is adding log α before "
-            "the softmax.",
-            _with(add=lambda alpha: alpha),
-            also=(
-                _with(add=lambda alpha: -alpha),
-                _with(add=lambda alpha: 1 - alpha),
-                _with(add=lambda alpha: alpha - 1),
-            ),
-        ),
-        Mistake(
-            "logits multiplied",
-            "The logits were multiplied by α. That makes a negative logit larger, and says nothing of the weights.",
-            _logits_times,
-        ),
-        Mistake(
-            "another logarithm",
-            "The softmax has e as its base, so α times the weight is the natural logarithm of α.",
-            _with(add=lambda alpha: log(alpha) / log(10)),
-            also=(_with(add=lambda alpha: log(alpha) / log(2)),),
-        ),
-        Mistake(
-            "only the last query",
-            "Only the last row was steered. Every query of the chosen heads is.",
-            _last_row,
-        ),
-        Mistake(
-            "removed altogether",
-            "What is not highlighted cannot be read any more. Its weight becomes α times what it was, not 0.",
-            _removed,
-        ),
-        Mistake(
-            "no softmax",
-            "These are logits, or their exponentials, which do not sum to one. Asked for are the weights, after a "
-            "softmax.",
-            _moved,
-            also=(_with(after=torch.log), lambda *given: _moved(*given).exp()),
-        ),
-        Mistake(
-            "softmax over the wrong axis",
-            "A softmax goes over keys, dim=2: every query's weights sum to one.",
-            lambda *given: _moved(*given).softmax(dim=1),
-            also=(lambda *given: _moved(*given).softmax(dim=0),),
-        ),
-        Mistake(
-            "nothing steered",
-            "This is the attention as it was. Rows that were lowered have the same number added to every key, which a "
-            "softmax does not see: it is columns that are lowered.",
-            lambda logits, highlighted, chosen, alpha: logits.softmax(dim=2),
-            also=(_by_rows,),
-        ),
-    ),
+    mistakes=read_mistakes(globals(), steps_of=_steer),
     also_right=(
-        Variant("weights times α, divided by the new sum", _scaled(_sum_to_one)),
+        Variant("weights times α, divided by the new sum", lambda *given: _divided(*given)),
         Variant("row by row", lambda *given: _in_loops(*given)),
         Variant("everything else raised", lambda *given: _others_raised(*given)),
         Variant("in place, in a copy", lambda *given: _in_place(*given)),
@@ -342,3 +150,8 @@ def _in_place(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float)
     for head in chosen.nonzero()[:, 0].tolist():
         steered[head, :, keys] += log(alpha)
     return steered.softmax(dim=-1)
+
+
+def _divided(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
+    where = _lowered(highlighted, logits.shape[2]) & chosen[:, None, None]
+    return _sum_to_one(_scaled(logits, where, alpha))

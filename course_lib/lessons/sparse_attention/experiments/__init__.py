@@ -1,1 +1,1 @@
-"""What is measured beside FlexPrefill: deltas of keys, steering, drafts. What they share is in ground.py."""
+"""What is measured beside FlexPrefill: deltas of keys, steering, drafts."""

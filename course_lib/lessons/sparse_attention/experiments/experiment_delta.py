@@ -27,7 +27,7 @@ from transformers import DynamicCache
 from course_lib.attention.delta.apply import Watch, delta_attention
 from course_lib.attention.delta.spread import Spread, key_spread
 from course_lib.lessons.common.losses import losses_row
-from course_lib.lessons.sparse_attention.measuring.ground import loaded, text
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.perplexity import window_losses
 
@@ -83,7 +83,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 def dense(sizes: Sizes, seed: int) -> Tables:
     """The model as it is."""
-    windows = text(sizes.windows, sizes.length, seed)
+    windows = article_windows(sizes.windows, sizes.length, seed)
     losses = window_losses(loaded()[0], windows, 1, progress=False).tolist()
     row = losses_row(losses, windows[:, 1:].numel()) | {"zeros": 0.0, "sparsity": 0.0}
     return {"read": [{"theta": 0.0, "window": None, "sinks": None, "side": None} | row]}
@@ -91,7 +91,7 @@ def dense(sizes: Sizes, seed: int) -> Tables:
 
 def read(sizes: Sizes, condition: Condition, seed: int) -> Tables:
     """All windows under one condition."""
-    windows = text(sizes.windows, sizes.length, seed)
+    windows = article_windows(sizes.windows, sizes.length, seed)
     with coded(sizes, condition, seed) as watch:
         losses = window_losses(loaded()[0], windows, 1, progress=False).tolist()
     row = losses_row(losses, windows[:, 1:].numel())
@@ -106,14 +106,14 @@ def coded(sizes: Sizes, condition: Condition, seed: int) -> AbstractContextManag
 
 @lru_cache(maxsize=2)
 def spread_of(sizes: Sizes, side: str, seed: int) -> Spread:
-    return key_spread(loaded()[0], text(sizes.calibration, sizes.length, seed, "calibration"), side)
+    return key_spread(loaded()[0], article_windows(sizes.calibration, sizes.length, seed, "calibration"), side)
 
 
 @torch.no_grad()
 def decoded(sizes: Sizes, seed: int) -> Tables:
     """The code follows from the keys alone, so that decoding should read what prefill reads."""
     condition = Condition(sizes.decoded_theta, sizes.window, sizes.sinks, "after")
-    windows, n = text(sizes.windows, sizes.length, seed)[: sizes.decoded], sizes.n_decoded
+    windows, n = article_windows(sizes.windows, sizes.length, seed)[: sizes.decoded], sizes.n_decoded
     with coded(sizes, condition, seed):
         logits = loaded()[0](windows, use_cache=False, logits_to_keep=n + 1).logits[:, :-1]
     cache = DynamicCache()
@@ -133,7 +133,7 @@ def decoded(sizes: Sizes, seed: int) -> Tables:
 def moved(sizes: Sizes, seed: int) -> Tables:
     """Squared distances, as a share: of neighbouring keys, over those of two keys of the same head at random."""
     rows = []
-    for ids in text(sizes.windows, sizes.length, seed):
+    for ids in article_windows(sizes.windows, sizes.length, seed):
         cache = DynamicCache()
         loaded()[0](ids[None], past_key_values=cache, logits_to_keep=1)
         shares = [float(moved_share(layer.keys[0, :, sizes.sinks :])) for layer in cache.layers]

@@ -31,7 +31,8 @@ from course_lib.attention.speculative.decode import speculate
 from course_lib.attention.speculative.draft import Lookup, model_draft
 from course_lib.contextual.apply import contextual
 from course_lib.contextual.selectors.oracle import Oracle
-from course_lib.lessons.sparse_attention.measuring.ground import Row, loaded, text
+from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import blocks, layers_of
 from course_lib.prompts.compressed.store import DENSE, Compressed, compressed
@@ -82,7 +83,7 @@ class Given:
 
 
 def given(sizes: Sizes, kind: str, seed: int) -> list[Given]:
-    windows = text(sizes.texts, sizes.length, seed)
+    windows = article_windows(sizes.texts, sizes.length, seed)
     if kind == RUNNING:
         return [Given(window, sizes.length // 3) for window in windows]
     half = sizes.length // 2

@@ -22,7 +22,7 @@ from course_lib.attention.prefill.lines import (
     on_columns,
     slashes,
 )
-from course_lib.lessons.common.tables import load_measured, per_cent
+from course_lib.lessons.common.tables import load_measured, percent
 from course_lib.lessons.common.verdicts import claim, of_samples, said
 from course_lib.lessons.sparse_attention.live.heads import BLOCK
 from course_lib.measure.perplexity import window_losses
@@ -105,7 +105,7 @@ def against_dense(made: Float[Tensor, "W"], dense: Float[Tensor, "W"]) -> str:
     """What a score lost on the windows, beside dense attention and beside the nearest blocks' place in the table."""
     lost = of_samples(made - dense)
     perplexity = float(made.mean().exp())
-    return f"{per_cent(DENSITY)} of the blocks: perplexity {perplexity:.1f}, {said(lost)} nats a token above dense"
+    return f"{percent(DENSITY)} of the blocks: perplexity {perplexity:.1f}, {said(lost)} nats a token above dense"
 
 
 def table_of_ideas() -> str:

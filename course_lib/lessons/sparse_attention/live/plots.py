@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.attention.prefill.index import n_blocks
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style, percent
+from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.tables import percent
 from course_lib.lessons.sparse_attention.live.heads import BLOCK, Chosen, Head
 
 FAINT = 0.35  # power of the attention that is drawn, so that small numbers are seen

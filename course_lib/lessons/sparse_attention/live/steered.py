@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import ipywidgets as widgets
 import torch
-from IPython.display import HTML, DisplayHandle, display
+from IPython.display import HTML
 from matplotlib.figure import Figure
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -19,6 +19,7 @@ from course_lib.attention.steering.auto import ANSWER_IT, as_prompt, key_sentenc
 from course_lib.attention.steering.sentences import highlighted
 from course_lib.data.residents import Passage
 from course_lib.lessons.common.style import COLOURS, figure, label
+from course_lib.lessons.common.views import show_view
 
 Steer = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 LATER = -1e4  # the logit of a key that comes later than the query
@@ -62,12 +63,7 @@ def as_html(passage: Passage, asked: Asked) -> str:
 def explore(passage: Passage, asked: Sequence[Asked]) -> widgets.VBox:
     """Show the questions to choose from and, below them, the passage."""
     choice = widgets.Dropdown(options=[(each.question, i) for i, each in enumerate(asked)], description="question")
-    controls = widgets.VBox([choice])
-    display(controls)
-    shown = DisplayHandle()
-    shown.display(HTML(as_html(passage, asked[0])))
-    choice.observe(lambda change: shown.update(HTML(as_html(passage, asked[change["new"]]))), names="value")
-    return controls
+    return show_view(lambda n: HTML(as_html(passage, asked[n])), {"n": choice}, widgets.VBox([choice]))
 
 
 @torch.no_grad()

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 import ipywidgets as widgets
-from IPython.display import DisplayHandle, display
-from matplotlib.figure import Figure
 
+from course_lib.lessons.common.views import show_view
 from course_lib.lessons.sparse_attention.live import plots
 from course_lib.lessons.sparse_attention.live.heads import Chosen, Head
 
@@ -21,16 +20,9 @@ def explore(chosen: Mapping[Head, Chosen], gamma: float = 0.9) -> widgets.VBox:
     if not chosen or gamma not in GAMMAS:
         raise ValueError(f"got {len(chosen)} heads and γ = {gamma}; expected one at least, and γ one of {GAMMAS}.")
     heads = tuple(chosen)
-    head = widgets.Dropdown(options=[(plots.named(each), each) for each in heads], value=heads[0], description="head")
-    share = widgets.SelectionSlider(options=GAMMAS, value=gamma, description="γ")
-    controls = widgets.VBox([widgets.HBox([head, share])])
-    display(controls)
-    shown = DisplayHandle()
-
-    def current() -> Figure:
-        return plots.mask(chosen[head.value], share.value, head.value)
-
-    shown.display(current())
-    for control in (head, share):
-        control.observe(lambda _change: shown.update(current()), names="value")
-    return controls
+    names = [(plots.named(each), each) for each in heads]
+    choice = {
+        "head": widgets.Dropdown(options=names, value=heads[0], description="head"),
+        "gamma": widgets.SelectionSlider(options=GAMMAS, value=gamma, description="γ"),
+    }
+    return show_view(lambda head, gamma: plots.mask(chosen[head], gamma, head), choice)

@@ -6,8 +6,8 @@ from statistics import fmean
 from course_lib.attention.steering.auto import ANSWER_IT
 from course_lib.attention.steering.heads import HeadSearch, search_heads
 from course_lib.attention.steering.steer import Head, steering
+from course_lib.lessons.common.subject import loaded
 from course_lib.lessons.sparse_attention.measuring import items as asked
-from course_lib.lessons.sparse_attention.measuring.ground import loaded
 from course_lib.lessons.sparse_attention.measuring.steering_sets import Sizes, development, nothing
 from course_lib.models import blocks
 from course_lib.models import heads as heads_of

@@ -17,7 +17,7 @@ from course_lib.attention.steering.auto import as_prompt
 from course_lib.attention.steering.sentences import Highlighted, highlighted, split_sentences
 from course_lib.data.benchmarks import questions
 from course_lib.data.residents import passages
-from course_lib.lessons.sparse_attention.measuring.ground import loaded
+from course_lib.lessons.common.subject import loaded
 
 RESIDENTS, READING = "residents", "SciQ"
 BATCH = 8

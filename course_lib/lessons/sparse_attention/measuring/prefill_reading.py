@@ -12,7 +12,8 @@ from torch import Tensor
 
 from course_lib.attention.prefill.apply import prefilling
 from course_lib.attention.prefill.pattern import SparsePrefill
-from course_lib.lessons.sparse_attention.measuring.ground import Row, loaded, text
+from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.measure.perplexity import window_losses
 
 
@@ -48,7 +49,7 @@ def read(length: int, n: int, covered: int, rule: SparsePrefill | None, seed: in
 
     Kept, for the rules that are given the density of another.
     """
-    windows = text(n, length, seed)
+    windows = article_windows(n, length, seed)
     if rule is None:
         return Reading(window_losses(loaded()[0], windows, 1, progress=False).tolist())
     losses, watches = [], []

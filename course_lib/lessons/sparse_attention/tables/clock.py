@@ -6,6 +6,7 @@ no gain yet. Ratios are those of the bench's own repetitions, side beside anchor
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.table import Table, number, percent, with_range
 from course_lib.lessons.common.tables import Measured, load_bench, origin
 from course_lib.lessons.sparse_attention import claims
 from course_lib.lessons.sparse_attention.estimates.clock import CHOSEN, CHOSEN_AND_READ, READ, WHOLE, by_place, timed
@@ -21,21 +22,29 @@ def provenance(bench: Measured) -> str:
     return origin(bench, "queries and keys of real text in five layers, float32; then the whole model's prefill")
 
 
-def table(bench: Measured) -> str:
+def table(bench: Measured) -> Table:
     """By length and γ: how many times as fast as dense attention, with the choice inside the time and without it."""
-    heading = f"{'tokens':>6}{'γ':>6}{'density':>9}{'choose and read':>20}{'read alone':>18}"
-    lines = [
-        heading + f"{'choice':>11}{'whole model':>20}",
-        "        (times as fast as dense, with 10 and 90 % of repetitions; the choice: % of its time)",
-    ]
     alone, whole = (by_place(timed(bench, side)) for side in (READ, WHOLE))
     choice = by_place(timed(bench, CHOSEN))
+    frame = []
     for row in timed(bench, CHOSEN_AND_READ):
         place = row["tokens"], row["gamma"]
-        cells = f"{_times(row):>20}{_times(alone[place]):>18}{100 / choice[place]['times_anchor']:>9.0f} %"
-        cells += f"{_times(whole[place]):>20}" if place in whole else f"{'not timed':>20}"
-        lines.append(f"{row['tokens']:>6}{row['gamma']:>6g}{row['density']:>9.2f}{cells}")
-    return "\n".join(lines)
+        frame.append(
+            {"tokens": row["tokens"], "γ": row["gamma"], "density": row["density"]}
+            | _times("choose and read", row)
+            | _times("read alone", alone[place])
+            | {"choice": 1 / choice[place]["times_anchor"]}
+            | _times("whole model", whole.get(place))
+        )
+    columns = ("choose and read", "read alone", "whole model")
+    return Table(
+        frame,
+        caption="Speedup over dense attention",
+        formats={"density": number(2), "choice": percent}
+        | {tuple(_times(name, None)): with_range(2) for name in columns},
+        note="In brackets: 10 % to 90 % of the repetitions. choice: compared with the time of dense attention. A dash: "
+        "not timed.",
+    )
 
 
 def verdicts(bench: Measured) -> str:
@@ -43,6 +52,7 @@ def verdicts(bench: Measured) -> str:
     return report(claims.CLOCK_CLAIMS, bench)
 
 
-def _times(row: Row) -> str:
-    """The middle of the repetitions, and their 10 and 90 % points."""
-    return f"{row['times_anchor']:.2f} ({row['times_anchor_low']:.2f}-{row['times_anchor_high']:.2f})"
+def _times(name: str, row: Row | None) -> dict[str, float | None]:
+    """Three columns: the middle of the repetitions, and their 10 % and 90 % points."""
+    ends = {name: "times_anchor", f"{name}, slowest": "times_anchor_low", f"{name}, fastest": "times_anchor_high"}
+    return {column: row and row[key] for column, key in ends.items()}

@@ -4,7 +4,7 @@ from statistics import fmean
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, load_measured, per_cent
+from course_lib.lessons.common.tables import Measured, load_measured, percent
 from course_lib.lessons.common.verdicts import said
 from course_lib.lessons.sparse_attention import claims
 from course_lib.lessons.sparse_attention.estimates import rows as found
@@ -30,7 +30,7 @@ def over_threshold(measured: Measured) -> str:
     """What is left out and what it costs by threshold; is as much left out as the paper reports?"""
     most = left_out(measured).value
     lines = _table(measured, main(measured))
-    lines.append(f"the most that is left out at clearly less than {CLOSE} nats a token: {per_cent(most)}")
+    lines.append(f"the most that is left out at clearly less than {CLOSE} nats a token: {percent(most)}")
     return "\n".join([*lines, report([claims.NOTHING_LOST], measured)])
 
 
@@ -62,7 +62,7 @@ def decoded(measured: Measured) -> str:
         lines = [
             f"{row['n_tokens']} tokens at θ = {row['theta']:g}: {row['read_at_once']:.4f} nats a token read at once, "
             f"{row['decoded']:.4f} decoded;",
-            f"decoding leaves out {per_cent(row['sparsity'])} of its products",
+            f"decoding leaves out {percent(row['sparsity'])} of its products",
         ]
     return "\n".join([*lines, report([claims.DECODED_ALIKE], measured)])
 
@@ -72,7 +72,7 @@ def _table(measured: Measured, shown: list[Row]) -> list[str]:
     head = f"{'θ':>5}{'window':>8}{'sinks':>7}{'RoPE':>8}{'zeros':>8}{'sparsity':>10}{'perplexity':>12}"
     lines = [head + f"{'nats above dense':>20}"]
     for row in sorted(shown, key=lambda row: row["theta"]):
-        cells = f"{row['theta']:>5g}{row['window']:>8}{row['sinks']:>7}{row['side']:>8}{per_cent(row['zeros']):>8}"
-        cells += f"{per_cent(row['sparsity']):>10}{row['perplexity']:>12.2f}{said(above(measured, row)):>20}"
+        cells = f"{row['theta']:>5g}{row['window']:>8}{row['sinks']:>7}{row['side']:>8}{percent(row['zeros']):>8}"
+        cells += f"{percent(row['sparsity']):>10}{row['perplexity']:>12.2f}{said(above(measured, row)):>20}"
         lines.append(cells)
     return lines

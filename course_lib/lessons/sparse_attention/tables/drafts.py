@@ -4,7 +4,7 @@ import math
 from statistics import fmean
 
 from course_lib.lessons.common.claim import report
-from course_lib.lessons.common.tables import Measured, load_measured, per_cent, rows
+from course_lib.lessons.common.tables import Measured, load_measured, percent, rows
 from course_lib.lessons.sparse_attention import claims
 from course_lib.lessons.sparse_attention.estimates import rows as found
 from course_lib.lessons.sparse_attention.estimates.drafts import (
@@ -39,9 +39,9 @@ def overlaps(measured: Measured) -> str:
     for draft in drafts(measured):
         row = rows(measured, "speculated", draft=draft, kind=RUNNING)[0]
         cells = "".join(f"{_cell(*alpha(measured, draft, kind)):>20}" for kind in (RUNNING, COPYING))
-        lines.append(f"{draft:<24}{per_cent(row['read']):>8}{cells}")
+        lines.append(f"{draft:<24}{percent(row['read']):>8}{cells}")
     shares = [rows(measured, "overlap", draft=LOOKUP, kind=kind)[0]["proposed"] for kind in (RUNNING, COPYING)]
-    lines.append(f"{LOOKUP} proposes a token at {per_cent(shares[0])} and {per_cent(shares[1])} of the places")
+    lines.append(f"{LOOKUP} proposes a token at {percent(shares[0])} and {percent(shares[1])} of the places")
     lines.append("read: bytes that a pass of the draft reads, of those of a pass of the model")
     return "\n".join([*lines, report([claims.MORE_STAY], measured)])
 
@@ -56,7 +56,7 @@ def passes(measured: Measured) -> str:
     for case, row in speculated(measured).items():
         mean, error = tokens_a_pass(measured, row["draft"], row["kind"])
         foretold, speed = expected(measured, row["draft"], row["kind"]), speeds(measured, row)
-        cells = f"{_cell(mean, error):>15}{foretold:>10.2f}{per_cent(row['stayed'] / max(1, row['tried'])):>8}"
+        cells = f"{_cell(mean, error):>15}{foretold:>10.2f}{percent(row['stayed'] / max(1, row['tried'])):>8}"
         cells += f"{100 / mean:>15.0f}{fmean(speed):>14.2f} x"
         lines.append(f"{case:<36}{cells}")
     lines.append("foretold: from α of the text that was given; stayed: of the drafted tokens that were tried")

@@ -1,6 +1,6 @@
 """What the papers' abstracts report, beside which ours stand."""
 
-from course_lib.lessons.common.tables import load_published, per_cent, rows
+from course_lib.lessons.common.tables import load_published, percent, rows
 
 
 def delta() -> str:
@@ -8,7 +8,7 @@ def delta() -> str:
     lines = [f"{'published, abstract':<26}{'prefill':>10}{'with decoding':>16}{'F1 before':>12}{'after':>8}"]
     for row in rows(load_published("sparse_attention"), "deltallm"):
         f1 = f"{row['f1_before']:>12.2f}{row['f1_after']:>8.2f}" if "f1_before" in row else ""
-        lines.append(f"{row['model']:<26}{per_cent(row['prefill']):>10}{per_cent(row['both']):>16}{f1}")
+        lines.append(f"{row['model']:<26}{percent(row['prefill']):>10}{percent(row['both']):>16}{f1}")
     return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ import textwrap
 from statistics import fmean
 
 from course_lib.lessons.common.claim import report
-from course_lib.lessons.common.tables import COLUMNS, Measured, per_cent
+from course_lib.lessons.common.tables import COLUMNS, Measured, percent
 from course_lib.lessons.sparse_attention import claims
 from course_lib.lessons.sparse_attention.estimates import rows as found
 from course_lib.lessons.sparse_attention.estimates.steering import chance_of_key, whole_layers
@@ -32,10 +32,10 @@ def answers(measured: Measured, data: str = RESIDENTS) -> str:
     every = found.some(measured, "answers", data=data)
     if not every:
         return str(claims.ANSWER_CLAIMS[data][0][0].judge(measured))
-    chance = per_cent(every[0]["chance"])
+    chance = percent(every[0]["chance"])
     lines = [f"{f'{data}: heads':<30}{'steered or told':<18}{'right':>8}{'log-probability':>17}   (chance {chance})"]
     for row in every:
-        share, likely = per_cent(row["accuracy"]), fmean(row["log_probability"])
+        share, likely = percent(row["accuracy"]), fmean(row["log_probability"])
         lines.append(f"{row['heads']:<30}{row['steered']:<18}{share:>8}{likely:>17.2f}")
     for pair in claims.ANSWER_CLAIMS[data]:
         right, likely = (claim.judge(measured) for claim in pair)
@@ -59,7 +59,7 @@ def named(measured: Measured) -> str:
     """How often the sentence that the model names is the key, against any sentence at random."""
     lines = []
     for row in found.some(measured, "named"):
-        n_right, chance = row["right"].count("1"), per_cent(chance_of_key(row))
+        n_right, chance = row["right"].count("1"), percent(chance_of_key(row))
         lines.append(f"{row['data']}: the key sentence in {n_right} of {row['n']}; at random {chance}")
         first = sum(place == 0 for place in row["place"])
         lines.append(f"    the first sentence of the text in {first} of {row['n']}")

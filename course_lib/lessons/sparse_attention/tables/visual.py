@@ -4,6 +4,7 @@ Yang and others, 2025, https://arxiv.org/abs/2508.05211. Ways to choose are comp
 """
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.table import Table, number, percent
 from course_lib.lessons.common.tables import Measured, load_measured, origin, rows
 from course_lib.lessons.sparse_attention import claims
 from course_lib.lessons.sparse_attention.estimates.visual import BY_HAND, PARTS, dense, mean_accuracy, shares
@@ -38,17 +39,20 @@ def provenance(measured: Measured) -> str:
     return origin(measured, amounts, weights)
 
 
-def table(measured: Measured) -> str:
-    """Accuracy in per cent: a way to choose a row, a share of the tokens a column; means of draws and calibrations."""
-    columns, whole = shares(measured), dense(measured)
+def table(measured: Measured) -> Table:
+    """Accuracy in per cent by way to choose and fraction of the tokens; means of random trials and calibrations."""
+    fractions, whole = {percent(share): share for share in shares(measured)}, dense(measured)
     methods = (METHOD, BY_HAND, *(f"without {part}" for part in PARTS), *ALONE, RANDOM, TOLD)
-    lines = [f"{'tokens read, mean over layers':<30}" + "".join(f"{f'{100 * share:.0f} %':>9}" for share in columns)]
-    lines.append(f"{ALL:<30}{100 * whole['accuracy']:>9.1f}  (of {whole['n']} questions)")
+    frame = [{"tokens chosen by": ALL, "100 %": 100 * whole["accuracy"]}]
     for method in methods:
-        lines.append(
-            f"{method:<30}" + "".join(f"{100 * mean_accuracy(measured, method, share):>9.1f}" for share in columns)
-        )
-    return "\n".join(lines)
+        values = {name: 100 * mean_accuracy(measured, method, share) for name, share in fractions.items()}
+        frame.append({"tokens chosen by": method} | values)
+    return Table(
+        frame,
+        caption="Right answers (%) by the fraction of the tokens that is read, mean over layers",
+        formats=dict.fromkeys(("100 %", *fractions), number(1)),
+        note=f"{whole['n']} questions.",
+    )
 
 
 def settings(measured: Measured) -> str:
@@ -69,21 +73,36 @@ def verdicts(measured: Measured) -> str:
     return report(claims.VISUAL_CLAIMS, measured)
 
 
-def published_table(measured: Measured) -> str:
-    """The paper's numbers, and ours beside them: what is left of all tokens' answers, and with a part less."""
-    tables, whole = published()["tables"], dense(measured)["accuracy"]
-    columns = [row["share"] for row in tables["vflowopt_kept"]]
-    theirs = [row["of_all"] for row in tables["vflowopt_kept"]]
-    ours = [mean_accuracy(measured, METHOD, share) / whole for share in columns]
-    lines = [f"{'of what all tokens answer':<34}" + "".join(f"{f'{100 * share:.0f} %':>9}" for share in columns)]
-    for name, values in {"published, LLaVA-OneVision": theirs, "here": ours}.items():
-        lines.append(f"{name:<34}" + "".join(f"{f'{100 * value:.1f} %':>9}" for value in values))
-    lines.append(f"{'right at 25 % of the tokens (%)':<34}{'published, MMStar':>19}{'here':>8}")
-    for row in tables["vflowopt_parts"]:
-        mine = mean_accuracy(measured, AS_PUBLISHED.get(row["what"], row["what"]), 0.25)
-        lines.append(f"{row['what']:<34}{row['mmstar']:>19.1f}{100 * mine:>8.1f}")
+def published_table(measured: Measured) -> Table:
+    """What is left of all tokens' answers: the paper's numbers and ours."""
+    published_rows, whole = published()["tables"], dense(measured)["accuracy"]
+    theirs = {percent(row["share"]): row["of_all"] for row in published_rows["vflowopt_kept"]}
+    ours = {
+        percent(row["share"]): mean_accuracy(measured, METHOD, row["share"]) for row in published_rows["vflowopt_kept"]
+    }
     costs = [
         f"{row['what']} {row['milliseconds']} ms, {row['megabytes']} MB of keys and values"
-        for row in tables["vflowopt_cost"]
+        for row in published_rows["vflowopt_cost"]
     ]
-    return "\n".join([*lines, *(f"published cost: {each}" for each in costs)])
+    return Table(
+        [
+            {"model": "published, LLaVA-OneVision"} | theirs,
+            {"model": "here"} | {name: accuracy / whole for name, accuracy in ours.items()},
+        ],
+        caption="Right answers compared with those of all tokens, by the fraction of the tokens",
+        formats=dict.fromkeys(theirs, number(1, "%", 100)),
+        note=f"Published cost: {'; '.join(costs)}.",
+    )
+
+
+def published_parts(measured: Measured) -> Table:
+    """What each part of the method is worth: the paper's ablation and ours."""
+    return Table(
+        [
+            {"what": row["what"], "published, MMStar": row["mmstar"]}
+            | {"here": 100 * mean_accuracy(measured, AS_PUBLISHED.get(row["what"], row["what"]), 0.25)}
+            for row in published()["tables"]["vflowopt_parts"]
+        ],
+        caption="Right answers (%) with 25 % of the tokens, without one part at a time",
+        formats=dict.fromkeys(("published, MMStar", "here"), number(1)),
+    )

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.sparsegpt.exercises.common import damped_gram, eliminate_input, without_inputs
 
 
@@ -61,81 +62,7 @@ ELIMINATE = Exercise(
     points=3,
     reference=_eliminate,
     cases=_cases,
-    mistakes=(
-        Mistake(
-            "rows and columns struck out",
-            "The inverse of a part is not a part of the inverse. Before striking out, take away what the settled "
-            "inputs explain.",
-            without_inputs,
-        ),
-        Mistake(
-            "places not moved",
-            "After the first elimination the matrix is smaller, and what stood in place 3 stands in place 2. Strike "
-            "out at the end, or begin with the last of the settled inputs.",
-            lambda inverse, settled: _in_turn(inverse, settled),
-            also=(lambda inverse, settled: _in_turn(inverse, settled.sort().values),),
-        ),
-        Mistake(
-            "each from the first inverse",
-            "Every step took its row and pivot from the inverse that was given. What two settled inputs share is taken "
-            "away twice so: the second step needs the matrix that the first has left.",
-            _each(lambda left, first, q: left - _outer(first, q) / first[q, q]),
-        ),
-        Mistake(
-            "pivots of the first inverse",
-            "The rows are those of the matrix so far, and the pivots those of the inverse that was given. Both change "
-            "with each step.",
-            _each(lambda left, first, q: left - _outer(left, q) / first[q, q]),
-        ),
-        Mistake(
-            "added instead of taken away",
-            "The sign is wrong: with fewer inputs to make up for an error the diagonal of the inverse must shrink.",
-            _each(lambda left, first, q: left + _outer(left, q) / left[q, q]),
-            also=(lambda inverse, settled: 2 * without_inputs(inverse, settled) - _eliminate(inverse, settled),),
-        ),
-        Mistake(
-            "not divided by the pivot",
-            "Gaussian elimination divides by the pivot; otherwise column q does not become zero.",
-            _each(lambda left, first, q: left - _outer(left, q)),
-            also=(_each(lambda left, first, q: left - _outer(left, q) * left[q, q]),),
-        ),
-        Mistake(
-            "divided by the whole diagonal",
-            "Column k was divided by the k-th entry of the diagonal. One pivot serves all: that of input q.",
-            _each(lambda left, first, q: left - _outer(left, q) / left.diagonal()),
-            also=(_each(lambda left, first, q: left - _outer(left, q) / left.diagonal()[:, None]),),
-        ),
-        Mistake(
-            "no outer product",
-            "Row and column q were multiplied entry by entry. Entry (i, k) loses the product of entries (i, q) and "
-            "(q, k): an outer product.",
-            _each(lambda left, first, q: left - left[:, q] * left[q] / left[q, q]),
-        ),
-        Mistake(
-            "only one of them",
-            "One input is eliminated, and the others are only struck out. Is there a return inside the loop?",
-            lambda inverse, settled: _only(inverse, settled, settled[:1]),
-            also=(lambda inverse, settled: _only(inverse, settled, settled[-1:]),),
-        ),
-        Mistake(
-            "the settled ones returned",
-            "This is the part of the matrix that belongs to the settled inputs. Asked for are those that are left.",
-            lambda inverse, settled: torch.linalg.inv(torch.linalg.inv(inverse)[settled][:, settled]),
-            also=(lambda inverse, settled: inverse[settled][:, settled],),
-        ),
-        Mistake(
-            "inverted once too often",
-            "This is H without the settled inputs, or the inverse of a part of H⁻¹. You have H⁻¹; asked for is the "
-            "inverse of a part of H.",
-            lambda inverse, settled: without_inputs(torch.linalg.inv(inverse), settled),
-            also=(lambda inverse, settled: torch.linalg.inv(without_inputs(inverse, settled)),),
-        ),
-        Mistake(
-            "zeros left in",
-            "Rows and columns of settled inputs are zero now, but still there. Return the matrix without them.",
-            lambda inverse, settled: _with_zeros(inverse, settled),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("from scratch", lambda inverse, settled: torch.linalg.inv(_hessian_left(inverse, settled))),
         Variant("one after the other, struck out at the end", _each(lambda left, first, q: _step(left, q))),

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import close, tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.sparsegpt.exercises.common import damped_gram, eliminate_input, upper_factor
 
 
@@ -47,64 +48,7 @@ FACTOR = Exercise(
         Case("inputs that have nothing in common", (torch.diag(torch.tensor([4.0, 1.0, 9.0])),)),
     ],
     agree=_agree_on_factor,
-    mistakes=(
-        Mistake(
-            "factor of H",
-            "This factorises H itself. The updates need the inverse: UᵀU = H⁻¹.",
-            lambda h: torch.linalg.cholesky(h).T,
-            also=(torch.linalg.cholesky,),
-        ),
-        Mistake(
-            "lower triangular",
-            "This is L with LLᵀ = H⁻¹. U is its transpose: row j of U then holds the update to the right of column j.",
-            lambda h: torch.linalg.cholesky(torch.linalg.inv(h)),
-        ),
-        Mistake(
-            "UUᵀ instead of UᵀU",
-            "Inverting the factor of H gives H⁻¹ = UUᵀ. That settles columns from the right; we start at the left.",
-            lambda h: torch.linalg.inv(torch.linalg.cholesky(h)).T,
-        ),
-        Mistake(
-            "the inverse itself",
-            "This is H⁻¹ itself, or its upper half. Its rows still contain what the columns to the left explain.",
-            lambda h: torch.linalg.inv(h).triu(),
-            also=(torch.linalg.inv,),
-        ),
-        Mistake(
-            "inverse of the factor of H",
-            "UᵀU is H⁻¹, but this U is lower triangular: it would settle columns from the right. Factorise H⁻¹ itself.",
-            lambda h: torch.linalg.inv(torch.linalg.cholesky(h)),
-        ),
-        Mistake(
-            "ones on the diagonal",
-            "Each row was divided by its diagonal entry. That is the update, but then UᵀU is not H⁻¹; divide later.",
-            lambda h: upper_factor(h) / upper_factor(h).diagonal()[:, None],
-        ),
-        Mistake(
-            "a symmetric root",
-            "This root is symmetric, not triangular: it would update columns that are settled already, and its upper "
-            "half alone does not multiply to H⁻¹.",
-            lambda h: _symmetric_root(torch.linalg.inv(h)),
-            also=(lambda h: _symmetric_root(torch.linalg.inv(h)).triu(),),
-        ),
-        Mistake(
-            "roots of the entries",
-            "The root of a matrix is not the matrix of roots: UᵀU = H⁻¹ is asked of the product.",
-            lambda h: torch.linalg.inv(h).abs().sqrt().triu(),
-            also=(lambda h: torch.linalg.inv(h).sqrt().triu(), lambda h: torch.linalg.inv(h).abs().sqrt()),
-        ),
-        Mistake(
-            "the diagonal alone",
-            "Without the entries beside the diagonal no column sends an update.",
-            lambda h: torch.diag(torch.linalg.inv(h).diagonal().sqrt()),
-            also=(lambda h: torch.diag(upper_factor(h).diagonal()),),
-        ),
-        Mistake(
-            "U of an LU factorisation",
-            "This is U of H⁻¹ = LU, with ones on the diagonal of L: row j is U_jj times too large.",
-            lambda h: upper_factor(h) * upper_factor(h).diagonal()[:, None],
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("upper=True", lambda h: torch.linalg.cholesky(torch.linalg.inv(h), upper=True)),
         Variant("without inverting first", lambda h: torch.linalg.inv(torch.linalg.cholesky(h.flip(0, 1)).flip(0, 1))),

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from course_lib.checking.compare import tensor_like
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_masks
 from course_lib.lessons.sparsegpt.exercises.common import lowest_leave, mask_of_block, n_leaving
 
@@ -73,82 +74,7 @@ MASK = Exercise(
         got, expected, marked=_agree_on_block(got, expected, case) is not None
     ),
     library=_library,
-    mistakes=(
-        Mistake(
-            "within each row",
-            "Each output lost the same share. SparseGPT ranks all weights of the block together.",
-            lambda w, d, s: torch.cat([lowest_leave(row[None], int(len(row) * s + 1e-6)) for row in (w / d).square()]),
-        ),
-        Mistake(
-            "within each column",
-            "Each column lost the same share, whether it matters or not. SparseGPT ranks all of the block together.",
-            lambda w, d, s: torch.cat([mask_of_block(w[:, [j]], d[[j]], s) for j in range(w.shape[1])], dim=1),
-        ),
-        Mistake(
-            "weights alone",
-            "The factor is not used: this is magnitude pruning of the block.",
-            lambda w, d, s: mask_of_block(w, torch.ones_like(d), s),
-        ),
-        Mistake(
-            "multiplied instead of divided",
-            "A large U_jj means that the others cannot be asked for little: the cost of deleting is w² / U_jj².",
-            lambda w, d, s: mask_of_block(w, 1 / d, s),
-        ),
-        Mistake(
-            "one of the two not squared",
-            "The score is w² / U_jj²: U_jj² is [H⁻¹]_jj of the columns that are left.",
-            lambda w, d, s: lowest_leave(w.square() / d, n_leaving(w, s)),
-            also=(lambda w, d, s: lowest_leave(w.abs() / d.square(), n_leaving(w, s)),),
-        ),
-        Mistake(
-            "sign kept",
-            "Large negative weights score lowest here. Square before ranking.",
-            lambda w, d, s: lowest_leave(w / d, n_leaving(w, s)),
-        ),
-        Mistake(
-            "the factor alone",
-            "Every weight of a column has the same score. Multiply 1 / U_jj² by w².",
-            lambda w, d, s: lowest_leave((1 / d).expand(w.shape), n_leaving(w, s)),
-        ),
-        Mistake(
-            "best ones dropped",
-            "The weights that cost most to delete left. Drop the lowest scores.",
-            lambda w, d, s: lowest_leave(-(w / d).square(), n_leaving(w, s)),
-        ),
-        Mistake(
-            "True where it leaves",
-            "The mask is True where a weight leaves. In this course True means that it stays.",
-            lambda w, d, s: ~mask_of_block(w, d, s),
-        ),
-        Mistake(
-            "not rounded down",
-            "When O · B · s does not come out even, round down: the floor of it leaves.",
-            lambda w, d, s: lowest_leave((w / d).square(), round(w.numel() * s)),
-            also=(lambda w, d, s: lowest_leave((w / d).square(), math.ceil(w.numel() * s - 1e-6)),),
-        ),
-        Mistake(
-            "the share that stays",
-            "As many leave here as should stay: sparsity is the share that leaves.",
-            lambda w, d, s: lowest_leave((w / d).square(), w.numel() - n_leaving(w, s)),
-        ),
-        Mistake(
-            "order instead of ranks",
-            "argsort says which entry comes first, second, …; it does not say the rank of each entry. Set the first n "
-            "of that order to False.",
-            lambda w, d, s: ((w / d).square().flatten().argsort() >= n_leaving(w, s)).reshape(w.shape),
-        ),
-        Mistake(
-            "a threshold",
-            "A threshold treats all that tie with it alike, and `score <= sorted[n]`, as in the public code, drops one "
-            "weight too many as well. Take exactly n by index.",
-            lambda w, d, s: (w / d).square() > (w / d).square().flatten().sort().values[n_leaving(w, s)],
-            also=(
-                lambda w, d, s: (w / d).square() > (w / d).square().flatten().sort().values[n_leaving(w, s) - 1],
-                lambda w, d, s: (w / d).square() >= (w / d).square().flatten().sort().values[n_leaving(w, s)],
-                lambda w, d, s: (w / d).square() > (w / d).square().quantile(s),
-            ),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("topk of the absolute values", lambda w, d, s: _mask_by_topk(w, d, s)),
         Variant("zeros and ones", lambda w, d, s: mask_of_block(w, d, s).float()),

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_numbers
 from course_lib.lessons.sparsegpt.exercises.common import (
     damped_gram,
@@ -103,138 +104,7 @@ PRUNE = Exercise(
     picture=lambda case, got, expected: compare_numbers(got, expected),
     library=_library,
     cases=_prune_cases,
-    mistakes=(
-        Mistake(
-            "errors stop at the end of the block",
-            "The columns behind never hear of the errors. At the end: weight[:, end:] −= errors @ upper[block, end:].",
-            lambda w, u, s, b: _prune(w, u, s, b, lazy=False),
-        ),
-        Mistake(
-            "masks chosen before the start",
-            "The masks of later blocks were chosen from the dense weights. Choose each when its block is reached, "
-            "from the weights as updated.",
-            lambda w, u, s, b: _prune(w, u, s, b, ahead=_masks_ahead(w, u, s, b)),
-        ),
-        Mistake(
-            "one mask for the whole layer",
-            "All columns were ranked together before the start. SparseGPT ranks block by block, on the way.",
-            lambda w, u, s, b: _prune(w, u, s, b, ahead=_mask_of_all(w, u, s)),
-        ),
-        Mistake(
-            "no updates",
-            "The masks are SparseGPT's, but nothing makes up for what leaves.",
-            lambda w, u, s, b: _prune(w, u, s, b, update=False),
-        ),
-        Mistake(
-            "ranked within each row",
-            "Each output lost the same share of every block. SparseGPT ranks the block over all rows together.",
-            lambda w, u, s, b: _prune(w, u, s, b, choose=_mask_by_row),
-        ),
-        Mistake(
-            "ranked by magnitude",
-            "The updates are right, but the masks are those of magnitude pruning: divide by U_jj before ranking.",
-            lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: mask_of_block(w, torch.ones_like(d), s)),
-        ),
-        Mistake(
-            "ranked by another score",
-            "The updates are right, but the masks are not those of w² / U_jj².",
-            lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: mask_of_block(w, 1 / d, s)),
-            also=(lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: mask_of_block(w, d.sqrt(), s)),),
-        ),
-        Mistake(
-            "best ones dropped",
-            "The weights that cost most to delete left. Drop the lowest scores of each block.",
-            lambda w, u, s, b: _prune(w, u, s, b, choose=_best_dropped),
-        ),
-        Mistake(
-            "the wrong ones leave",
-            "What the mask keeps left here, and what it drops stayed.",
-            lambda w, u, s, b: _prune(w, u, s, b, choose=lambda w, d, s: ~mask_of_block(w, d, s)),
-        ),
-        Mistake(
-            "the share that stays",
-            "As many leave here as should stay: sparsity is the share that leaves.",
-            lambda w, u, s, b: _prune(w, u, 1 - s, b),
-        ),
-        Mistake(
-            "not rounded down",
-            "When the count of a block does not come out even, round down: the floor of O · B · s leaves.",
-            lambda w, u, s, b: _prune(w, u, s, b, choose=_mask_rounded_up),
-        ),
-        Mistake(
-            "diagonal of the first block",
-            "Every block was ranked with the first entries of the diagonal: take those of its own columns, from start "
-            "to end.",
-            lambda w, u, s, b: _prune(w, u, s, b, first_diagonal=True),
-        ),
-        Mistake(
-            "a mask for each column",
-            "Each column was ranked for itself, when it was its turn. A mask is chosen for a block of columns.",
-            lambda w, u, s, b: _prune(w, u, s, 1),
-        ),
-        Mistake(
-            "wrong sign",
-            "The updates go against the errors: subtract them.",
-            lambda w, u, s, b: _prune(w, u, s, b, sign=-1),
-        ),
-        Mistake(
-            "no updates inside the block",
-            "What lies behind the block is updated; its own columns are not.",
-            lambda w, u, s, b: _prune(w, u, s, b, inside=False),
-        ),
-        Mistake(
-            "only the last error of a block",
-            "Only the error of a block's last column reaches what lies behind. Keep one column of errors for each.",
-            lambda w, u, s, b: _prune(w, u, s, b, last_error=True),
-        ),
-        Mistake(
-            "not divided inside the block",
-            "Behind the block the errors are divided by U_jj, inside they are not: outer(error / U_jj, U_j).",
-            lambda w, u, s, b: _prune(w, u, s, b, row=lambda u, j: u[j] * u[j, j]),
-        ),
-        Mistake(
-            "row of the whole inverse",
-            "Row j of H⁻¹ = UᵀU still knows the settled columns. Use row j of U.",
-            lambda w, u, s, b: _prune(w, u, s, b, row=lambda u, j: (u.T @ u)[j] * u[j, j] / (u.T @ u)[j, j]),
-        ),
-        Mistake(
-            "its zeros, the old weights",
-            "The zeros are right, but the weights that stay are the old ones: return them as updated.",
-            lambda w, u, s, b: w * (_prune(w, u, s, b) != 0),
-        ),
-        Mistake(
-            "the mask",
-            "This says which weights stay. Return the weights: zeros where they leave, updated where they stay.",
-            lambda w, u, s, b: _prune(w, u, s, b) != 0,
-            also=(lambda w, u, s, b: (_prune(w, u, s, b) != 0).float(),),
-        ),
-        Mistake(
-            "errors not divided behind the block",
-            "Within the block the errors are divided by U_jj, behind it they are not. Keep error / U_jj.",
-            lambda w, u, s, b: _prune(w, u, s, b, undivided=True),
-        ),
-        Mistake(
-            "behind updated twice",
-            "Each column sent its error to the very end, and the block sent it again. Inside, stop at the block's end.",
-            lambda w, u, s, b: _prune(w, u, s, b, times=2),
-        ),
-        Mistake(
-            "last block left out",
-            "A last block narrower than the others was skipped: range(0, I, block_size), with end = min(start + "
-            "block_size, I).",
-            lambda w, u, s, b: _without_last(w, u, s, b),
-        ),
-        Mistake(
-            "updated, not emptied",
-            "The updates are right, but the weights that leave are still there.",
-            lambda w, u, s, b: _never_emptied(w, u, s, b),
-        ),
-        Mistake(
-            "updates without removal in between",
-            "All errors come from the dense weights and are added at the end. Each column must see those before it.",
-            lambda w, u, s, b: _all_at_once(w, u, s, b),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("every column sends to the end at once", lambda w, u, s, b: _prune_eagerly(w, u, s, b)),
         Variant("float64", lambda w, u, s, b: _prune(w.double(), u.double(), s, b)),

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_numbers
 from course_lib.lessons.sparsegpt.exercises.common import damped_gram, settle_to, upper_factor
 
@@ -62,89 +63,7 @@ SETTLE = Exercise(
     library=_library,
     picture=lambda case, got, expected: compare_numbers(got, expected),
     cases=_settle_cases,
-    mistakes=(
-        Mistake(
-            "nothing moved",
-            "Nothing to the right of column j moved. Three slips do that: no update at all; a column that got its "
-            "values before its error was taken; column j of U, which is zero below the diagonal, in place of its "
-            "row j.",
-            lambda w, v, u, j: _with_column(w, v, j),
-        ),
-        Mistake(
-            "the whole weight sent",
-            "Weights that stay, or are only rounded, sent all of themselves to the right. What has to be made up for "
-            "is what the column lost: its weight less its new value.",
-            lambda w, v, u, j: _with_error(w, v, u, j, w[:, j]),
-        ),
-        Mistake(
-            "only zeros make an error",
-            "Weights that became zero sent their error, and those that were rounded sent none. Whatever the new value, "
-            "the error is the weight less that value.",
-            lambda w, v, u, j: _with_error(w, v, u, j, w[:, j] * (v == 0)),
-        ),
-        Mistake(
-            "the new value sent",
-            "The new values were spread to the right. The error is what is missing: the weight less its new value.",
-            lambda w, v, u, j: _with_error(w, v, u, j, v),
-        ),
-        Mistake(
-            "row of the whole inverse",
-            "This row of H⁻¹ = UᵀU still knows the settled columns. What is left has another inverse: use row j of U.",
-            lambda w, v, u, j: torch.cat([w[:, :j], _settle_by_inverse(w, v, u, j)[:, j:]], dim=1),
-        ),
-        Mistake(
-            "column of U",
-            "Column j of U moved the columns to the left, which are settled. The update is row j, to the right.",
-            lambda w, v, u, j: _settle_along(w, v, u[:, j] / u[j, j], j),
-        ),
-        Mistake(
-            "one column off",
-            "Each column received what belongs to its left neighbour: weight[:, j + 1:] goes with upper[j, j + 1:].",
-            lambda w, v, u, j: _settle_along(w, v, torch.cat([0 * u[j, : j + 1], u[j, j:-1]]) / u[j, j], j),
-        ),
-        Mistake(
-            "the next column only",
-            "Only column j + 1 moved. All columns to the right make up for the error.",
-            lambda w, v, u, j: _settle_along(w, v, u[j].where(torch.arange(len(u)) <= j + 1, 0) / u[j, j], j),
-        ),
-        Mistake(
-            "settled columns moved",
-            "Columns left of j changed too. They are settled: update only those to the right.",
-            lambda w, v, u, j: _settle_by_inverse(w, v, u, j),
-        ),
-        Mistake(
-            "error not divided by U_jj",
-            "The first row of the inverse is divided by its first entry, so that the error of column j itself becomes "
-            "zero: divide by U_jj.",
-            lambda w, v, u, j: settle_to(w, v, u, j, float(u[j, j])),
-            also=(lambda w, v, u, j: settle_to(w, v, u, j, float(u[j, j] ** 2)),),
-        ),
-        Mistake(
-            "divided twice",
-            "[H⁻¹]_jj of what is left is U_jj², but the row of H⁻¹ is U_jj times that of U: one division remains.",
-            lambda w, v, u, j: settle_to(w, v, u, j, 1 / float(u[j, j])),
-        ),
-        Mistake(
-            "wrong sign",
-            "The update goes against the error: subtract it. Check by hand that the layer error falls.",
-            lambda w, v, u, j: settle_to(w, v, u, j, -1.0),
-        ),
-        Mistake(
-            "the whole column emptied",
-            "Column j is zero in every output. It must hold the values that were given.",
-            lambda w, v, u, j: _with_column(settle_to(w, v, u, j), torch.zeros_like(v), j),
-        ),
-        Mistake(
-            "column not set",
-            "The others make up for the error, but column j is as it was: it must hold the values that were given.",
-            lambda w, v, u, j: _with_column(settle_to(w, v, u, j), w[:, j], j),
-        ),
-        Mistake(
-            "the error added to the column",
-            "Column j was changed twice: it has its new values, and the update of the others on top.",
-            lambda w, v, u, j: _with_column(settle_to(w, v, u, j), 2 * v - w[:, j], j),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("in place, from column j on", lambda w, v, u, j: _settle_in_place(w, v, u, j)),
         Variant("row by row", lambda w, v, u, j: _settle_by_row(w, v, u, j)),

@@ -2,7 +2,8 @@
 
 import torch
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _cache_bytes(n_blocks, n_query, n_key_value, head_size, n_tokens, batch, value_bytes):
@@ -27,59 +28,7 @@ CACHE_BYTES = Exercise(
     points=2,
     reference=_cache_bytes,
     cases=_cache_cases,
-    mistakes=(
-        Mistake(
-            "keys or values, not both",
-            "Keys and values are both kept: twice this.",
-            lambda n, q, h, d, t, b, v: n * h * d * t * b * v,
-        ),
-        Mistake(
-            "query heads counted",
-            "Queries are not kept, and several query heads share one key-value head: count n_key_value heads.",
-            lambda n, q, h, d, t, b, v: 2 * n * q * d * t * b * v,
-        ),
-        Mistake(
-            "one block",
-            "Every block has keys and values of its own: multiply by n_blocks.",
-            lambda n, q, h, d, t, b, v: 2 * h * d * t * b * v,
-        ),
-        Mistake(
-            "one sequence",
-            "Nothing is shared between the sequences of a batch: multiply by batch.",
-            lambda n, q, h, d, t, b, v: 2 * n * h * d * t * v,
-        ),
-        Mistake(
-            "numbers, not bytes",
-            "This counts numbers. Each takes value_bytes bytes.",
-            lambda n, q, h, d, t, b, v: 2 * n * h * d * t * b,
-        ),
-        Mistake(
-            "one token",
-            "This is what one token of each sequence takes: multiply by n_tokens.",
-            lambda n, q, h, d, t, b, v: 2 * n * h * d * b * v,
-        ),
-        Mistake(
-            "one head",
-            "Each key-value head has keys and values of its own: multiply by n_key_value.",
-            lambda n, q, h, d, t, b, v: 2 * n * d * t * b * v,
-        ),
-        Mistake(
-            "queries kept too",
-            "Queries are used once, by the token that asks. Keys and values of the n_key_value heads are kept.",
-            lambda n, q, h, d, t, b, v: n * (q + 2 * h) * d * t * b * v,
-            also=(lambda n, q, h, d, t, b, v: 2 * n * (q + h) * d * t * b * v,),
-        ),
-        Mistake(
-            "the size of a head left out",
-            "A key is a vector of head_size numbers, and so is a value.",
-            lambda n, q, h, d, t, b, v: 2 * n * h * t * b * v,
-        ),
-        Mistake(
-            "bits",
-            "A byte has 8 bits; value_bytes is in bytes already.",
-            lambda n, q, h, d, t, b, v: 16 * n * h * d * t * b * v,
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("float", lambda n, q, h, d, t, b, v: float(2 * n * h * d * t * b * v)),
         Variant("keys plus values", lambda n, q, h, d, t, b, v: n * (h * d * t * b * v + h * d * t * b * v)),

@@ -2,7 +2,8 @@
 
 import torch
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _sparsity_cases(generator: torch.Generator) -> list[Case]:
@@ -33,58 +34,7 @@ SPARSITY = Exercise(
     reference=lambda tensor: (tensor == 0).double().mean().item(),
     cases=_sparsity_cases,
     picture=_sparsity_picture,
-    mistakes=(
-        Mistake(
-            "density",
-            "This is the share of entries that are not zero, called density. Sparsity is one minus it.",
-            lambda tensor: (tensor != 0).double().mean().item(),
-        ),
-        Mistake(
-            "a count",
-            "This is the number of zeros. Divide it by the number of entries.",
-            lambda tensor: (tensor == 0).sum().item(),
-        ),
-        Mistake(
-            "small counts as zero",
-            "Entries close to zero were counted. Only exact zeros can be left out without changing the result.",
-            lambda tensor: (tensor.abs() < 1e-3).double().mean().item(),
-            also=(
-                lambda tensor: (tensor.abs() <= 1e-6).double().mean().item(),
-                lambda tensor: torch.isclose(tensor, torch.zeros(())).double().mean().item(),
-            ),
-        ),
-        Mistake(
-            "divided by the rows",
-            "len(tensor) is the number of rows. All entries together are tensor.numel().",
-            lambda tensor: (tensor == 0).sum().item() / len(tensor),
-        ),
-        Mistake(
-            "what is not above zero",
-            "Negative numbers were counted as well. A zero is equal to 0, not below it.",
-            lambda tensor: (tensor <= 0).double().mean().item(),
-        ),
-        Mistake(
-            "a percentage",
-            "This is 100 times too large: a share lies between 0 and 1.",
-            lambda tensor: 100 * (tensor == 0).double().mean().item(),
-        ),
-        Mistake(
-            "a number a row",
-            "The mean ran along one axis. One number is asked for the whole tensor.",
-            lambda tensor: (tensor == 0).double().mean(dim=-1),
-            also=(lambda tensor: (tensor == 0).double().mean(dim=0),),
-        ),
-        Mistake(
-            "a count of the others",
-            "This counts what is not zero. Count the zeros, and divide by the number of entries.",
-            lambda tensor: torch.count_nonzero(tensor).item(),
-        ),
-        Mistake(
-            "divided by the others",
-            "The zeros were divided by the entries that are not zero. Divide by all of them.",
-            lambda tensor: (tensor == 0).sum().item() / max(1, torch.count_nonzero(tensor).item()),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("count of what is not zero", lambda tensor: 1 - torch.count_nonzero(tensor).item() / tensor.numel()),
         Variant("a tensor with one entry", lambda tensor: (tensor == 0).float().mean()),

@@ -4,7 +4,8 @@ import math
 
 import torch
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _speedup_cases(generator: torch.Generator) -> list[Case]:
@@ -51,58 +52,7 @@ SPEEDUP = Exercise(
     cases=_speedup_cases,
     picture=_speedup_picture,
     library=_library,
-    mistakes=(
-        Mistake(
-            "the wrong way round",
-            "This takes `goal` for the factor of the part and returns what the whole gains. Here the gain of the whole "
-            "is given, and the factor of the part is asked for: solve Amdahl's formula for s.",
-            lambda share, goal: 1 / (1 - share + share / goal),
-        ),
-        Mistake(
-            "out of reach is not noticed",
-            "Where the rest alone takes longer than the new step may, no factor is enough, and one below 0 means "
-            "nothing. Return 0 there, and where nothing at all is left for the part.",
-            _reach_forgotten,
-            also=(lambda share, goal: share / (1 / goal - (1 - share)),),  # divides by zero at the limit
-        ),
-        Mistake(
-            "infinite where it cannot be done",
-            "Right where the goal can be reached. An infinite factor reaches the limit and never more than that; where "
-            "no finite factor is enough, 0 is asked for.",
-            lambda share, goal: _needed(share, goal) or math.inf,
-            also=(lambda share, goal: share / max(1 / goal - (1 - share), 1e-12),),
-        ),
-        Mistake(
-            "the goal itself",
-            "The part has to gain more than the whole, unless it is the whole.",
-            lambda share, goal: goal,
-        ),
-        Mistake(
-            "as if the part were the whole",
-            "Dividing the goal by the share overlooks that the rest takes as long as before.",
-            lambda share, goal: goal / share,
-        ),
-        Mistake(
-            "the time that is left",
-            "This is the share of the old time that the part may still take. The factor is its old time divided by it.",
-            lambda share, goal: 1 / goal - (1 - share),
-        ),
-        Mistake(
-            "one for the part's time",
-            "The part took `share` of the old time, not all of it: divide `share` by what it may still take.",
-            lambda share, goal: 1 / (1 / goal - (1 - share)) if 1 / goal > 1 - share else 0.0,
-        ),
-        Mistake(
-            "the most there is to gain",
-            "This is what the whole gains when the part takes no time. Asked is what the part needs for this goal.",
-            lambda share, goal: 1 / (1 - share) if share < 1 else math.inf,
-        ),
-        Mistake(
-            "share and rest swapped",
-            "`share` is the part that gets faster; 1 - share takes as long as before.",
-            lambda share, goal: (1 - share) / (1 / goal - share) if 1 / goal > share else 0.0,
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "one fraction",

@@ -6,7 +6,8 @@ Dimension key: P layers of a pass.
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _layers(*layers: tuple[float, float]) -> tuple[Tensor, Tensor]:
@@ -61,64 +62,7 @@ STEP_SECONDS = Exercise(
     cases=_step_cases,
     picture=_step_picture,
     library=_library,
-    mistakes=(
-        Mistake(
-            "as if the layers overlapped",
-            "This adds up first and compares afterwards, as if one layer could read while another computes. A layer "
-            "needs what the one before it computed: take the longer time of each layer, then add.",
-            lambda f, b, fs, bs: max((f.sum() / fs).item(), (b.sum() / bs).item()),
-        ),
-        Mistake(
-            "sum of the two times",
-            "Within a layer reading and computing go on at the same time. It takes the longer of the two.",
-            lambda f, b, fs, bs: (f / fs + b / bs).sum().item(),
-        ),
-        Mistake(
-            "the shorter of the two",
-            "A layer is not done before both are: take the longer time.",
-            lambda f, b, fs, bs: torch.minimum(f / fs, b / bs).sum().item(),
-        ),
-        Mistake(
-            "the slowest layer alone",
-            "This is the time of one layer. The pass goes through all of them, one after the other.",
-            lambda f, b, fs, bs: torch.maximum(f / fs, b / bs).max().item(),
-        ),
-        Mistake(
-            "arithmetic alone",
-            "The bytes do not count here. When a token is made one at a time, they are all that counts.",
-            lambda f, b, fs, bs: (f / fs).sum().item(),
-        ),
-        Mistake(
-            "memory alone",
-            "The FLOPs do not count here. For a long prompt they decide.",
-            lambda f, b, fs, bs: (b / bs).sum().item(),
-        ),
-        Mistake(
-            "a time for each layer",
-            "These are the times of the layers, and each is right. The pass takes their sum, one number.",
-            lambda f, b, fs, bs: torch.maximum(f / fs, b / bs),
-        ),
-        Mistake(
-            "rates and amounts swapped",
-            "Seconds are an amount divided by a rate: FLOPs by FLOPs a second, bytes by bytes a second.",
-            lambda f, b, fs, bs: torch.maximum(fs / f, bs / b).sum().item(),
-        ),
-        Mistake(
-            "each by the other's rate",
-            "FLOPs are divided by FLOPs a second, bytes by bytes a second; here they are crossed.",
-            lambda f, b, fs, bs: torch.maximum(f / bs, b / fs).sum().item(),
-        ),
-        Mistake(
-            "the mean over the layers",
-            "The layers run one after the other, so their times add up. Nothing is divided by their number.",
-            lambda f, b, fs, bs: torch.maximum(f / fs, b / bs).mean().item(),
-        ),
-        Mistake(
-            "the mean of the two",
-            "A layer is done when the longer of the two is, not after their mean.",
-            lambda f, b, fs, bs: ((f / fs + b / bs) / 2).sum().item(),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "by comparing with the ridge",

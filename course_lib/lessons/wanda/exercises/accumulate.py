@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _accumulate_cases(generator: torch.Generator) -> list[Case]:
@@ -36,86 +37,7 @@ ACCUMULATE = Exercise(
     reference=lambda total, batch: total + batch.square().sum(dim=(0, 1)),
     cases=_accumulate_cases,
     library=_library,
-    mistakes=(
-        Mistake(
-            "norms added up",
-            "Norms do not add: ‖(a, b)‖ is not ‖a‖ + ‖b‖. Add squares, and take one root at the very end.",
-            lambda total, batch: total + batch.flatten(0, 1).norm(dim=0),
-        ),
-        Mistake(
-            "root taken too early",
-            "The root was taken inside. The next call would add squares to a root: keep the sum of squares, and take "
-            "one root at the very end.",
-            lambda total, batch: (total + batch.square().sum(dim=(0, 1))).sqrt(),
-        ),
-        Mistake(
-            "a norm in place of the sum of squares",
-            "The total was squared and the root taken again, as if it were a norm. It is a sum of squares: add to it "
-            "as it is, and take one root at the very end.",
-            lambda total, batch: (total.square() + batch.square().sum(dim=(0, 1))).sqrt(),
-        ),
-        Mistake(
-            "total squared again",
-            "The total holds squares already: add to it as it is.",
-            lambda total, batch: total.square() + batch.square().sum(dim=(0, 1)),
-        ),
-        Mistake(
-            "not squared",
-            "The norm is a root of a sum of squares: square every entry before summing.",
-            lambda total, batch: total + batch.sum(dim=(0, 1)),
-            also=(lambda total, batch: total + batch.abs().sum(dim=(0, 1)),),
-        ),
-        Mistake(
-            "squared after summing",
-            "Positive and negative entries cancel in the sum. Square first, then sum.",
-            lambda total, batch: total + batch.sum(dim=(0, 1)).square(),
-        ),
-        Mistake(
-            "earlier batches forgotten",
-            "The result is this batch alone. Add it to the running total.",
-            lambda total, batch: batch.square().sum(dim=(0, 1)),
-        ),
-        Mistake(
-            "one number for all",
-            "All features got the same sum. One number is kept for each: sum over sequences and tokens alone.",
-            lambda total, batch: total + batch.square().sum(),
-        ),
-        Mistake(
-            "summed over the wrong axes",
-            "The last axis holds the features and stays; the first two are sequences and tokens, and go.",
-            lambda total, batch: total + batch.square().sum(dim=(1, 2)),
-            also=(
-                lambda total, batch: total + batch.square().sum(dim=(0, 2)),
-                lambda total, batch: total + batch.square().sum(dim=0),
-                lambda total, batch: total + batch.square().sum(dim=1),
-                lambda total, batch: total + batch.square().sum(dim=2),
-            ),
-        ),
-        Mistake(
-            "largest instead of sum",
-            "Only the largest token is counted. Sum over all of them.",
-            lambda total, batch: total + batch.square().amax(dim=(0, 1)),
-        ),
-        Mistake(
-            "mean over the batch",
-            "A mean gives a short batch the weight of a long one. Sum over sequences and tokens.",
-            lambda total, batch: total + batch.square().mean(dim=(0, 1)),
-            also=(
-                lambda total, batch: total + batch.square().mean(dim=0).sum(dim=0),
-                lambda total, batch: total + batch.square().mean(dim=1).sum(dim=0),
-            ),
-        ),
-        Mistake(
-            "only some tokens",
-            "Only one token of each sequence, or one sequence, is counted. Every token passes through the layer.",
-            lambda total, batch: total + batch[:, -1].square().sum(dim=0),
-            also=(
-                lambda total, batch: total + batch[:, 0].square().sum(dim=0),
-                lambda total, batch: total + batch[0].square().sum(dim=0),
-                lambda total, batch: total + batch[-1].square().sum(dim=0),
-            ),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("flattened", lambda total, batch: total + (batch.reshape(-1, batch.shape[-1]) ** 2).sum(0)),
         Variant("in place", lambda total, batch: total.add_(batch.pow(2).sum((0, 1)))),

@@ -6,7 +6,8 @@ Dimension key: O outputs of a layer, I its inputs.
 import torch
 from torch import Tensor
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _costs(weight: Tensor, gram: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,101 +66,7 @@ OBS_SCORE = Exercise(
     reference=_costs,
     cases=_cases,
     library=_library,
-    mistakes=(
-        Mistake(
-            "nobody helps",
-            "Both costs are those of removing the weight alone. For the second the other weights of the row move too: "
-            "minimise over their steps. 1 / H_jj is the diagonal of the inverse only where H is diagonal.",
-            lambda w, g: (_alone(w, g), _alone(w, g)),
-        ),
-        Mistake(
-            "everybody helps",
-            "Both costs are those with the help of the others. For the first nothing but the weight itself changes.",
-            lambda w, g: (_helped(w, g), _helped(w, g)),
-        ),
-        Mistake(
-            "the other way round",
-            "The numbers are right, but not in the order (alone, helped): help never makes a removal dearer.",
-            lambda w, g: (_helped(w, g), _alone(w, g)),
-        ),
-        Mistake(
-            "divided by the diagonal of H",
-            "This divides by H_jj, which makes the weights of a large input cheap. Where the others may move, divide "
-            "by the diagonal of the inverse.",
-            lambda w, g: (_alone(w, g), w.square() / g.diagonal()),
-        ),
-        Mistake(
-            "the first divided by the diagonal of H",
-            "Without help, removing W_ij changes the output by W_ij times input j, and H_jj is the sum of squares of "
-            "that input: the first cost is multiplied by H_jj.",
-            lambda w, g: (w.square() / g.diagonal(), _helped(w, g)),
-        ),
-        Mistake(
-            "with a factor of one half",
-            "The cost is the squared change itself, δᵀHδ. The ½ belongs to a loss that begins with ½.",
-            lambda w, g: (_alone(w, g) / 2, _helped(w, g) / 2),
-            also=(
-                lambda w, g: (_alone(w, g), _helped(w, g) / 2),
-                lambda w, g: (_alone(w, g) / 2, _helped(w, g)),
-            ),
-        ),
-        Mistake(
-            "the root of it",
-            "The first, or both, are the root of the cost, on the scale of Wanda's score. The root ranks alike; asked "
-            "for are the squared changes.",
-            lambda w, g: (_alone(w, g).sqrt(), _helped(w, g).sqrt()),
-            also=(lambda w, g: (_alone(w, g).sqrt(), _helped(w, g)),),
-        ),
-        Mistake(
-            "what the others save",
-            "This is the difference of the two costs, what the others save. Return what is left to pay.",
-            lambda w, g: (_alone(w, g), _alone(w, g) - _helped(w, g)),
-        ),
-        Mistake(
-            "sums of rows",
-            "All of row j of H, or of its inverse, counts here. Only one weight is removed, so only entry jj decides.",
-            lambda w, g: (w.square() * g.sum(0), _helped(w, g)),
-            also=(
-                lambda w, g: (_alone(w, g), w.square() / torch.linalg.inv(g).sum(0)),
-                lambda w, g: (_alone(w, g), w.square() @ torch.linalg.inv(g)),
-            ),
-        ),
-        Mistake(
-            "diagonal of the Cholesky factor",
-            "[H⁻¹]_jj is the sum of squares of a row of the factor, and not the square of its diagonal entry: that is "
-            "the inverse of what is left, SparseGPT's in the middle of its sweep.",
-            lambda w, g: (
-                _alone(w, g),
-                w.square() / torch.linalg.cholesky(torch.linalg.inv(g)).diagonal().square(),
-            ),
-        ),
-        Mistake(
-            "damped once more",
-            "The Gram matrix that you get is damped already. Another λ on its diagonal changes the costs.",
-            lambda w, g: _costs(w, _damped(g)),
-            also=(
-                lambda w, g: (_alone(w, g), _helped(w, _damped(g))),
-                lambda w, g: (_alone(w, g), _helped(w, g + 0.01 * torch.eye(len(g)))),
-            ),
-        ),
-        Mistake(
-            "multiplied instead of divided",
-            "A large [H⁻¹]_jj means that the others can make up for weight j, so its cost must fall with it.",
-            lambda w, g: (_alone(w, g), w.square() * torch.linalg.inv(g).diagonal()),
-        ),
-        Mistake(
-            "weight not squared",
-            "The change is W_ij times something, and the cost is its square: W_ij².",
-            lambda w, g: (w.abs() * g.diagonal(), w.abs() / torch.linalg.inv(g).diagonal()),
-            also=(lambda w, g: (w * g.diagonal(), w / torch.linalg.inv(g).diagonal()),),
-        ),
-        Mistake(
-            "only one of the two",
-            "Return both costs: without and with the help of the other weights.",
-            _helped,
-            also=(_alone,),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "by Cholesky",

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.compare import tensor_like
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 
 
 def _agree_on_ranks(got: Any, expected: Tensor, case: Case) -> str | None:
@@ -89,101 +90,7 @@ SCORE = Exercise(
     cases=_score_cases,
     agree=_agree_on_ranks,
     library=_library,
-    mistakes=(
-        Mistake(
-            "norm over the wrong axis",
-            "The norm runs over the features of each token. Wanda needs one number per input feature, over tokens.",
-            lambda weight, inputs: weight.abs() * inputs.norm(dim=1),
-        ),
-        Mistake(
-            "squared norm",
-            "‖X_j‖² weighs large inputs twice. The output moves by |W_ij| times the norm itself.",
-            lambda weight, inputs: weight.abs() * inputs.square().sum(dim=0),
-        ),
-        Mistake(
-            "weight magnitude alone",
-            "This ranks like magnitude pruning: the inputs are unused, or one number for all. Take norm(dim=0).",
-            lambda weight, inputs: weight.abs(),
-        ),
-        Mistake(
-            "norm of the outputs",
-            "This is the norm of what each output gives, one number a row: within a row it changes no ranking. Take "
-            "that of each input, one number a column.",
-            lambda weight, inputs: weight.abs() * (inputs @ weight.T).norm(dim=0)[:, None],
-        ),
-        Mistake(
-            "each row on a scale of its own",
-            "The score was divided by its row's sum, norm or maximum. The norms of the inputs give one scale for the "
-            "layer, so that any comparison group can be ranked.",
-            lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 1.0),
-            also=(
-                lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), torch.inf),
-                lambda weight, inputs: _over_rows(weight.abs() * inputs.norm(dim=0), 2.0),
-            ),
-        ),
-        Mistake(
-            "one of the two squared",
-            "The weight is squared and the norm is not, so the weight counts twice. Square both or neither.",
-            lambda weight, inputs: weight.square() * inputs.norm(dim=0),
-        ),
-        Mistake(
-            "largest value instead of norm",
-            "One large token decides here. The norm runs over all tokens.",
-            lambda weight, inputs: weight.abs() * inputs.abs().amax(dim=0),
-        ),
-        Mistake(
-            "standard deviation",
-            "The mean of the input was taken away. An input that is always large multiplies its weight all the same.",
-            lambda weight, inputs: weight.abs() * inputs.std(dim=0, correction=0),
-            also=(lambda weight, inputs: weight.abs() * inputs.std(dim=0),),
-        ),
-        Mistake(
-            "one token",
-            "Only one token is counted. The norm runs over all of them.",
-            lambda weight, inputs: weight.abs() * inputs[-1].abs(),
-            also=(lambda weight, inputs: weight.abs() * inputs[0].abs(),),
-        ),
-        Mistake(
-            "divided instead of multiplied",
-            "A large input makes a weight matter more: multiply.",
-            lambda weight, inputs: weight.abs() / (inputs.norm(dim=0) + 1e-8),
-            also=(lambda weight, inputs: weight.abs() / inputs.norm(dim=0),),
-        ),
-        Mistake(
-            "added instead of multiplied",
-            "What a weight moves in the output is its product with the input: multiply.",
-            lambda weight, inputs: weight.abs() + inputs.norm(dim=0),
-        ),
-        Mistake(
-            "low is keep",
-            "The order is turned round: here the weights that matter most have the lowest scores.",
-            lambda weight, inputs: -weight.abs() * inputs.norm(dim=0),
-        ),
-        Mistake(
-            "activation alone",
-            "Every weight of a column gets the same score, so whole inputs would leave. Multiply by |W_ij|.",
-            lambda weight, inputs: inputs.norm(dim=0).expand(weight.shape),
-        ),
-        Mistake(
-            "sign kept",
-            "A large negative weight scores lowest here. Take the absolute value of the weight.",
-            lambda weight, inputs: weight * inputs.norm(dim=0),
-        ),
-        Mistake(
-            "mean instead of norm",
-            "Positive and negative activations cancel in the mean; the norm squares them first.",
-            lambda weight, inputs: weight.abs() * inputs.mean(dim=0).abs(),
-            also=(
-                lambda weight, inputs: weight.abs() * inputs.mean(dim=0),
-                lambda weight, inputs: weight.abs() * inputs.sum(dim=0),
-            ),
-        ),
-        Mistake(
-            "sum of absolute values",
-            "This is the L1 norm of each input. The Euclidean norm is the L2 norm: square, add up, take the root.",
-            lambda weight, inputs: weight.abs() * inputs.abs().sum(dim=0),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant("root mean square", lambda w, x: w.abs() * x.square().mean(dim=0).sqrt()),
         Variant("squared throughout", lambda w, x: w.square() * x.square().sum(dim=0)),

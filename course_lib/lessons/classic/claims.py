@@ -1,0 +1,256 @@
+"""The claims of lesson 02: what the papers on optimal brain damage and surgeon say, and how we measure it."""
+
+from functools import partial
+from math import inf, log
+from typing import Any
+
+from course_lib.lessons.classic.measured import METHODS, PUBLISHED, digits_by_sparsity, reached
+from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim, Unit
+from course_lib.lessons.common.effects import share_above
+from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.verdicts import Effect, of_count, of_samples
+
+Measured = dict[str, Any]
+SAME_ORDER = 0.9  # a rank correlation above this is called the same order
+FURTHER = 0.05  # of all weights: a method that goes that much further needs less retraining
+SPARSITY, POINT = 0.7, 0.01  # the sparsity of the lecture's example; one percentage point of the test digits
+OBS_PAPER = "Hassibi, Stork and Wolff (1993), Optimal Brain Surgeon"
+WEIGHTS = Unit("weights", signed=True)
+CORRELATION = Unit("rank correlation")
+
+_claim = partial(Claim, results=("classic/measured",), source=OBS_PAPER)
+_small = partial(Claim, results=("classic/small",), unit=CORRELATION)
+
+
+def xor_counts(measured: Measured, key: str) -> tuple[dict[str, int], int]:
+    """Of all XOR networks: how many each method gets right, and how many there are."""
+    xor_rows = rows(measured, "xor")
+    n_networks = sum(row["n_nets"] for row in xor_rows if row["method"] == "OBS")
+    return {m: sum(row[key] for row in xor_rows if row["method"] == m) for m in METHODS}, n_networks
+
+
+def _only_obs(key: str, measured: Measured) -> Effect:
+    """The fraction of networks that OBS alone gets right; if OBS misses some, minus the fraction that it misses."""
+    total, n = xor_counts(measured, key)
+    alone = total["OBS"] - max(total["magnitude"], total["OBD"]) if total["OBS"] == n else total["OBS"] - n
+    return of_count(alone, n)
+
+
+def _counts_shown(key: str, measured: Measured) -> str:
+    total, n = xor_counts(measured, key)
+    return f"{', '.join(f'{method} {count}' for method, count in total.items())} of {n} networks"
+
+
+XOR_RIGHT = _claim(
+    id="classic-xor-right",
+    text="after one deletion, only OBS leaves the XOR network right in every case",
+    measure=partial(_only_obs, "right"),
+    shown=partial(_counts_shown, "right"),
+    quantity="fraction of the networks that OBS alone leaves right",
+    refuted="one network that OBS leaves wrong, or none that the others do",
+    unit=PERCENT,
+)
+XOR_CHOICE = _claim(
+    id="classic-xor-choice",
+    text="only OBS chooses a weight that can be deleted in every case",
+    measure=partial(_only_obs, "right_with_update"),
+    shown=partial(_counts_shown, "right_with_update"),
+    quantity="fraction of the networks in which OBS alone chooses a weight whose deletion can be compensated",
+    refuted="another method that chooses such a weight as often",
+    unit=PERCENT,
+)
+
+
+def monks_runs(measured: Measured, problem: int) -> list[dict[str, Any]]:
+    """Networks of one MONK's problem, pruned by OBS without retraining."""
+    return rows(measured, "monks", problem=problem, method="OBS", refit=False)
+
+
+def lossless_counts(measured: Measured, problem: int) -> tuple[int, int, int]:
+    """Networks that lose nothing on all 432 robots; those of them with at most the published weights; all networks."""
+    runs = monks_runs(measured, problem)
+    left = [row["n_left"] if row["test"] >= row["dense_test"] - 1e-12 else inf for row in runs]
+    return sum(n < inf for n in left), sum(n <= PUBLISHED[problem] for n in left), len(runs)
+
+
+def _reaches_published(problem: int, measured: Measured) -> Effect:
+    _, n_reached, n = lossless_counts(measured, problem)
+    return share_above(n_reached, n, 0.0)
+
+
+MONKS_1, MONKS_2, MONKS_3 = (
+    _claim(
+        id=f"classic-monks-{problem}",
+        text=f"on MONK's problem {problem}, OBS without retraining leaves at most {weights} weights in most networks, "
+        "with no accuracy lost on all 432 robots",
+        measure=partial(_reaches_published, problem),
+        above=0.5,
+        quantity="fraction of the networks",
+        refuted="half of the networks or more that lose accuracy or keep more weights than published",
+        unit=PERCENT,
+        published=f"{weights} weights",
+    )
+    for problem, weights in PUBLISHED.items()
+)
+
+
+def _fewer_weights(measured: Measured) -> dict[str, Effect]:
+    """By problem: weights that OBS leaves fewer than the better of the two others, network by network."""
+    effects = {}
+    for problem in PUBLISHED:
+        left = {
+            m: {row["seed"]: row["n_left"] for row in rows(measured, "monks", problem=problem, method=m, refit=False)}
+            for m in METHODS
+        }
+        fewer = [min(left["magnitude"][seed], left["OBD"][seed]) - left["OBS"][seed] for seed in left["OBS"]]
+        effects[f"problem {problem}"] = of_samples(fewer)
+    return effects
+
+
+MONKS_FEWER = _claim(
+    id="classic-monks-fewer",
+    text="without retraining, OBS leaves fewer weights than magnitude and than OBD",
+    measure=_fewer_weights,
+    quantity="weights fewer than the better of the two others, by problem",
+    refuted="a problem on which magnitude or OBD leaves as few",
+    unit=WEIGHTS,
+)
+
+
+def _further(measured: Measured) -> Effect:
+    """How much sparser OBS stays within a point of dense than the better of the two others, network by network."""
+    further = []
+    for seed in dict.fromkeys(row["seed"] for row in rows(measured, "digits")):
+        of_network = {"tables": {"digits": rows(measured, "digits", seed=seed)}}
+        reach = {m: reached(curve) for m, curve in digits_by_sparsity(of_network, "pruned").items()}
+        further.append(reach["OBS"] - max(reach["magnitude"], reach["OBD"]))
+    return of_samples(further)
+
+
+DIGITS = _claim(
+    id="classic-digits",
+    text="on digits and without retraining, OBS prunes over 5 percentage points more weights than magnitude and OBD "
+    "within one point of the dense accuracy",
+    measure=_further,
+    above=FURTHER,
+    quantity="sparsity above that of the better of the two others",
+    refuted="a gain of less than 5 points of sparsity over magnitude and OBD",
+    unit=POINTS,
+)
+
+
+def _row_errors(measured: Measured) -> dict[str, Effect]:
+    effects = {}
+    for layer in dict.fromkeys(row["layer"] for row in rows(measured, "rows")):
+        errors = {m: [row["held_out"] for row in rows(measured, "rows", layer=layer, method=m)] for m in ("OBD", "OBS")}
+        effects[layer] = of_samples([log(obd / obs) for obd, obs in zip(errors["OBD"], errors["OBS"], strict=True)])
+    return effects
+
+
+ROWS = _claim(
+    id="classic-rows",
+    text="on single outputs of the language model, OBS has a smaller error than OBD",
+    measure=_row_errors,
+    quantity="OBD's error over OBS's on held-out text, by layer",
+    refuted="a layer of the language model in which OBD's error is no larger",
+    unit=TIMES,
+)
+
+
+def dense_and_pruned(measured: Measured, method: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Of each digit network: the row with all weights, and the row whose sparsity is nearest to SPARSITY."""
+    pairs = []
+    for seed in dict.fromkeys(row["seed"] for row in rows(measured, "digits")):
+        curve = rows(measured, "digits", method=method, seed=seed)
+        pairs.append(tuple(min(curve, key=lambda row, at=at: abs(row["sparsity"] - at)) for at in (0.0, SPARSITY)))
+    return pairs
+
+
+def _regained(measured: Measured) -> Effect:
+    """Accuracy that retraining brings back, minus half of the accuracy that pruning cost."""
+    return of_samples(
+        [
+            (near["retrained"] - near["pruned"]) - 0.5 * (dense["pruned"] - near["pruned"])
+            for dense, near in dense_and_pruned(measured, "magnitude")
+        ]
+    )
+
+
+def _regained_shown(measured: Measured) -> str:
+    pairs = dense_and_pruned(measured, "magnitude")
+    dense, pruned, retrained = (
+        100 * sum(values) / len(pairs)
+        for values in (
+            [dense["pruned"] for dense, _ in pairs],
+            [near["pruned"] for _, near in pairs],
+            [near["retrained"] for _, near in pairs],
+        )
+    )
+    return f"{dense:.1f} % dense, {pruned:.1f} % pruned, {retrained:.1f} % after retraining"
+
+
+RETRAINED = _claim(
+    id="classic-retrained",
+    text="at 70 % sparsity, retraining brings back over half of the accuracy that magnitude pruning costs",
+    source="Han, Pool, Tran and Dally (2015), arXiv:1506.02626, as in both lectures",
+    measure=_regained,
+    shown=_regained_shown,
+    quantity="accuracy brought back beyond half of what was lost",
+    refuted="half or more of the loss left after retraining",
+    unit=POINTS,
+    published="76.0 % dense, 36.1 % pruned, 71.4 % after three epochs",
+)
+OBD_HARMS = _claim(
+    id="classic-obd-harms",
+    text="at 70 % sparsity without retraining, OBD costs over one percentage point of accuracy",
+    source="LeCun, Denker and Solla (1990), Optimal Brain Damage, as in a lecture",
+    measure=lambda measured: of_samples(
+        [d["pruned"] - near["pruned"] for d, near in dense_and_pruned(measured, "OBD")]
+    ),
+    above=POINT,
+    quantity="accuracy lost",
+    refuted="less than a point lost at 70 % without retraining",
+    unit=POINTS,
+)
+
+
+def _better_on_all(measured: Measured) -> dict[str, Effect]:
+    runs = {problem: monks_runs(measured, problem) for problem in PUBLISHED}
+    return {f"problem {p}": of_samples([row["test"] - row["dense_test"] for row in found]) for p, found in runs.items()}
+
+
+GENERALISE = _claim(
+    id="classic-generalise",
+    text="networks pruned by OBS classify more of all 432 robots correctly than before",
+    measure=_better_on_all,
+    quantity="fraction of the robots more than before pruning, by problem",
+    refuted="a problem on which pruned networks are right on no more",
+    unit=POINTS,
+)
+
+
+def _orders(column: str, minus: str, measured: Measured) -> dict[str, Effect]:
+    situations = dict.fromkeys(row["situation"] for row in rows(measured, "curvature"))
+    found = {name: rows(measured, "curvature", situation=name) for name in situations}
+    return {
+        name: of_samples([row[column] - (row[minus] if minus else 0.0) for row in of_name])
+        for name, of_name in found.items()
+    }
+
+
+FISHER_ORDER = _small(
+    id="classic-fisher-order",
+    text="squared gradients rank the weights as the Hessian does, with a rank correlation above 0.9",
+    source="Ma, Fang and Wang (2023), LLM-Pruner, arXiv:2305.11627",
+    measure=partial(_orders, "squared_order", ""),
+    above=SAME_ORDER,
+    quantity="rank correlation of the saliencies, by situation",
+    refuted="a situation in which squared gradients and curvatures rank weights otherwise",
+)
+FISHER_HELPS = _small(
+    id="classic-fisher-helps",
+    text="squared gradients rank the weights better than w² alone does",
+    measure=partial(_orders, "squared_order", "none_order"),
+    quantity="rank correlation minus that of w² alone, by situation",
+    refuted="a situation in which w² alone ranks the weights as the Hessian does",
+)

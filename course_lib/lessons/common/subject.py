@@ -1,0 +1,25 @@
+"""What experiments measure unless they say otherwise: the default model and its text, loaded once for all steps.
+
+Eviction, pruning and sparse attention act inside a `with` block or on a copy, so that the model stays as it was.
+"""
+
+from functools import lru_cache
+
+from jaxtyping import Int
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from course_lib.data.corpora import windows
+from course_lib.models import DEFAULT_MODEL, load_model
+
+
+@lru_cache(maxsize=1)
+def loaded(name: str = DEFAULT_MODEL) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model and its tokenizer."""
+    return load_model(name)
+
+
+@lru_cache(maxsize=4)
+def article_windows(n: int, length: int, seed: int, split: str = "evaluation") -> Int[Tensor, "N T"]:
+    """Windows of Wikipedia articles; the first n of a seed are the same for every n."""
+    return windows("wikipedia", n, length, loaded()[1], split, seed)

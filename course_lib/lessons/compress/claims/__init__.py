@@ -1,1 +1,0 @@
-"""What `course reproduce prompts` measures, one question a file."""

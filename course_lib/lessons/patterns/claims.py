@@ -1,0 +1,166 @@
+"""The claims of lesson 01: what regular patterns cost in quality, and where storing fewer weights saves time."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from course_lib.lessons.common import gpu
+from course_lib.lessons.common.claim import PERCENT, TIMES, Claim
+from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
+from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.verdicts import Effect
+
+Measured = dict[str, Any]
+Points = dict[float, Row]
+
+
+def step_effects(by_pattern: Mapping[str, Row]) -> dict[str, Effect]:
+    """By how many nats per token each pattern is worse than the freer one before it, window by window."""
+    n_of_4 = next(name for name in by_pattern if name.endswith(":4"))
+    steps = [("unstructured", n_of_4), (n_of_4, "blocks 4 × 4"), ("blocks 4 × 4", "rows"), ("blocks 4 × 4", "columns")]
+    return {f"{stricter} above {freer}": log_gap(by_pattern[freer], by_pattern[stricter]) for freer, stricter in steps}
+
+
+def _steps_at(sparsity: float, measured: Measured) -> dict[str, Effect]:
+    return step_effects({row["pattern"]: row for row in rows(measured, "perplexity", sparsity=sparsity)})
+
+
+def _published_two_four() -> str:
+    found = {r["pattern"]: r["perplexity"] for r in rows(load_published("patterns"), "perplexity", model="LLaMA-2-7B")}
+    return f"{found['2:4'] / found['unstructured']:.2f} times (LLaMA-2-7B, magnitude)"
+
+
+_order = partial(
+    Claim,
+    results=("patterns/measured",),
+    unit=TIMES,
+    quantity="perplexity with a stricter pattern over that with the freer one before it",
+    refuted="a step to a stricter pattern that costs no more",
+)
+ORDER_QUARTER, ORDER_HALF = (
+    _order(
+        id=f"patterns-order-{name}",
+        text=f"with {100 * sparsity:.0f} % of the weights pruned, perplexity rises from unstructured over n:m and "
+        "blocks to rows and columns",
+        measure=partial(_steps_at, sparsity),
+    )
+    for name, sparsity in (("quarter", 0.25), ("half", 0.5))
+)
+TWO_FOUR_COSTS = _order(
+    id="patterns-two-four",
+    text="with half of the weights removed, 2:4 has a higher perplexity than unstructured pruning",
+    measure=lambda measured: _steps_at(0.5, measured)["2:4 above unstructured"],
+    refuted="2:4 with a perplexity as low",
+    published=_published_two_four,
+)
+
+_formats = partial(Claim, results=("bench/cpu_bitmap_matvec",), unit=TIMES)
+
+
+def by_density(sides: list[Row]) -> dict[str, Points]:
+    """The rows of the sides that are not the anchor, by side and by the density in the contest's name."""
+    points: dict[str, Points] = {}
+    for row in sides:
+        if row["side"] != row["anchor"]:
+            points.setdefault(row["side"], {})[float(row["contest"].removeprefix("density "))] = row
+    return points
+
+
+def _sides(bench: Measured) -> tuple[Row, dict[str, Points]]:
+    """The dense side, and the others by density."""
+    sides = bench["tables"]["sides"]
+    return next(row for row in sides if row["side"] == row["anchor"]), by_density(sides)
+
+
+def _bytes_saved(bench: Measured) -> Effect:
+    dense, others = _sides(bench)
+    bitmap = next(points for side, points in others.items() if side.startswith("bitmap"))
+    return Effect(value=1 - bitmap[0.5]["bytes"] / dense["bytes"], error=0.0)
+
+
+def _slower(row: Row) -> Effect:
+    """How many times as long a side takes as its anchor."""
+    return of_repetitions(row).below(0)
+
+
+def _csr_slower(bench: Measured) -> dict[str, Effect]:
+    return {f"density {density:g}": _slower(row) for density, row in _sides(bench)[1]["CSR"].items()}
+
+
+def _csr_where_smaller(bench: Measured) -> dict[str, Effect]:
+    dense, others = _sides(bench)
+    smaller = {d: row for d, row in others["CSR"].items() if row["bytes"] < 0.95 * dense["bytes"]}
+    return {f"density {density:g}": of_repetitions(row) for density, row in smaller.items()}
+
+
+def _packed_slower(bench: Measured) -> dict[str, Effect]:
+    of_four = [row for row in bench["tables"]["sides"] if row["side"] != row["anchor"]]
+    return {f"{row['side']}, {row['contest'].removeprefix('2:4, ')}": _slower(row) for row in of_four}
+
+
+BITMAP_SMALLER = _formats(
+    id="patterns-bitmap-smaller",
+    text="half of the weights and a bitmap take fewer bytes than all weights",
+    measure=_bytes_saved,
+    unit=PERCENT,
+    quantity="fraction of the bytes saved",
+    refuted="a bitmap and half of the weights that take as many bytes as all weights",
+)
+CSR_NO_FASTER = _formats(
+    id="patterns-csr-no-faster",
+    text="on a CPU, a product with weights in CSR is slower than the dense product at every density",
+    measure=_csr_slower,
+    quantity="time over that of the dense product, by density",
+    refuted="a density at which a processor's sparse product is faster",
+)
+CSR_FASTER_WHEN_SMALLER = _formats(
+    id="patterns-csr-faster-when-smaller",
+    text="wherever CSR is over 5 % smaller than the dense matrix, it is faster",
+    measure=_csr_where_smaller,
+    quantity="time of the dense product over that in CSR, by density",
+    refuted="a density at which fewer bytes take longer",
+)
+CSR_AT_HALF = _formats(
+    id="patterns-csr-at-half",
+    text="with half of the weights, CSR is faster than the dense product on a CPU, one token",
+    measure=lambda bench: of_repetitions(_sides(bench)[1]["CSR"][0.5]),
+    quantity="time of the dense product over that in CSR",
+    refuted="a sparse product with half of the weights that takes as long",
+    published="1.82 times (400 tokens, DeepSparse; SparseGPT's paper, table 7)",
+)
+PACKED_NO_FASTER = _formats(
+    id="patterns-packed-no-faster",
+    text="without hardware for it, 2:4 is no faster than the dense product",
+    results=("bench/cpu_nm_matmul",),
+    measure=_packed_slower,
+    quantity="time over that of the dense product, by way to unpack",
+    refuted="a way to compute with 2:4 weights on a plain processor that is faster",
+)
+_on_a_gpu = partial(_formats, results=("bench/gpu_h200",), quantity="dense time over its, by contest")
+
+
+def _gpu_contests(bench: str, side: str, measured: Measured) -> dict[str, Effect]:
+    contests = [row["contest"] for row in gpu.timed(bench, sides=[side], measured=measured)]
+    return dict(zip(contests, gpu.faster(bench, side, measured=measured), strict=True))
+
+
+ON_A_GPU = _on_a_gpu(
+    id="patterns-on-a-gpu",
+    text="on a GPU, torch's 2:4 product is faster than the dense one, at every number of tokens",
+    measure=partial(_gpu_contests, "nm_matmul", "torch semi-structured"),
+    refuted="a number of tokens at which the dense product takes no longer",
+)
+OWN_KERNEL_ON_A_GPU = _on_a_gpu(
+    id="patterns-own-kernel",
+    text="on a GPU, the course's 2:4 kernel, which saves bytes but no products, is faster than the dense product",
+    measure=partial(_gpu_contests, "nm_matmul", "N:M kernel"),
+    refuted="a number of tokens at which the dense product takes no longer",
+)
+BITMAP_KERNEL_ON_A_GPU = _on_a_gpu(
+    id="patterns-bitmap-kernel",
+    text="on a GPU with one token, the course's bitmap kernel is faster than the dense product at every density timed",
+    measure=partial(_gpu_contests, "bitmap_matvec", "bitmap kernel"),
+    refuted="a density at which the dense product takes no longer",
+)
+GPU_CLAIMS = (ON_A_GPU, OWN_KERNEL_ON_A_GPU, BITMAP_KERNEL_ON_A_GPU)
+FORMAT_CLAIMS = (BITMAP_SMALLER, CSR_NO_FASTER, CSR_FASTER_WHEN_SMALLER)

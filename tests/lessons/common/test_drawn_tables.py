@@ -1,0 +1,27 @@
+"""Tables drawn as figures."""
+
+from course_lib.lessons.common.claim import PERCENT, Claim
+from course_lib.lessons.common.drawn_tables import drawn_claims, drawn_table
+from course_lib.lessons.common.verdicts import of_count
+
+
+def test_long_cells_are_wrapped():
+    (axes,) = drawn_table(("a", "b"), [("one two three", "x")], (7, 4)).axes
+    assert [text.get_text() for text in axes.texts] == ["a", "b", "one two\nthree", "x"]
+
+
+def test_claims_show_both_numbers_and_a_bold_verdict():
+    claim = Claim(
+        id="kv-x",
+        text="most layers do",
+        measure=lambda: of_count(29, 30),
+        above=0.5,
+        unit=PERCENT,
+        quantity="layers that do",
+        refuted="half of them that do not",
+        published="over 90 %",
+    )
+    (axes,) = drawn_claims([claim], title="what was claimed").axes
+    assert [text.get_text() for text in axes.texts[4:]] == ["most layers do", "over 90 %", "96.7 %", "holds"]
+    assert axes.texts[-1].get_fontweight() == "bold"
+    assert axes.get_title(loc="left") == "what was claimed"
