@@ -664,10 +664,10 @@ Table(
     [
         {
             "network": name,
-            "OBD: bytes": need.obd_bytes,
-            "OBD: FLOPs": need.obd_flops,
-            "OBS: bytes": need.obs_bytes,
-            "OBS: FLOPs": need.obs_flops,
+            "OBD: bytes": float(need.obd_bytes),
+            "OBD: FLOPs": float(need.obd_flops),
+            "OBS: bytes": float(need.obs_bytes),
+            "OBS: FLOPs": float(need.obs_flops),
         }
         for name, need in needs.items()
     ],

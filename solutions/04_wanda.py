@@ -1,89 +1,179 @@
 # %% [markdown]
 # # 04 · Wanda: pruning by weights and activations
 #
-# Half of a language model's weights can be removed in less than a minute, without gradients and without retraining, if
-# one knows one number for each input feature: how large it usually is. This lesson builds the method step by step on a
-# real model, and then measures which of the paper's claims hold at 135 million parameters.
+# In this lesson you remove half of the weights of a pretrained language model in less than a minute, without
+# gradients and without retraining. The method is **Wanda**, short for *pruning by weights and activations* (Sun, Liu,
+# Bair and Kolter, 2023). It needs one number for each input of a layer: how large that input usually is.
 #
-# **Afterwards you can** prune a language model within a minute by weights and activations, choose the comparison group
-# of a weight and say why it matters, explain what Wanda leaves out of SparseGPT, and read a table of pruned models with
-# its errors. **You need** lesson 00, and norms, top-k and the inverse of a matrix in PyTorch; lesson 03 is not needed.
-# **Time**: an hour and three quarters, 65 minutes of it for exercises.
+# We first ask why the simplest method fails on language models. Then you write Wanda in six small steps and join them
+# into one function of about 25 lines that prunes the real model. At the end we compare with the paper.
 #
-# The eight functions that you will write add up to the method: once score and rows are right, it is with yours that the
-# model of section 7 is pruned.
+# **Afterwards you can** explain what outlier features do to magnitude pruning, write a block-by-block pruning loop
+# with forward hooks, choose a comparison group and say why it matters, and compare pruned models with their errors.
+#
+# **You need** lesson 00, and norms and `topk` in PyTorch. Lesson 03 is not required.
+#
+# **Time**: the core path, sections 1 to 7, takes about two hours, 44 minutes of it for exercises. The optional
+# sections 8 to 10 take another hour, 21 minutes of it for exercises.
 
 # %%
+import copy
+
 import torch
 
 from course_lib.data import corpora
-from course_lib.lessons.common.by_functions import KeptBy, ScoredBy
-from course_lib.lessons.common.dots import perplexities
 from course_lib.lessons.common import gpu
-from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.common.verdicts import of_samples, verdict
+from course_lib.lessons.wanda import claims, plots, tables
+from course_lib.lessons.wanda.experiments import layer_sparsity
 from course_lib.measure.perplexity import perplexity
-from course_lib.models import blocks, linears, load_model, weight_of
-from course_lib.lessons.wanda import figures as plots
-from course_lib.lessons.wanda import accuracies, claims, measured as wanda_results, shares, tables
-from course_lib.pruning.layerwise.gram import Gram
+from course_lib.models import load_model
 from course_lib.pruning.methods.magnitude import Magnitude
-from course_lib.pruning.methods.wanda import CumulativeRows
-from course_lib.pruning.input_statistics import input_gram, input_norms
+from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import prune_model
-from course_lib.sparsity.patterns import Unstructured, sparsity_of
 from course_lib.workbook import check, mine
+
+# %% [markdown]
+# We need two samples of text, with no article in both. The **calibration set** is a small amount of text on which we
+# observe the inputs of the layers. On the evaluation set we measure the **perplexity** of a model, that is, the
+# exponential of its mean loss per token (lower is better).
 
 # %%
 model, tokenizer = load_model()
-calibration = corpora.windows("wikipedia", 8, 256, tokenizer, split="calibration", seed=0)
-held_out = corpora.windows("wikipedia", 4, 512, tokenizer, split="evaluation", seed=0)
-print(f"{calibration.numel()} tokens to calibrate on, {held_out.numel()} held out, no article in both")
+calibration = corpora.windows("wikipedia", 8, 256, tokenizer, split="calibration", seed=0)  # 8 windows of 256 tokens
+evaluation = corpora.windows("wikipedia", 4, 512, tokenizer, split="evaluation", seed=0)
 
 # %% [markdown]
-# ## 1. The idea in one picture
+# ## 1. Why magnitude pruning fails on language models
 #
-# A weight does nothing by itself: it multiplies an input. A small weight on a large input can therefore move the output
-# more than a large weight on a small input, and magnitude pruning, which looks at the weight alone, cannot see that.
+# The simplest way to prune a model is to remove the weights with the smallest absolute values. This **magnitude
+# pruning** is our **baseline**, that is, the method that any other method has to beat. It has one weakness: it never
+# looks at what a weight is multiplied by.
 #
-# Does that matter? Only if inputs differ in size. We run the calibration text through the dense model and take the norm
-# of every input feature over all tokens, for every layer.
+# | | weight | input | contribution to the output |
+# |:--|--:|--:|--:|
+# | a large weight on a small input | 0.9 | 0.1 | 0.09 |
+# | a small weight on a large input | 0.1 | 10 | **1.00** |
+#
+# Magnitude pruning removes the second weight, although it contributes eleven times as much as the first. If all
+# inputs of a layer were of similar size, this could not happen. So the question is: do the inputs of a language model
+# differ in size?
+#
+# Let's measure it. We write $X$ for the inputs of a layer, a matrix with one row per token and one column per **input
+# feature**. The size of feature $j$ is the norm of its column, $\lVert X_j \rVert_2$, over all tokens of the
+# calibration set. To see the inputs of every layer we use **forward pre-hooks**: functions that PyTorch calls with
+# the arguments of a layer just before the layer runs. We take each norm twice, over all tokens and without the first
+# token of every window. You will see why in a moment.
 
 # %%
-norms = input_norms(model, calibration)
-layer = "blocks.15.self_attn.q_proj"
-plots.outliers(norms[layer], layer)
+example = "layers.15.self_attn.q_proj"  # the query projection of block 15; blocks are numbered from 0
+norms, norms_without_first, inputs_by_layer = {}, {}, {}
 
-# %%
-plots.loudest_against_median(norms)
+
+def record_norms(name):
+    def hook(layer, arguments):
+        x = arguments[0]  # (windows, tokens, features)
+        norms[name] = x.norm(dim=(0, 1))
+        norms_without_first[name] = x[:, 1:].norm(dim=(0, 1))
+        if name == example:
+            inputs_by_layer[name] = x.flatten(0, 1)  # (tokens, features)
+
+    return hook
+
+
+handles = [
+    module.register_forward_pre_hook(record_norms(name))
+    for name, module in model.model.named_modules()
+    if isinstance(module, torch.nn.Linear)
+]
+with torch.no_grad():
+    model.model(calibration, use_cache=False)  # the transformer without its LM head
+for handle in handles:
+    handle.remove()
+
+plots.feature_norms(norms[example], example)
 
 # %% [markdown]
-# If all features were of similar size, the magnitude of a weight would be a good guide to what it does. In language
-# models a few *outlier features* are far larger than the rest: tens of times at the inputs of q, k and v here, hundreds
-# of times at the input of down_proj in two or three blocks, less elsewhere. The Wanda paper (section 2, after Dettmers
-# and others, 2022) names them as the reason why magnitude pruning fails on language models. This model has outlier
-# features too, though it is fifty times smaller than the smallest LLaMA of the paper.
+# Each dot is one of the 576 input features of the query projection in block 15. Most norms are close to the median
+# (the dashed line), but a few are far above it. The largest one, feature 247, is 44 times the median and holds half
+# of the squared norm on its own. Does it owe this to a few tokens, or is it large everywhere?
+
+# %%
+inputs = inputs_by_layer[example]
+largest = norms[example].argmax()
+is_large = inputs[:, largest].abs() > 6 * inputs.abs().median()
+print(f"feature {largest}: {norms[example][largest] / norms[example].median():.0f} times the median norm")
+print(f"above six times the median input on {100 * is_large.float().mean():.0f} % of the tokens")
+
+# %% [markdown]
+# It is large on every token. Such inputs are called **outlier features** (Dettmers and others, 2022): the same few
+# features are much larger than the rest on most tokens, in many layers. For example, feature 247 is the largest input
+# of q, k and v in all blocks from 9 to 24.
+#
+# The next figure shows the ratio of the largest to the median norm for all 30 blocks and for the four inputs of each
+# block (q, k and v share one input, and so do gate and up).
+
+# %%
+plots.norm_ratios(norms, norms_without_first)
+
+# %% [markdown]
+# Compare the two panels.
+#
+# - **Input of q, k, v** (dark blue, circles): the ratio is between 18 and 70 in both panels. These are outlier
+#   features; the first token plays no role.
+# - **Input of down** (yellow, diamonds): with all tokens the ratio jumps in two blocks. Without the first token of
+#   each window, one jump disappears and the other one shrinks. The exact numbers:
+
+# %%
+for block in (11, 28, 2):
+    down = f"layers.{block}.mlp.down_proj"
+    all_tokens, others = ((n[down].max() / n[down].median()).item() for n in (norms, norms_without_first))
+    print(f"input of down in block {block}: {all_tokens:,.0f} with all tokens, {others:.0f} without the first")
+
+# %% [markdown]
+# In block 11 a single token per window made one feature look 1,235 times as large as the median. Such values are not
+# outlier features. They are called **massive activations** (Sun, Chen, Kolter and Liu, 2024): huge values of single
+# features at single tokens, very often the first one. Lesson 08 is about that token. The 59 that are left in block 28
+# belong to another feature, which is large on all tokens, that is, to an ordinary outlier feature. Not everything
+# fits into the two classes, however. In block 2 the ratio hardly falls, and that feature is large on a small fraction
+# of the tokens anywhere in the text.
+#
+# To sum up: the inputs of this model do differ in size, by factors of 18 to 70 at q, k and v alone. The Wanda paper
+# names outlier features as the reason why magnitude pruning fails on language models.
 #
 # ## 2. The score
 #
-# How important is a single weight? One way to find out is to set $W_{ij}$ to zero, change nothing else, and see by how
-# much the output of the layer moves.
+# How important is a single weight? We can set $W_{ij}$ to zero, change nothing else, and see by how much the output
+# of the layer changes. The figure does this for two weights in the same row of our example layer.
+
+# %%
+weight = model.model.layers[15].self_attn.q_proj.weight.detach()
+plots.removed_weights(weight, inputs)
+
+# %% [markdown]
+# The solid line shows the change when we remove a large weight (0.84) on an input of usual size. The dashed line
+# belongs to a weight that is 18 times smaller but sits on the outlier feature 247: the output moves 3.5 times as far
+# on average, and in the same direction on nearly every token. Magnitude pruning keeps the first weight and removes
+# the second one.
+#
+# We need one number per weight that measures how far the output moves over all tokens.
 
 # %% [markdown]
 # ### The Wanda score
 # **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
-# $W$ has shape (outputs, inputs), and $X$, the inputs that the layer reads, has shape (tokens, inputs). With $W_{ij}$
-# set to zero, output $i$ changes on every token. The score of the weight is the Euclidean norm of this change over all
-# tokens. Work out on paper what that is, then write it for all weights at once, without a loop. A constant factor for
-# the whole layer changes nothing, and neither does squaring the whole score; a factor of its own for each row does.
+# $W$ has shape (outputs, inputs), and $X$, the inputs of the layer, has shape (tokens, inputs). When $W_{ij}$ is set
+# to zero, output $i$ changes on every token. The score of the weight is the Euclidean norm of this change over all
+# tokens. Work out on paper what that is, then compute it for all weights at once, without a loop. A constant factor
+# for the whole layer changes nothing, and neither does squaring the whole score. A different factor for each row
+# does.
 
 
 # %% exercise="wanda.score"
 def wanda_score(weight, inputs):
-    """How much each weight matters.
+    """Compute how much each weight matters.
 
-    weight: (O, I). inputs: (N, I), one row per token. Returns (O, I), high = keep.
+    weight: (O, I). inputs: (N, I), one row per token.
+    Returns (O, I); the weights with a high score are kept.
     """
     ### BEGIN SOLUTION
     return weight.abs() * inputs.norm(dim=0)
@@ -94,47 +184,51 @@ def wanda_score(weight, inputs):
 check("wanda.score", wanda_score)
 
 # %% [markdown]
-# On token $t$ the output moves by $-W_{ij} X_{tj}$, so the norm over all tokens is
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# On token $t$ the output changes by $-W_{ij} X_{tj}$. The norm over all tokens is therefore
 #
 # $$ S_{ij} = |W_{ij}| \cdot \lVert X_j \rVert_2 $$
 #
-# where $X_j$ is column $j$ of $X$. This is equation 1 of Sun, Liu, Bair and Kolter (2023), and a high score is kept.
-# For one weight it is exact. When two weights of a row are removed together, their changes can cancel or amplify each
-# other. The score ignores that; section 8 comes back to it.
+# where $X_j$ is column $j$ of $X$. This is equation 1 of the paper. For example, a weight of 0.1 on a feature with
+# norm 10 has the same score as a weight of 1 on a feature with norm 1.
 #
-# Now the score of a real layer. Of its inputs we know only the norms, and they are enough: a single token whose entries
-# are the norms has these norms.
+# For a single weight the score is exact. When we remove two weights of a row together, their changes can cancel or
+# add up, and the score ignores that. Section 8 comes back to it.
+#
+# </details>
+#
+# Now we compute the score of the example layer. We only need the norms for this: a single token whose entries are the
+# norms has exactly these norms, so we can pass it in place of $X$.
 
 # %%
-weight = weight_of(linears(blocks(model)[15])["self_attn.q_proj"])
-score = mine("wanda.score", wanda_score)(weight, norms[layer][None])
-for what, matrix in {"all |W|": weight.abs(), "the score": score}.items():
-    share = (matrix.sum(dim=0) / matrix.sum())[norms[layer].argmax()]
-    print(f"the largest input feature holds {100 * share:.2f} % of {what}")
+score = mine("wanda.score", wanda_score)(weight, norms[example][None])
+plots.columns_kept(weight, norms[example])
 
 # %% [markdown]
-# And this is what the score changes. Each dot is an input column of that matrix; both methods remove half of every row.
-
-# %%
-plots.columns_kept(weight, norms[layer])
-
-# %% [markdown]
-# ## 3. From activations to a norm
+# In the figure each dot is one input column of the matrix, and both methods remove half of every row. On the largest
+# 1 % of inputs, magnitude (dark circles) keeps only 31 % of the weights, since the model has learned small weights
+# there. Wanda (red squares) keeps 89 % of them, and instead removes more weights on the smallest inputs.
 #
-# Calibration text does not fit into one batch, so the norms have to be built up from batches. But norms do not add up.
-# What does?
+# **Cost**: one multiplication per weight.
+#
+# ## 3. From activations to norms
+#
+# The calibration set may not fit into memory at once, so we have to build up each norm batch by batch. Norms do not
+# add up, however. For example, if a feature has norm 3 in the first batch and norm 4 in the second, its norm over
+# both is 5 and not 7. Which quantity can we add up instead?
 
 # %% [markdown]
 # ### Norms over many batches
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
-# Take the running total so far and one batch of inputs; return the new total. Its square root, taken once at the very
-# end, has to be the norm of every feature over everything seen.
+# Take the running total so far and one batch of inputs, and return the new total. Its square root, taken once at the
+# very end, must be the norm of every feature over all batches.
 
 
 # %% exercise="wanda.accumulate"
 def accumulate(total, batch):
-    """Add one batch to the running statistic.
+    """Add one batch to the running total.
 
     total: (I,). batch: (B, T, I), sequences of tokens. Returns (I,).
     """
@@ -147,49 +241,50 @@ def accumulate(total, batch):
 check("wanda.accumulate", accumulate)
 
 # %% [markdown]
-# The library keeps this total in a `Gram`: only the diagonal of $X^\top X$ for Wanda, the whole matrix for methods that
-# need it. Query, key and value read the same input, so they share one, and so do gate and up (lesson 00 has the
-# drawing). Four statistics therefore serve the seven matrices of a block. Here your function and the `Gram` both sum up
-# the embeddings of the calibration text, two sequences at a time.
-
-# %%
-add, total = mine("wanda.accumulate", accumulate), torch.zeros(weight.shape[1])
-gram = Gram(weight.shape[1], needs="diagonal")
-for batch in model.get_input_embeddings()(calibration).detach().split(2):
-    total = add(total, batch)
-    gram.add(batch)
-print(f"{gram.n_tokens} tokens; norms differ by {(total.sqrt() - gram.diagonal.sqrt()).abs().max():.1e} at most")
-
-# %% [markdown]
-# ## 4. With what a weight is compared
+# <details><summary>Solution (open it once your check is right)</summary>
 #
-# A score gives an order, but half of *what* is to be removed? The weights that compete with each other form a
-# *comparison group*. Magnitude pruning usually ranks all weights of a layer together. Wanda ranks within each output
-# row, so that every output keeps the same number of inputs (section 3 of the paper). The paper also tries groups of 128
-# rows or columns; in the drawing two stand for 128, and one group of each kind is dark.
+# Squared norms add up: $\lVert X_j \rVert_2^2 = \sum_t X_{tj}^2$ is a sum over tokens, and a sum can be built in any
+# number of parts. So `total + batch.square().sum(dim=(0, 1))` is enough, and we take the root once at the end. In the
+# example, $3^2 + 4^2 = 5^2$.
+#
+# </details>
+#
+# In section 6 your function will collect the norms of all layers.
+#
+# **Cost**: one number per input feature. For the whole model these are less than 400 kB, however long the calibration
+# set is.
+#
+# ## 4. The comparison group
+#
+# A score gives an order, but half of *what* should we remove? The weights that compete with each other form a
+# **comparison group**. Magnitude pruning usually ranks all weights of a layer together, so one row may lose nearly
+# all of its weights and another one none. Wanda ranks within each output row, so that every output keeps the same
+# number of inputs. The paper also tries groups of 128 rows or columns. The drawing shows all five choices on a layer
+# with 6 outputs and 8 inputs, with two rows or columns in place of 128.
 
 # %%
-plots.groups_drawn()
+plots.comparison_groups()
 
 # %% [markdown]
 # ### Compare within each output
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
-# From each row remove the $\lfloor I \cdot s \rfloor$ lowest scores, exactly that many, whatever the ties. Scores may
-# be negative or zero, and where the count is 0, everything is kept.
+# From each row remove the $\lfloor I \cdot s \rfloor$ lowest scores: exactly that many, whatever the ties. For
+# example, with $I = 5$ inputs and $s = 0.5$, two weights of each row are removed and three are kept. Scores may be
+# negative or zero. Where the count is 0, everything is kept.
 
 
 # %% exercise="wanda.keep_rows"
 def keep_rows(score, sparsity):
-    """Which weights are kept when each output row is a comparison group.
+    """Choose the weights to keep, with each output row as a comparison group.
 
-    score: (O, I). sparsity: the share of each row that is removed. Returns (O, I), bool, True =
-    kept.
+    score: (O, I). sparsity: the fraction of each row that is removed.
+    Returns (O, I), bool, True = kept.
     """
     ### BEGIN SOLUTION
-    n_leaving = int(score.shape[1] * sparsity)
-    leaving = score.topk(n_leaving, dim=1, largest=False).indices
-    return torch.ones_like(score, dtype=torch.bool).scatter_(1, leaving, False)
+    n_pruned = int(score.shape[1] * sparsity)
+    pruned = score.topk(n_pruned, dim=1, largest=False).indices
+    return torch.ones_like(score, dtype=torch.bool).scatter_(1, pruned, False)
     ### END SOLUTION
 
 
@@ -197,7 +292,7 @@ def keep_rows(score, sparsity):
 check("wanda.keep_rows", keep_rows)
 
 # %% [markdown]
-# Now the other axis, with each input column as a group. It looks like a small change, but it changes what the method
+# Now the other direction: each input column is a group. It looks like a small change, but it changes what the method
 # is.
 
 # %% [markdown]
@@ -205,89 +300,92 @@ check("wanda.keep_rows", keep_rows)
 # **Exercise** · difficulty 2 of 5 · 5 minutes · 2 points
 #
 # From each column remove the $\lfloor O \cdot s \rfloor$ lowest scores, exactly that many. Before you run the cell
-# after the check, predict how the masks of magnitude and Wanda differ within these groups.
+# after the check, predict how much the masks of magnitude and Wanda differ within these groups.
 
 
 # %% exercise="wanda.column_groups"
 def keep_columns(score, sparsity):
-    """Which weights are kept when each input column is a comparison group.
+    """Choose the weights to keep, with each input column as a comparison group.
 
-    score: (O, I). sparsity: the share of each column that is removed.
+    score: (O, I). sparsity: the fraction of each column that is removed.
     Returns (O, I), bool, True = kept.
     """
     ### BEGIN SOLUTION
-    n_leaving = int(score.shape[0] * sparsity)
-    leaving = score.topk(n_leaving, dim=0, largest=False).indices
-    return torch.ones_like(score, dtype=torch.bool).scatter_(0, leaving, False)
+    n_pruned = int(score.shape[0] * sparsity)
+    pruned = score.topk(n_pruned, dim=0, largest=False).indices
+    return torch.ones_like(score, dtype=torch.bool).scatter_(0, pruned, False)
     ### END SOLUTION
 
 
 # %%
 check("wanda.column_groups", keep_columns)
 
-# %% [markdown]
-# Within a column $\lVert X_j \rVert_2$ is one and the same number, and multiplying all scores of a group by one number
-# changes no ranking. So groups of one input make magnitude and Wanda the same method, whatever the calibration data.
-# The same holds for any score of the form $f(|W_{ij}|) \cdot g(j)$ with increasing $f$. That is a theorem; the next
-# cell shows it on a real layer:
-
 # %%
-within_rows, within_columns = mine("wanda.keep_rows", keep_rows), mine("wanda.column_groups", keep_columns)
-for per, keep in {"row": within_rows, "column": within_columns}.items():
-    same = keep(weight.abs(), 0.5) == keep(weight.abs() * norms[layer], 0.5)
-    print(f"per {per:<6}: magnitude and Wanda agree on {100 * same.float().mean():.1f} % of the mask")
+keep_by_group = {"row": mine("wanda.keep_rows", keep_rows), "column": mine("wanda.column_groups", keep_columns)}
+for group, keep in keep_by_group.items():
+    agreement = (keep(weight.abs(), 0.5) == keep(score, 0.5)).float().mean()
+    print(f"within each {group}: magnitude and Wanda agree on {100 * agreement:.1f} % of the weights")
 
 # %% [markdown]
-# Within rows, too, the two masks agree in more than nine places out of ten. Are the two methods nearly the same, then?
-# A mask should be judged by what it does to the output, $\lVert X(\hat W - W)^\top \rVert^2$, which the Gram matrix
-# $X^\top X$ of the layer's inputs gives without another forward pass.
-
-# %%
-gram_matrix = input_gram(model, calibration, 15, "self_attn.q_proj").matrix
-for name, each in {"magnitude": weight.abs(), "Wanda": weight.abs() * norms[layer]}.items():
-    removed = weight * ~within_rows(each, 0.5)
-    error = (removed @ gram_matrix * removed).sum() / (weight @ gram_matrix * weight).sum()
-    print(f"{name:<9}: half of each row removed changes the output by {100 * error:.2f} % (squared, relative)")
-
-# %% [markdown]
-# The few places in which the masks differ are the ones that matter. Most weights that both methods keep are large
-# enough in every respect, and most that both remove are small; the masks disagree where the input is unusually large or
-# small, and a wrong decision on an outlier feature costs more than many right ones elsewhere. An error of this kind is
-# made in each of 210 layers, and the later ones read what the earlier ones got wrong. The number of equal entries is
-# therefore no measure of how good a mask is.
+# <details><summary>Why do they agree completely within columns?</summary>
 #
-# The public code has a variant that lets rows differ: each row loses its lowest scores up to a share α of the row's
-# total score, and one α per layer is found by bisection so that the layer meets the target. In the library this is a
-# pattern, `CumulativeRows`, so it works with any score.
+# Within column $j$ all weights are multiplied by the same number, $\lVert X_j \rVert_2$. Multiplying all scores of a
+# group by one positive number does not change their order. So with one input per group, magnitude and Wanda are the
+# same method, whatever the calibration set is. The same holds for any score of the form $f(|W_{ij}|) \cdot g(j)$ with
+# increasing $f$ and positive $g$. This is a theorem; the cell only illustrates it.
+#
+# </details>
+#
+# Within rows the two masks also agree on 93 % of the weights. Does this mean that the two methods are nearly the
+# same? We should judge a mask by what it does to the output of the layer. With $\hat W$ for the pruned weight, the
+# relative squared error is $\lVert X \hat W^\top - X W^\top \rVert^2 / \lVert X W^\top \rVert^2$.
 
 # %%
-keep = CumulativeRows(0.5).keep(weight.abs() * norms[layer])
-per_row = 100 * (1 - keep.float().mean(dim=1))
-print(f"layer {100 * sparsity_of(keep):.1f} % sparse; rows from {per_row.min():.0f} % to {per_row.max():.0f} %")
+for method, ranking in {"magnitude": weight.abs(), "Wanda": score}.items():
+    removed = weight * ~keep_by_group["row"](ranking, 0.5)
+    error = (inputs @ removed.T).square().sum() / (inputs @ weight.T).square().sum()
+    print(f"{method:<9}: removing half of each row changes the output by {100 * error:.2f} % (relative squared error)")
 
 # %% [markdown]
-# ## 5. A pattern for the GPU
+# Magnitude's error is five times as large, so the few weights on which the masks disagree are the ones that matter.
+# They belong to inputs that are unusually large or small, and one wrong decision on an outlier feature costs more
+# than many right ones elsewhere. So the number of equal entries is not a good measure of a mask. And this is only one
+# layer: the model has 210 of them, and each one receives the errors of the layers before.
 #
-# Hardware can skip zeros if it knows where to expect them. The GPU's pattern is 2:4, two kept of every four neighbours
-# along the inputs. For Wanda only the comparison group changes: it shrinks to four weights.
+# **Cost**: one partial sort per row, about one second for the whole model.
+#
+# ## 5. A pattern for GPUs: N:M
+#
+# A GPU can skip zeros only if it knows where to expect them. The pattern that NVIDIA GPUs support is **2:4**: of
+# every four neighbouring weights of a row, two are kept. In general, **N:M sparsity** keeps N of every M neighbours.
+# Because it lies between unstructured pruning and the removal of whole rows or columns, it is called
+# **semi-structured sparsity**. For Wanda only the comparison group changes: it shrinks to M weights.
+
+# %%
+plots.n_of_m_example()
+
+# %% [markdown]
+# Both drawings keep four of the same eight scores. With one group of eight, the kept scores add up to 30. With 2:4,
+# the 7 and the 6 are removed because 9 and 8 in the same group are even higher, while 5 and 3 are kept because 1 and
+# 2 are lower. The sum falls to 25.
 
 # %% [markdown]
 # ### N of M
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Keep the n highest scores of every m neighbouring inputs of a row: exactly n, and scores may be negative or zero.
+# Keep the n highest scores of every m neighbouring inputs of a row: exactly n. Scores may be negative or zero.
 
 
 # %% exercise="wanda.n_of_m"
 def keep_n_of_m(score, n, m):
-    """Which weights are kept when n of every m consecutive inputs are.
+    """Choose the weights to keep, n of every m consecutive inputs.
 
     score: (O, I), I divisible by m. Returns (O, I), bool, True = kept.
     """
     ### BEGIN SOLUTION
     groups = score.reshape(-1, m)
-    leaving = groups.topk(m - n, dim=1, largest=False).indices
-    keep = torch.ones_like(groups, dtype=torch.bool).scatter_(1, leaving, False)
+    pruned = groups.topk(m - n, dim=1, largest=False).indices
+    keep = torch.ones_like(groups, dtype=torch.bool).scatter_(1, pruned, False)
     return keep.reshape(score.shape)
     ### END SOLUTION
 
@@ -296,27 +394,34 @@ def keep_n_of_m(score, n, m):
 check("wanda.n_of_m", keep_n_of_m)
 
 # %%
-score, within_m = weight.abs() * norms[layer], mine("wanda.n_of_m", keep_n_of_m)
-masks = {"half of each row": within_rows(score, 0.5), "4:8": within_m(score, 4, 8), "2:4": within_m(score, 2, 4)}
-for name, keep in masks.items():
-    print(f"{name:<16} keeps {100 * score[keep].sum() / score.sum():.1f} % of the total score")
+masks = {
+    "half of each row": keep_by_group["row"](score, 0.5),
+    "2:4": mine("wanda.n_of_m", keep_n_of_m)(score, 2, 4),
+}
+for pattern, keep in masks.items():
+    print(f"{pattern:<16} keeps {100 * score[keep].sum() / score.sum():.1f} % of the total score")
 
 # %% [markdown]
-# All three remove half of the weights. The smaller the group, the more often a good weight is removed because its few
-# neighbours happen to be better still.
+# Both masks remove half of the weights. The smaller the group, the more often a weight is removed only because its
+# neighbours have even higher scores.
 #
-# ## 6. What the blocks before have done
+# **Cost**: at the same sparsity, a higher perplexity than half of each row. Section 7 measures how much higher.
 #
-# Once a layer is pruned, the next one reads other inputs than before, and its norms should be those of the inputs that
-# it will really get. The driver therefore goes through the model in order. It runs a block to collect the norms, prunes
-# the block's layers, and runs the block once more to compute what the next one reads.
+# ## 6. The whole method, block by block
+#
+# After we have pruned a layer, the next layers receive different inputs from before. Their norms should be those of
+# the inputs that they will really get. So we prune the **transformer blocks** in order: run a block on the
+# calibration set to collect the norms, prune its layers, and run it again to compute the inputs of the next block.
+
+# %%
+plots.block_by_block()
 
 # %% [markdown]
 # ### One layer after the other
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Prune a two-layer network, `relu(inputs @ first.T) @ second.T`, with Wanda within rows. The second layer is scored
-# with what the pruned first layer hands to it.
+# Prune a network of two layers, `relu(inputs @ first.T) @ second.T`, with Wanda within rows. The score of the second
+# layer must use the inputs that it receives from the pruned first layer.
 
 
 # %% exercise="wanda.sequential"
@@ -328,13 +433,13 @@ def prune_two_layers(first, second, inputs, sparsity):
     """
 
     ### BEGIN SOLUTION
-    def pruned(weight, x):
+    def prune(weight, x):
         score = weight.abs() * x.norm(dim=0)
-        leaving = score.topk(int(score.shape[1] * sparsity), dim=1, largest=False).indices
-        return weight.scatter(1, leaving, 0.0)
+        pruned = score.topk(int(score.shape[1] * sparsity), dim=1, largest=False).indices
+        return weight.scatter(1, pruned, 0.0)
 
-    first = pruned(first, inputs)
-    return first, pruned(second, torch.relu(inputs @ first.T))
+    first = prune(first, inputs)
+    return first, prune(second, torch.relu(inputs @ first.T))
     ### END SOLUTION
 
 
@@ -342,137 +447,191 @@ def prune_two_layers(first, second, inputs, sparsity):
 check("wanda.sequential", prune_two_layers)
 
 # %% [markdown]
-# The same on the real model, with 30 blocks, 210 matrices and 106 million weights: first magnitude, then Wanda, each on
-# a fresh copy. Both rank within rows, so that only the score differs, and both are judged by the perplexity on text
-# that was not used for calibration. Wanda is put together from your score and your rows.
+# Now we do the same with the real model: 30 transformer blocks, 210 matrices, 106 million weights. The next cell is
+# the whole method. It needs two kinds of hooks:
+#
+# - `collect` runs before every linear layer and adds its inputs to a running total (your `accumulate`).
+# - `prune_and_rerun` runs after every block, when the totals of its layers are complete. It scores and masks the
+#   layers (your `wanda_score` and `keep_rows`) and runs the block again, with the same arguments as before. PyTorch
+#   replaces the output of a module by the return value of its forward hook, so the next block receives the output of
+#   the *pruned* block.
+#
+# In this way one call of `model.model(token_ids)` prunes the model from the first block to the last.
+
 
 # %%
-wanda = ScoredBy(KeptBy(mine("wanda.keep_rows", keep_rows), 0.5), mine("wanda.score", wanda_score))
+@torch.no_grad()
+def prune_with_wanda(model, token_ids, sparsity, accumulate, wanda_score, keep_rows):
+    """Prune every linear layer of every transformer block in place; return the masks by layer."""
+    totals, masks, hooks = {}, {}, {}
+
+    def collect(linear, arguments):
+        total = totals.get(linear, torch.zeros(linear.in_features))
+        totals[linear] = accumulate(total, arguments[0])
+
+    def prune_and_rerun(block, arguments, keywords, dense_output):
+        for linear in [module for module in block.modules() if module in totals]:
+            hooks.pop(linear).remove()  # the second run of the block must not be collected
+            norms = totals.pop(linear).sqrt()
+            masks[linear] = keep_rows(wanda_score(linear.weight, norms[None]), sparsity)
+            linear.weight.mul_(masks[linear])
+        return block.forward(*arguments, **keywords)
+
+    for block in model.model.layers:
+        for module in block.modules():
+            if isinstance(module, torch.nn.Linear):
+                hooks[module] = module.register_forward_pre_hook(collect)
+        hooks[block] = block.register_forward_hook(prune_and_rerun, with_kwargs=True)
+    model.model(token_ids, use_cache=False)
+    for handle in hooks.values():
+        handle.remove()
+    return masks
+
+
+pruned_model = copy.deepcopy(model)
+masks = prune_with_wanda(
+    pruned_model,
+    calibration,
+    0.5,
+    mine("wanda.accumulate", accumulate),
+    mine("wanda.score", wanda_score),
+    mine("wanda.keep_rows", keep_rows),
+)
+n_kept, n_weights = (sum(int(count(mask)) for mask in masks.values()) for count in (torch.sum, torch.numel))
+print(f"kept {n_kept:,} of {n_weights:,} weights in {len(masks)} matrices")
+
+# %% [markdown]
+# The library does the same in `prune_model`, for every architecture that it knows, for models that do not fit into
+# memory, and for any method in place of Wanda. Does it keep the same weights? The first blocks do not depend on the
+# later ones, so we can compare them on a copy that ends after four blocks. `Wanda()` removes half of each row:
 
 # %%
-results = {"dense": perplexity(model, held_out)}
-for name, pruner in {"magnitude 50 %": Magnitude(Unstructured(0.5)), "Wanda 50 %": wanda}.items():
-    model, tokenizer = load_model()
-    report = prune_model(model, pruner, calibration)
-    results[name] = perplexity(model, held_out)
-    seconds = ", ".join(f"{phase} {spent:.1f} s" for phase, spent in report.seconds.items())
-    print(f"{name}: {seconds}")
+first_blocks = copy.deepcopy(model)
+del first_blocks.model.layers[4:]
+prune_model(first_blocks, Wanda(), calibration)
+n_different = sum(
+    int((weight != pruned_model.get_parameter(name)).sum()) for name, weight in first_blocks.named_parameters()
+)
+print(f"weights that differ between your loop and the library, in four blocks: {n_different}")
+
+# %% [markdown]
+# From here on we can use the library. Here is the baseline, magnitude pruning with the same comparison group, so that
+# only the score differs. We evaluate all three models on the evaluation set:
+
+# %%
+baseline = copy.deepcopy(model)
+prune_model(baseline, Magnitude(), calibration)
+models = {"dense": model, "Wanda 50 %": pruned_model, "magnitude 50 %": baseline}
+results = {name: perplexity(each, evaluation) for name, each in models.items()}
 for name, result in results.items():
-    print(f"{name:<15} perplexity {result.value:8.1f} ± {result.standard_error:.1f}")
-
-# %%
-values = {name: (p.value, p.standard_error) for name, p in results.items()}
-times = values["magnitude 50 %"][0] / values["Wanda 50 %"][0]
-losses = {name: torch.tensor(result.losses) for name, result in results.items()}  # of each window, in nats a token
-steps = [
-    of_samples(losses["Wanda 50 %"] - losses["dense"]),
-    of_samples(losses["magnitude 50 %"] - losses["Wanda 50 %"]),
-]
-print("log-perplexity, window by window: " + ", ".join(f"{step.value:+.2f} ± {step.error:.2f}" for step in steps))
-print(f"Claim: dense < Wanda < magnitude: {verdict(steps)}")
-perplexities(values, f"At 50 % magnitude pruning has {times:.0f} times the perplexity of Wanda", n=len(held_out))
+    print(f"{name:<15} perplexity {result.value:7.1f} ± {result.standard_error:.1f}")
 
 # %% [markdown]
-# ## 7. The claims, measured
-#
-# What you just measured comes from four windows of text. `course reproduce wanda` did the same with more text, more
-# sparsities and benchmarks, and its result is part of the course, with seed, sizes and machine in it; the figures below
-# read it. Magnitude ranks over whole layers here, as in the paper, unless the comparison group is what is varied. The
-# model's weights come from a file of 4 bits each, so what is pruned here was rounded before. Every perplexity has an
-# error of its own, but all models read the same windows, so a difference between two of them is known better than their
-# errors suggest. Where the result holds the losses of each window for both, the verdicts take the difference window by
-# window; where it does not, both errors count in full, and "cannot tell" is said more often than necessary.
+# The number after ± is the **standard error**: if we repeated the measurement with other windows of text, the result
+# would typically move by this much. All three models read the same four windows, so for a comparison we can do better
+# than that. We subtract their losses window by window. A window that is hard for one model is hard for all, and this
+# drops out of the difference:
 
 # %%
-measured = wanda_results.results()
-print(tables.provenance(measured))
-
-# %%
-wanda_results.sweep(measured)
-
-# %%
-wanda_results.by_pattern(measured)
+losses = {name: torch.tensor(result.losses) for name, result in results.items()}  # nats per token, one per window
+for better, worse in (("dense", "Wanda 50 %"), ("Wanda 50 %", "magnitude 50 %")):
+    difference = losses[worse] - losses[better]
+    standard_error = difference.std() / len(difference) ** 0.5
+    print(f"{worse} minus {better}: {difference.mean():+.2f} ± {standard_error:.2f} nats per token")
 
 # %% [markdown]
-# **Smaller groups cost more.** 2:4 costs more than 4:8, and 4:8 more than half of each row, because there are fewer
-# neighbours among which a good weight can be saved.
+# Wanda raises the loss, but magnitude pruning raises it by much more: the difference between the two is many times
+# its standard error. A difference of 2 nats means a perplexity that is $e^2 \approx 7$ times higher.
 #
-# The authors' numbers for LLaMA-2 stand beside ours. Only ratios can be compared, since the texts and the windows
-# differ; the figure shows them.
+# ## 7. Results: what holds for larger models, and what it costs
+#
+# Your measurement used four windows of text. For the next table and figure, `course reproduce wanda` used 16 windows,
+# more sparsities and more patterns. The table compares with the paper. The texts differ, so perplexities cannot be
+# compared, but ratios can: how many times the perplexity of its dense model does a pruned model have?
 
 # %%
-print(tables.perplexity_table(measured))
-
-# %%
-wanda_results.beside_published(measured)
+tables.perplexity_ratios()
 
 # %% [markdown]
-# The order of the methods is the paper's, but a model of 135 million weights loses more by all of them: it has less to
-# spare than one of 7 billion, and its weights had been rounded to 4 bits already. The published costs fall with size
-# too, with one exception. Magnitude pruning of LLaMA-2-7B is far off the line, and an independent rerun of the public
-# code got 11.8 instead of the 14.9 of the table: of the three methods, magnitude's numbers are the ones that vary most.
+# In the row *Wanda 50 %*, our model has 2.3 times its dense perplexity, and the published LLaMA-2 models 1.2 to 1.3
+# times. In every column and for every pattern, magnitude pruning has the higher ratio of the two methods. But our
+# small model loses more than the larger ones with either method: it has less to spare, and its weights had been
+# rounded to 4 bits before we pruned them. A tighter pattern costs more: compare 50 %, 4:8 and 2:4 of the same method.
 #
-# **How much calibration data?** The paper reports that a few samples are enough. Each dot is another sample of text,
-# and the axis does not begin at 0.
+# How far can we go?
 
 # %%
-wanda_results.calibration_curve(measured)
+plots.sweep()
 
 # %% [markdown]
-# **Which comparison group?** The paper's ablation on LLaMA-7B finds groups of one output best for Wanda, although
-# ranking over a whole layer is usual. Groups of one input give magnitude and Wanda the same number, as the theorem
-# says.
+# At 30 % sparsity the two curves are close. At 50 % the magnitude curve (dark, circles) is 8 times above Wanda's
+# (red, dashed), and at 70 % more than 100 times. But Wanda also has its limits: from 60 % on, its perplexity is
+# several times the dense one (dotted line), and the model is of little use.
+#
+# Does the paper's main claim hold for our model?
 
 # %%
-wanda_results.group_ablation(measured)
+print(claims.BELOW_MAGNITUDE.judge())
 
 # %% [markdown]
-# The largest difference in this figure is one within magnitude pruning: it is several times better with groups of one
-# input than with any other. Why? All weights of a column multiply the same input, so that magnitude compares like with
-# like there, and every input keeps half of its weights. In a row or a layer magnitude weighs small weights on outlier
-# features against larger weights on small features, and removes the former. Wanda's factor repairs exactly this
-# comparison, and is then free to use the group that serves it best.
+# The other claims of the paper, such as the best comparison group and the number of calibration samples, are on
+# [the page of claims](../docs/claims.md), each with our number, its error and a verdict.
 #
-# What section 4 found for one layer holds for the model. `course reproduce masks` chose masks for all 210 layers of the
-# dense model by 8 windows of 256 tokens, and measured what each does to the outputs of its layer on 8 held-out windows:
+# ### What it costs, and when it does not pay off
 
 # %%
-masks_measured = load_measured("wanda", "masks")
-print(tables.masks_table(masks_measured))
-wanda_results.errors_of_choices(masks_measured)
+tables.cost()
 
 # %% [markdown]
-# Magnitude is at its best with groups of one input here, too, for the reason given above. The last line is a surprise:
-# Wanda has the *smaller* error when it ranks over the whole layer, and yet the higher perplexity. A freer choice must
-# give a smaller sum of scores. But the sum over all outputs hardly changes when a few outputs with small weights lose
-# nearly all of them, whereas the layers that read these outputs are disturbed. That is a likely reason, not a proof.
-# What is certain is that a small error of single layers is a means, and not the end.
+# - **Time.** Nearly all of it goes into the two forward passes, which any calibrated method needs. The score itself
+#   takes 0.54 s for LLaMA-7B in the paper, against 203 s for SparseGPT's, forward passes not counted.
+# - **Memory.** Wanda needs one number per input feature. SparseGPT needs a matrix of all pairs of features. For
+#   example, for the widest layer of LLaMA-2-70B with its 28,672 inputs, that is 115 kB against 3.3 GB.
+# - **It does not pay off** when nothing makes use of the zeros. A matrix that is half zeros but stored densely is as
+#   large and as slow as before. Lesson 01 counts the bytes of other formats: a bitmap makes half of the weights 1.8
+#   times smaller in 16 bits, but needs kernels that can read it.
+# - **2:4** is the format that GPUs can multiply directly, and its higher perplexity is the price.
 #
-# ## 8. Where the score comes from
+# How much faster is 2:4 on a GPU? We measured PyTorch's own 2:4 product and the dense one:
+
+# %%
+two_four = {"contests": ("2:4, tokens: 1", "2:4, tokens: 4096"), "sides": ("dense", "torch semi-structured")}
+print(gpu.provenance())
+gpu.table("nm_matmul", **two_four)
+
+# %% [markdown]
+# With a single token, as in decoding with batch size 1, the 2:4 product takes nearly three times as long as the dense
+# one. With 4,096 tokens it is 1.2 times as fast, although a 2:4 matrix needs only half of the multiplications.
 #
-# Wanda asks what the removal of a weight costs when nothing else changes. SparseGPT (Frantar and Alistarh, 2023) lets
-# the other weights of the row make up for it. By how much can they help?
+# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
 #
-# Let a row of $W$ change by $\delta$. Its output on the calibration text then changes by $X\delta$, and the squared
-# norm of that is $\delta^\top H \delta$ with $H = X^\top X$. Where inputs are copies of each other, $H$ has no inverse;
-# therefore λI is added to it, with λ a small share of the mean of its diagonal, as in lesson 03. From here on $H$ is
-# this damped matrix.
+# ## 8. Optional: where the score comes from
+#
+# Wanda asks how much the output changes when we remove a weight and change nothing else. SparseGPT (Frantar and
+# Alistarh, 2023) allows the other weights of the row to change as well, so that they can make up for the removed one.
+# How much can they help?
+#
+# Let a row of $W$ change by a vector $\delta$. Its outputs on the calibration set change by $X\delta$, and the
+# squared norm of this is $\delta^\top H \delta$ with $H = X^\top X$. If two inputs are copies of each other, $H$ has
+# no inverse. We therefore add a small multiple of the identity to it, as in lesson 03. This is called **damping**.
+# From here on, $H$ is the damped matrix.
 
 # %% [markdown]
 # ### What a removal costs
 # **Exercise** · difficulty 4 of 5 · 15 minutes · 4 points
 #
-# Removing $W_{ij}$ means $\delta_j = -W_{ij}$. Return two costs $\delta^\top H \delta$ for every weight: *alone*, where
-# all other entries of $\delta$ are 0, and *helped*, where the other entries are chosen so that the cost is as small as
-# it can be. The first is a line of algebra; for the second minimise under the constraint, with a Lagrange multiplier or
-# by completing the square. The formula stands below the check, so do not scroll.
+# Removing $W_{ij}$ means $\delta_j = -W_{ij}$. Return two costs $\delta^\top H \delta$ for every weight: *alone*,
+# where all other entries of $\delta$ are 0, and *helped*, where the other entries are chosen so that the cost is as
+# small as possible. The first one is a line of algebra. For the second one, minimise under the constraint, with a
+# Lagrange multiplier or by completing the square.
 
 
 # %% exercise="wanda.obs_score"
 def obs_score(weight, hessian):
-    """What it costs to remove each weight.
+    """Compute the cost of removing each weight.
 
-    weight: (O, I). hessian: (I, I), H, damped already. Returns (alone, helped), both (O, I).
+    weight: (O, I). hessian: (I, I), the matrix H, already damped.
+    Returns (alone, helped), both (O, I).
     """
     ### BEGIN SOLUTION
     alone = weight.square() * hessian.diagonal()
@@ -484,50 +643,58 @@ def obs_score(weight, hessian):
 check("wanda.obs_score", obs_score)
 
 # %% [markdown]
-# The two costs are
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
-# $$ W_{ij}^2 H_{jj} \qquad \text{and} \qquad \frac{W_{ij}^2}{\left[H^{-1}\right]_{jj}} $$
+# Without help, $\delta = -W_{ij} e_j$, and the cost is $W_{ij}^2 H_{jj}$. With help, we minimise
+# $\delta^\top H \delta$ under the constraint on $\delta_j$. Setting the derivative of the Lagrangian to zero gives
+# $2 H \delta = \mu e_j$, so $\delta$ is a multiple of column $j$ of $H^{-1}$. The constraint fixes the multiple:
+# $\delta = -W_{ij}\, H^{-1} e_j / [H^{-1}]_{jj}$. Inserting this leaves
 #
-# because the minimum under the constraint is at $\delta = -W_{ij}\, H^{-1} e_j / [H^{-1}]_{jj}$. The first is the
-# square of Wanda's score (but for λ), and squares change no ranking. The second is the score of the optimal brain
-# surgeon, with which SparseGPT chooses. If the inputs are uncorrelated, $H$ is diagonal, $[H^{-1}]_{jj} = 1 / H_{jj}$,
-# and both are the same. **Wanda is SparseGPT's score with the correlations ignored, and without the update of the other
-# weights.**
+# $$ \text{alone: } W_{ij}^2 H_{jj} \qquad \text{helped: } \frac{W_{ij}^2}{\left[H^{-1}\right]_{jj}} $$
 #
-# How much do the correlations matter on a real layer?
+# The first cost is the square of Wanda's score (except for the damping), and squares do not change a ranking. The
+# second is the score of the optimal brain surgeon (lesson 02), which SparseGPT uses. If the inputs are uncorrelated,
+# $H$ is diagonal, $[H^{-1}]_{jj} = 1 / H_{jj}$, and the two are equal. In other words, **Wanda is SparseGPT's score
+# without the correlations between inputs, and without the update of the other weights.**
+#
+# </details>
+#
+# How much do the correlations matter in our example layer?
 
 # %%
-alone, helped = mine("wanda.obs_score", obs_score)(weight, plots.damped(gram_matrix))
-saved = 100 * (1 - helped.sum(dim=0) / alone.sum(dim=0)).median()  # by input: some weights are 0 and cost nothing
-print(f"the others of its row could save {saved:.0f} % of what removing a weight costs (median input)")
-plots.obs_against_wanda(helped, score, layer)
+hessian = inputs.T @ inputs
+hessian += 0.01 * hessian.diagonal().mean() * torch.eye(len(hessian))
+cost_alone, cost_helped = mine("wanda.obs_score", obs_score)(weight, hessian)
+saved = 1 - cost_helped.sum(dim=0) / cost_alone.sum(dim=0)  # one number per input feature
+print(f"the other weights could save {100 * saved.median():.0f} % of the cost of a removal (median input)")
+plots.score_ranks(cost_helped, score)
 
 # %% [markdown]
-# The two results do not contradict each other. The others could save much of the cost, but they could save it for
-# nearly every weight: the ratio of the two costs depends on the input alone, $1 / (H_{jj} [H^{-1}]_{jj})$, and where it
-# is much the same for all inputs the ranking hardly changes. So the two *scores* choose nearly the same mask. In the
-# table of section 7 SparseGPT's score even chooses worse than Wanda in nearly all layers, because it assumes an update
-# of the other weights, which is not made there. What SparseGPT gains over Wanda must come from the update. Lesson 03
-# measures the two apart.
+# The other weights could save nearly two thirds of the cost, and yet both scores choose nearly the same mask. How can
+# both be true? The ratio of the two costs depends on the input alone, and not on the weight. Where this ratio is
+# about the same for all inputs, help makes all removals cheaper, but it does not change their order.
 #
-# ## 9. Accuracy, and its error
+# So if SparseGPT is better than Wanda, the reason must be the update of the other weights, and not the score. Lesson
+# 03 measures the two separately.
 #
-# Perplexity uses the probability of every token of a text, whereas of each question of a benchmark one only learns
-# whether the answer was right. Accuracies are therefore noisy, and one has to know their errors before comparing two of
-# them.
+# ## 9. Optional: accuracy and its error
+#
+# Perplexity uses the probability of every token of a text. A benchmark is less generous: each question only tells us
+# whether the answer was right. Accuracies are therefore noisy, and you need to know their errors before you compare
+# two of them.
 
 # %% [markdown]
 # ### How sure is an accuracy?
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
-# From the number of right answers, compute the accuracy and its 95 % interval: normal approximation, 1.96 standard
-# errors to either side. Whether $n$ or $n - 1$ estimates the variance of a single answer is up to you; the table below
-# has $n - 1$.
+# From the number of right answers, compute the accuracy and its 95 % interval with the normal approximation, that is,
+# 1.96 standard errors to either side. Whether you estimate the variance of a single answer with $n$ or with $n - 1$
+# is up to you.
 
 
 # %% exercise="wanda.interval"
 def interval(n_right, n):
-    """Accuracy with its 95 % interval.
+    """Compute the accuracy with its 95 % interval.
 
     Returns (accuracy, lower, upper) as fractions.
     """
@@ -542,166 +709,102 @@ def interval(n_right, n):
 check("wanda.interval", interval)
 
 # %% [markdown]
-# What does "95 %" promise? That of many such intervals 95 % contain the true accuracy. For $n$ questions this can be
-# computed exactly: for each true accuracy add up the probabilities of all counts whose interval contains it. Here is
-# your interval for 100 questions, beside Wilson's (1927), which asks for which accuracies $p$ the observed $\hat p$
-# lies within 1.96 of *their* standard errors, $|\hat p - p| \le 1.96 \sqrt{p (1 - p) / n}$.
+# What does "95 %" promise? If we computed many such intervals, 95 % of them should contain the true accuracy. For $n$
+# questions we can compute this exactly: for a given true accuracy, add up the probabilities of all counts whose
+# interval contains it. The figure does this for 100 questions, for your interval and for **Wilson's interval**
+# (1927). Yours takes the standard error from the observed accuracy. Wilson's contains every true accuracy that would
+# make the observation unsurprising, that is, at most 1.96 of *its own* standard errors away.
 
 # %%
-accuracies.how_often_right(mine("wanda.interval", interval))
+plots.coverage(mine("wanda.interval", interval))
 
 # %% [markdown]
-# In the middle both contain the truth about as often as they claim. Near 0 and 1 the normal approximation does not,
-# because it takes the error from the observed $\hat p$: with 1 of 100 right its interval begins below 0, and with 0 of
-# 100 it has no width at all. The figure below uses Wilson's interval. Here are the benchmarks of the paper's table, and
-# four more, on dense, magnitude and Wanda at 50 %:
+# In the middle, both curves stay close to the promised 95 %. Near 0 and 1 the normal approximation (solid) falls to
+# 63 %, because it estimates the error from the observed $\hat p$. For example, with 1 right answer of 100 its
+# interval starts below 0, and with 0 right answers it has no width at all. The next figure therefore uses Wilson's
+# interval. It shows the benchmarks of the paper and four more, for the dense model and for both methods at 50 %.
 
 # %%
-accuracies.zero_shot(measured)
-
-# %%
-print(tables.zero_shot_table(measured))
-print(tables.zero_shot_verdict(measured))
+plots.zero_shot()
 
 # %% [markdown]
-# A task can show what pruning does only if the dense model stands clearly above chance on it. The other tasks are
-# printed all the same, so that nobody has to ask what was left out, but nothing is concluded from them: **no signal, no
-# conclusion**. A larger model would make them usable. The verdict is on the mean of the tasks with a signal, beside its
-# error. (The table's errors divide by n − 1, which for these numbers of questions is hardly different.)
-#
-# **Perplexity is not everything.** It is one number for all of a text. What does it say about a single task? The next
-# figure takes the six pruned models in the order of their perplexity, three of Wanda and three of magnitude, and shows
-# what each task keeps of its margin above chance. LAMBADA asks for one exact word; the other three offer answers to
-# choose from.
+# A task can show what pruning does only if the dense model is clearly above chance on it. This is the case for the
+# four tasks on the left, `sciq` to `arc_easy`. On the shaded tasks even the dense model is at chance level, so a
+# difference there means nothing: **no signal, no conclusion**. A larger model would make these tasks usable. We judge
+# the claim on the mean of the four tasks:
 
 # %%
-accuracies.against_perplexity(measured)
-
-# %%
-print(claims.ONE_WORD_TASKS.judge(measured))
-print(accuracies.where_perplexity_doubles(measured))
+print(claims.ACCURACY.judge())
 
 # %% [markdown]
-# The last line follows the tasks where perplexity about doubles. What they gain or lose is hardly more than two of its
-# errors, and not the same for all of them. So report both, and let the task that matters to you decide.
+# ## 10. Optional: an open task
 #
-# The paper's own accuracies are those of models 50 to 500 times larger. They are quoted, not measured here.
-
-# %%
-print(tables.published_table())
-
-# %% [markdown]
-# ## 10. What it costs, and when it does not pay
-
-# %%
-print(tables.cost_table(measured))
-
-# %% [markdown]
-# - **Time.** The score is one product per weight. Most of the time goes into the forward passes, which every calibrated
-#   method needs. The paper reports 0.54 s for the metric of LLaMA-7B against 203 s for SparseGPT's, forward passes not
-#   counted.
-# - **Memory.** Wanda keeps one number per input feature, for this model less than a megabyte in all. SparseGPT keeps a
-#   matrix: for the widest input of LLaMA-2-70B, 28,672 features, that is 3.3 GB against 115 kB.
-# - **It does not pay** when nothing downstream uses the zeros. A matrix that is half zeros and stored densely is as
-#   large and as slow as before. In CSR, half of the weights take as many bytes as all of them do densely in float32,
-#   and half as many again in float16, because a column number of 4 bytes stands beside every value (lesson 01). A
-#   bitmap makes them 1.8 times smaller in float16, but needs kernels written for it: with such an engine SparseGPT's
-#   paper reports 1.82 times the speed on a CPU (table 7). 2:4 is the pattern that GPUs can use, and its perplexity is
-#   the price.
-# - **It does not reach far.** In the sweep this model's perplexity makes it useless from 60 % on. Methods that update
-#   the remaining weights, such as SparseGPT, reach further.
+# So far every layer lost the same fraction of its weights. This is not necessarily the best choice. Some layers may
+# be able to lose more, and then others can lose less. *OWL* (Yin and others, 2024) is one answer: it counts the
+# outliers of each block and gives a lower sparsity to blocks that have many. The authors report that OWL takes Wanda
+# on LLaMA-7B at 70 % from a perplexity of 85.8 to 24.6.
 #
-# What the pattern for the GPU brings there: torch's own product with 2:4 weights beside the dense one.
-
-# %%
-print(gpu.provenance())
-two_counts = ("2:4, tokens: 1", "2:4, tokens: 4096")
-print(gpu.table("nm_matmul", contests=two_counts, sides=("dense", "torch semi-structured")))
-
-# %% [markdown]
-# With one token torch's 2:4 product takes longer than the dense one. With 4096 its bound is half of the dense one, and
-# the line of it says how near to it a product comes.
-#
-# ## 11. An open task
-#
-# So far every layer lost the same share of its weights. This need not be the best choice: some layers may be able to
-# lose more, and others could then lose less. *OWL* (Yin and others, 2024) is one answer. It counts the outliers of each
-# block and spares the blocks that have many. With $S$ the Wanda scores of block $l$, $\bar S$ their mean and $s$ the
-# sparsity of the model,
-#
-# $$ D_l = \frac{\#\{S_{ij} > 5 \bar S\}}{\text{number of weights}} $$
-#
-# $$ s_l = s - 0.08\, \frac{D_l - \bar D}{\max_k |D_k - \bar D|} $$
-#
-# where 5 and 0.08 are the paper's choices. (Its public code maps $D$ onto the interval a little differently; the
-# library says how.) The authors report that OWL takes Wanda on LLaMA-7B at 70 % from a perplexity of 85.8 to 24.6.
-#
-# Now it is your turn. Choose the share of every layer so that the model as a whole loses 40 % of its block weights and
-# reads held-out text as well as you can make it. There is no formula, and nothing is graded. Your rule gives each layer
-# a number. Only proportions count: a layer with 2 loses twice as much as one with 1, and the library scales them all
-# until the whole loses 40 %. Before you try: what do the figures of sections 1 and 7 say about the layers?
+# Now it is your turn. Choose the sparsity of every layer so that the model as a whole loses 40 % of its block weights
+# and has the lowest perplexity that you can reach. There is no right answer, and nothing is graded. Your rule returns
+# one number per layer. Only proportions count: a layer with 2 loses twice as much as a layer with 1, and the library
+# scales all of them until the whole model loses 40 %. What do the figures of sections 1 and 7 suggest?
 
 
 # %%
-def share(part, depth):
-    """How much a layer is to lose, beside the others.
+def relative_sparsity(part, depth):
+    """Choose how much sparsity a layer gets relative to the others.
 
-    part: the matrix, such as "mlp.up_proj" or "self_attn.q_proj". depth: 0 for the first block, 1
-    for the last.
+    part: the matrix, such as "mlp.up_proj" or "self_attn.q_proj".
+    depth: 0 for the first block, 1 for the last.
     Returns a number from 0 on.
     """
     return 1.0
 
 
 # %%
-print(shares.table(shares.stored(load_measured("wanda", "shares")["tables"]["ideas"]), shares.attempt(share)))
+tables.layer_sparsity(layer_sparsity.measure(relative_sparsity))
 
 # %% [markdown]
-# The rows above yours are simple ideas, measured once on the same text (`course reproduce shares`). The last column
-# compares each with equal shares, window by window, so that how hard a window is cancels. A row says something where
-# its number is larger than twice its error; the figure has bars of that length. Is any idea clearly better than equal
-# shares? Is yours?
-
-# %%
-shares.compared(shares.stored(load_measured("wanda", "shares")["tables"]["ideas"]))
-
-# %% [markdown]
-# What became of the paper's claims, each verdict from an effect and its error:
-
-# %%
-print(tables.claims_table(measured))
-
-# %% [markdown]
+# The rows above yours are simple ideas that we measured on the same text (`course reproduce layer_sparsity`). The
+# last column compares each of them with equal sparsity, window by window. A row means something where its number is
+# larger than about twice its standard error. Is any idea clearly better than equal sparsity? Is yours?
+#
 # ## To take home
 #
-# 1. The effect of a weight depends on the input that it multiplies, and not on the weight alone.
-# 2. With what a weight is compared is part of the method: within one input, Wanda and magnitude are the same.
-# 3. A number needs its error beside it. Where a difference is not larger than about two of its errors, nothing
-#    follows from it.
+# 1. The effect of a weight depends on the input that it multiplies. Wanda therefore scores a weight by the product of
+#    its magnitude and the norm of its input.
+# 2. Outlier features are large on most tokens, and magnitude pruning removes their weights. Massive activations are
+#    large at single tokens.
+# 3. The comparison group is part of the method. Within one input, Wanda and magnitude pruning are the same.
+# 4. A pruning loop with hooks needs about 25 lines: collect, prune, run the block again.
+# 5. A number needs its standard error. Where a difference is not larger than about two of them, nothing follows from
+#    it.
 #
 # Three questions. Answer first, then unfold.
 #
-# <details><summary>Divide all weights of input 3 by 10, and let the layer before make that input 10 times larger. What
-# changes for magnitude pruning, and what for Wanda?</summary>
+# <details><summary>Divide all weights of input 3 by 10, and let the layer before make that input 10 times larger.
+# What changes for magnitude pruning, and what for Wanda?</summary>
 #
-# The layer computes the same as before. Wanda's score does not change at all. Magnitude now takes the weights of that
-# input for small ones and removes them first.
-#
-# </details>
-#
-# <details><summary>Two pruned models answer 100 questions: one gets 57 right, the other 52. Each share has a standard
-# error of 5 points. What do you need to judge the difference?</summary>
-#
-# The answers question by question. The error of the difference comes from the questions on which the two disagree, and
-# is mostly smaller than $\sqrt{5^2 + 5^2} = 7$ points, which would hold for two separate samples. With either, 5 points
-# are not enough here.
+# The layer computes the same as before, and Wanda's score does not change at all. For magnitude pruning, however, the
+# weights of this input are now small, so they are removed first.
 #
 # </details>
 #
-# <details><summary>Why does Wanda need fewer calibration tokens than SparseGPT?</summary>
+# <details><summary>In block 11 one input feature of down_proj is 1,235 times as large as the median, because of the
+# first token alone. How many weights per row can this feature change in Wanda's mask?</summary>
 #
-# It estimates one number for each input, an average over all tokens. SparseGPT needs the correlations of all pairs, and
-# inverts them: errors in them become updates.
+# At most two: the feature's own weight, which is now kept, and the one weight of the row that is removed in its
+# place. A larger norm of one feature changes the score of one weight per row. So massive activations are spectacular,
+# but their effect on Wanda's masks is small.
+#
+# </details>
+#
+# <details><summary>Two pruned models answer 100 questions. One gets 57 right, the other 52, and each accuracy has a
+# standard error of 5 points. What do you need to judge the difference?</summary>
+#
+# You need the answers question by question. The error of the difference comes from the questions on which the two
+# models disagree, and is usually smaller than $\sqrt{5^2 + 5^2} = 7$ points, which would hold for two independent
+# samples. With either error, 5 points are not enough here.
 #
 # </details>
 #
@@ -711,10 +814,12 @@ print(tables.claims_table(measured))
 #   [arXiv:2306.11695](https://arxiv.org/abs/2306.11695). Read section 3 and the ablations.
 # - Frantar, Alistarh: *SparseGPT: Massive Language Models Can Be Accurately Pruned in One-Shot*, ICML 2023,
 #   [arXiv:2301.00774](https://arxiv.org/abs/2301.00774).
-# - Yin and others: *Outlier Weighed Layerwise Sparsity (OWL)*, ICML 2024,
-#   [arXiv:2310.05175](https://arxiv.org/abs/2310.05175). Shares by layer.
 # - Dettmers, Lewis, Belkada, Zettlemoyer: *LLM.int8()*, NeurIPS 2022,
-#   [arXiv:2208.07339](https://arxiv.org/abs/2208.07339). The outlier features.
+#   [arXiv:2208.07339](https://arxiv.org/abs/2208.07339). Outlier features.
+# - Sun, Chen, Kolter, Liu: *Massive Activations in Large Language Models*, 2024,
+#   [arXiv:2402.17762](https://arxiv.org/abs/2402.17762).
+# - Yin and others: *Outlier Weighed Layerwise Sparsity (OWL)*, ICML 2024,
+#   [arXiv:2310.05175](https://arxiv.org/abs/2310.05175). Sparsity by layer.
 # - Han, Pool, Tran, Dally: *Learning both Weights and Connections for Efficient Neural Networks*, NeurIPS 2015,
 #   [arXiv:1506.02626](https://arxiv.org/abs/1506.02626). Magnitude pruning, with retraining.
 # - Wilson: *Probable Inference, the Law of Succession, and Statistical Inference*, JASA 22, 1927,

@@ -1,4 +1,4 @@
-"""The named mistakes of an exercise, read from the Markdown file beside it: `score.md` for `score.py`.
+"""The named mistakes of an exercise, read from the Markdown file next to it: `score.md` for `score.py`.
 
     # wanda.accumulate(total, batch)
 
@@ -14,7 +14,7 @@ student, and variants, which are different ways to write the same mistake. A var
   comes after the reference's. Parameters can be changed too, before the first step;
 - the name of a function in the exercise's file, which takes the same parameters.
 
-Variants may use every name of the exercise's file. With "for `tiny` in `1e-6, 1e-9`" behind it, one line stands for
+Variants may use every name of the exercise's file. Followed by "for `tiny` in `1e-6, 1e-9`", one line gives
 several variants. A long text continues on the next line, indented further.
 """
 
@@ -164,7 +164,7 @@ class WrongAnswer:
 
     @cached_property
     def function(self) -> Callable:
-        """What the variant computes.
+        """The variant as a function.
 
         Raises:
             ValueError: for a variant that is no Python, or replaces a step that the reference does not have.
@@ -269,7 +269,7 @@ def _replaced(step: ast.stmt, others: list[ast.stmt] | None, parameters: list[st
 
 
 def _name_of(step: ast.stmt) -> str:
-    """What a step is known by: what it assigns to, or `return`; empty for any other statement."""
+    """The name of a step: the target that it assigns to, or `return`; empty for any other statement."""
     if isinstance(step, ast.Assign):
         return ast.unparse(step.targets[0]).strip("()")
     if isinstance(step, ast.AugAssign):

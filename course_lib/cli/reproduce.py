@@ -23,15 +23,20 @@ from course_lib.models import part_only
 from course_lib.workbook.lookup import folder_of
 
 LIBRARY = Path(__file__).parents[1]
-PLACES = ("lessons/*", "lessons/*/experiments")  # where experiments lie
+# A lesson's folder experiments/ may hold other modules as well; elsewhere the name of the file tells.
+PATTERNS = ("lessons/*/experiments/*.py", "lessons/*/experiment*.py")
 TESTS = LIBRARY.parent / "tests" / "helpers"  # of a checkout: a made-up class, on which the grader is measured
 
 
 def files() -> dict[str, Path]:
-    """The experiments there are: a folder's experiment.py is named after it, an experiment_NAME.py after itself."""
-    paths = [path for place in PLACES for path in LIBRARY.glob(f"{place}/experiment*.py")]
-    paths += TESTS.glob("synthetic/experiment*.py")
+    """The files of all experiments by name: each defines EXPERIMENT; an experiment.py is named after its folder."""
+    paths = [path for pattern in PATTERNS for path in LIBRARY.glob(pattern)]
+    paths = [path for path in (*paths, *TESTS.glob("synthetic/experiment*.py")) if _defines_one(path)]
     return {path.stem.removeprefix("experiment").removeprefix("_") or path.parent.name: path for path in sorted(paths)}
+
+
+def _defines_one(path: Path) -> bool:
+    return "\nEXPERIMENT = " in path.read_text(encoding="utf-8")
 
 
 def names() -> list[str]:
@@ -50,7 +55,7 @@ def find(name: str) -> Experiment:
 
 
 def committed(name: str) -> Path:
-    """Where the result of an experiment lies: beside it, as measured.json or, of an experiment_NAME.py, NAME.json."""
+    """The result of an experiment, in the same folder: NAME.json, or measured.json next to an experiment.py."""
     path = _file(name)
     return path.with_name("measured.json" if path.stem == "experiment" else f"{name}.json")
 

@@ -20,7 +20,6 @@ from course_lib.lessons.kv.running import own_text
 from course_lib.lessons.patterns import budget
 from course_lib.lessons.sinks.experiments import first_tokens
 from course_lib.lessons.sparsegpt import recipes
-from course_lib.lessons.wanda import shares
 from course_lib.workbook.masters import ROOT, masters
 
 FROM = "course_lib.lessons"
@@ -90,7 +89,6 @@ def test_tables_fit_and_write_per_cent_one_way(master):
 OPEN = {
     "01": (budget, "patterns", "budget", "ideas"),
     "03": (recipes, "sparsegpt", "experiments/recipes", "ideas"),
-    "04": (shares, "wanda", "shares", "ideas"),
     "07": (own_text, "kv", "own_text", "texts"),
     "08": (first_tokens, "sinks", "first_tokens", "ideas"),
 }

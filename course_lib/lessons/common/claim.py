@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import kernels
-from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common.tables import COLUMNS, result_file
 from course_lib.lessons.common.verdicts import NOT_MEASURED, Effect, Effects, verdict, word_of
 from course_lib.measure.result_files import load
 
-LESSONS = Path(__file__).parents[1]
 BENCH = "bench/"  # prefix of results that `course bench` or `make gpu` wrote
 MOST_LISTED = 3  # cases: of more, only the smallest and the largest value are shown
 
@@ -192,10 +191,10 @@ class Judgement:
 
 
 def result_path(name: str) -> Path:
-    """kv/measured → lessons/kv/measured.json; bench/cpu_kv → kernels/bench/results/cpu_kv.json."""
+    """kv/measured → the result of lesson kv; wanda/masks → that of masks; bench/cpu_kv → that of `course bench`."""
     if name.startswith(BENCH):
         return Path(kernels.__path__[0]) / "bench" / "results" / f"{name.removeprefix(BENCH)}.json"
-    return LESSONS / f"{name}.json"
+    return result_file(*name.split("/", 1))
 
 
 def _wrapped(line: str, indent: str) -> str:

@@ -15,7 +15,7 @@ from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.table import number, plus_minus
 from course_lib.lessons.common.tables import listed
-from course_lib.lessons.common.verdicts import ERRORS
+from course_lib.lessons.common.verdicts import ERRORS, of_samples
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.paired import mean_and_error
 
@@ -51,30 +51,20 @@ def compared_columns(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> di
     return {"perplexity": mine.mean().exp().item(), LOWER: lower, ERROR: error}
 
 
-def below(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> str:
-    """The same as a cell of a table, empty in the row that all are compared with."""
-    if mine is theirs:
-        return ""
-    lower, error = against(mine, theirs)
-    return f"{lower:+.3f} ± {error:.3f}"
-
-
-def perplexity_beside(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> str:
-    """The end of a row: my perplexity, and how much lower its logarithm is than theirs, with whom all are compared."""
-    return f"{mine.mean().exp():>12.1f}   {below(mine, theirs)}"
-
-
 def beside_the_first(losses: Mapping[str, Float[Tensor, "N"]]) -> Figure:
-    """By how much each idea's log-perplexity is lower than the first's, and two errors of it."""
+    """By how much each idea's log-perplexity is lower than the first's, with two standard errors.
+
+    The title names the ideas whose effect holds by the rule of all verdicts (Student's t).
+    """
     fig, (axes,) = figure(width=8.0, height=3.2)
     first, *others = losses
-    found = {name: against(losses[name], losses[first]) for name in others}
-    for place, (lower, error) in enumerate(reversed(found.values())):
-        axes.errorbar(lower, place, xerr=ERRORS * error, capsize=3, **line_style(0))
+    found = {name: of_samples(losses[first] - losses[name]) for name in others}
+    for place, effect in enumerate(reversed(found.values())):
+        axes.errorbar(effect.value, place, xerr=ERRORS * effect.error, capsize=3, **line_style(0))
     axes.axvline(0, color=COLOURS[1], linestyle="--", linewidth=1)
     axes.set_yticks(range(len(found)), list(found)[::-1])
     axes.set_ylim(-0.6, len(found) - 0.4)
-    better = [name for name, (lower, error) in found.items() if lower > ERRORS * error]
+    better = [name for name, effect in found.items() if effect.holds]
     said = listed(better) if better else f"none of {len(found)} ideas"
     between = "\n" if len(first) + len(said) > 50 else " "
     title = f"Clearly better than {first}:{between}{said}"

@@ -18,8 +18,14 @@ _LESSONS = Path(__file__).parents[1]
 
 
 def load_measured(lesson: str, name: str = "measured") -> Measured:
-    """What `course reproduce` measured for a lesson: lessons/LESSON/measured.json, or another file beside it."""
-    return load(_LESSONS / lesson / f"{name}.json")
+    """What `course reproduce` measured for a lesson; "measured" is the experiment with the lesson's name."""
+    return load(result_file(lesson, name))
+
+
+def result_file(lesson: str, name: str) -> Path:
+    """lessons/LESSON/experiments/NAME.json; lessons that do not have that folder yet keep NAME.json in their own."""
+    in_experiments = _LESSONS / lesson / "experiments" / f"{lesson if name == 'measured' else name}.json"
+    return in_experiments if in_experiments.exists() else _LESSONS / lesson / f"{name}.json"
 
 
 def load_published(lesson: str) -> Measured:

@@ -17,7 +17,7 @@ Measured = dict[str, Any]
 PATTERNS = ("50%", "4:8", "2:4")
 PHASES = ("forward", "gram", "factorise", "solve")
 ALIKE = 0.03  # of the answers: two methods within 3 points are called comparable
-WITH_WANDA = ("sparsegpt/measured", "wanda/measured")  # dense, magnitude and Wanda rows are those of lesson 04
+WITH_WANDA = ("sparsegpt/measured", "wanda/experiments/wanda")  # dense, magnitude and Wanda rows are those of lesson 04
 PAPER = "Frantar and Alistarh (2023), SparseGPT, arXiv:2301.00774"
 WANDA_PAPER = "Sun, Liu, Bair and Kolter (2023), Wanda, arXiv:2306.11695"
 

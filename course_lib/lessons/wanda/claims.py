@@ -1,23 +1,25 @@
 """The claims of lesson 04: what the Wanda paper and the lecture say of one-shot pruning, and how we measure it."""
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from math import log
 from typing import Any
 
+from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.claim import POINTS, TIMES, Claim
-from course_lib.lessons.common.effects import Row, log_gap, mean_of
+from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.tables import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect
-from course_lib.lessons.wanda.accuracies import accuracy_gaps, one_word_gaps
+from course_lib.measure.paired import error_of_paired_shares, error_of_share
 
 Measured = dict[str, Any]
-HARMED = log(1.5)  # log ratio of perplexities: a model with over 1.5 times the dense perplexity has lost much
+HARMED = math.log(1.5)  # log ratio of perplexities: a model with over 1.5 times the dense perplexity has lost much
 PATTERNS = ("50%", "4:8", "2:4")  # from the loosest to the tightest, all with half of the weights
 PAPER = "Sun, Liu, Bair and Kolter (2023), arXiv:2306.11695"
 OUTPUT_GROUPS = "(output, 1)"  # the paper's name for "each output row is a comparison group"
 
-_claim = partial(Claim, results=("wanda/measured",), source=PAPER, unit=TIMES)
+_claim = partial(Claim, results=("wanda/experiments/wanda",), source=PAPER, unit=TIMES)
 
 
 def perplexity_row(measured: Measured, method: str, pattern: str) -> Row:
@@ -71,6 +73,15 @@ BELOW_MAGNITUDE = _claim(
     refuted="a perplexity at 50 % that is not below magnitude's",
     published=_published_against_magnitude,
 )
+
+
+def accuracy_gaps(measured: Measured, tasks: Sequence[str] = ()) -> dict[str, Effect]:
+    """By task: Wanda's accuracy minus magnitude's at 50 %. Default: tasks on which the dense model beats chance."""
+    tasks = tasks or [row["task"] for row in rows(measured, "zero_shot", method="dense") if has_signal(row)]
+    by_task = {(r["task"], r["method"]): r for r in rows(measured, "zero_shot", pattern="50%")}
+    return {task: accuracy_gap(by_task[task, "wanda"], by_task[task, "magnitude"]) for task in tasks}
+
+
 ACCURACY = _claim(
     id="wanda-accuracy",
     text="at 50 % sparsity, Wanda has a higher zero-shot accuracy than magnitude pruning",
@@ -127,6 +138,48 @@ MORE_CALIBRATION = _claim(
     refuted="a perplexity as low with a single window",
     published="a few samples are enough (LLaMA-7B)",
 )
+
+
+def kept_margins(measured: Measured) -> dict[str, list[tuple[float, float, float]]]:
+    """By task with a signal, for each pruned model: (perplexity, fraction of the dense margin kept, its error).
+
+    The models are ordered by perplexity. Where the rows store which answers were `right`, the error is that of pairs;
+    otherwise it counts the questions of both models as independent, which is too wide, since they are the same.
+    """
+    by_model = {(r["method"], r["pattern"]): r["perplexity"] for r in rows(measured, "perplexity", corpus="wikipedia")}
+    models = sorted((model for model in by_model if model[0] != "dense"), key=by_model.__getitem__)
+    by_task = {}
+    for dense in filter(has_signal, rows(measured, "zero_shot", method="dense")):
+        margin = dense["accuracy"] - dense["chance"]
+        by_task[dense["task"]] = []
+        for method, pattern in models:
+            (row,) = rows(measured, "zero_shot", method=method, pattern=pattern, task=dense["task"])
+            fraction = (row["accuracy"] - row["chance"]) / margin
+            error = _error_of_difference(row, dense, fraction) / margin
+            by_task[dense["task"]].append((by_model[method, pattern], fraction, error))
+    return by_task
+
+
+def _error_of_difference(row: Row, dense: Row, fraction: float) -> float:
+    """Standard error of an accuracy minus `fraction` times the dense one; over the margin, that of the ratio."""
+    if row.get("right") and dense.get("right"):
+        return error_of_paired_shares(row["right"], dense["right"], fraction)
+    pruned, unpruned = (error_of_share(round(each["accuracy"] * each["n"]), each["n"]) for each in (row, dense))
+    return math.hypot(pruned, fraction * unpruned)
+
+
+def one_word_gaps(measured: Measured, task: str) -> dict[str, Effect]:
+    """How much less of its dense margin a task keeps than the other tasks do on average, by perplexity of the model."""
+    margins = kept_margins(measured)
+    of_task, others = margins.pop(task), list(margins.values())
+    gaps = {}
+    for index, (perplexity, fraction, error) in enumerate(of_task):
+        _, fractions, errors = zip(*(points[index] for points in others), strict=True)
+        both = math.hypot(error, math.hypot(*errors) / len(errors))
+        gaps[f"perplexity {perplexity:.0f}"] = Effect(value=sum(fractions) / len(fractions) - fraction, error=both)
+    return gaps
+
+
 ONE_WORD_TASKS = _claim(
     id="wanda-one-word",
     text="LAMBADA, which asks for one exact word, loses more than tasks with answers to choose from",
@@ -201,3 +254,4 @@ TWO_FOUR_IS_CHEAP = _claim(
     published=partial(_published_ratio, "wanda", "2:4"),
     larger_models=True,
 )
+PAPER_CLAIMS = (BELOW_MAGNITUDE, ACCURACY, TIGHTER_PATTERNS, OUTPUT_GROUP_IS_BEST, MORE_CALIBRATION)

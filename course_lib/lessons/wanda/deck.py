@@ -1,38 +1,44 @@
-"""Figures of deck 04: schemes, published results, and those of the lesson without arguments."""
+"""The figures of lesson 04 that only the deck shows: drawings, published numbers, and further stored results."""
 
-from functools import lru_cache
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from statistics import median
+from typing import Any
 
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
-from torch import Tensor
 
-from course_lib.data.corpora import windows
+from course_lib.lessons.common.dots import error_bars, reach, side_by_side
 from course_lib.lessons.common.drawn_tables import drawn_claims
+from course_lib.lessons.common.effects import Row, log_gap, n_windows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, load_published, rows
-from course_lib.lessons.wanda import accuracies, figures, measured, shares, tables
-from course_lib.models import blocks, linears, load_model, weight_of
-from course_lib.pruning.input_statistics import input_gram
-from course_lib.sparsity.patterns import NofM, Unstructured
+from course_lib.lessons.common.tables import listed, load_measured, load_published, rows
+from course_lib.lessons.common.verdicts import ERRORS
+from course_lib.lessons.wanda.claims import PAPER_CLAIMS, kept_margins
+from course_lib.lessons.wanda.plots import METHODS, NAMES, draw_cells, example_layer
+from course_lib.sparsity.patterns import Unstructured
 
-BLOCK, LAYER = 15, "self_attn.q_proj"
+Results = Mapping[str, Any]
 
+# The comparison groups by the paper's names.
+GROUPS = {
+    "layer": "the whole\nlayer",
+    "(input, 1)": "each input\n(input, 1)",
+    "(input, 128)": "128 inputs\n(input, 128)",
+    "(output, 1)": "each output\n(output, 1)",
+    "(output, 128)": "128 outputs\n(output, 128)",
+}
+PER = {"layer": "whole layer", "row": "each output", "column": "each input"}
 
-@lru_cache(maxsize=1)
-def _layer() -> tuple[Tensor, Tensor]:
-    """The weight of the lesson's layer and the Gram matrix of its inputs, as in the notebook."""
-    model, tokenizer = load_model()
-    calibration = windows("wikipedia", 8, 256, tokenizer, split="calibration", seed=0)
-    gram = input_gram(model, calibration, BLOCK, LAYER)
-    return weight_of(linears(blocks(model)[BLOCK])[LAYER]).detach(), gram.matrix
+EXAMPLE = torch.tensor([[0.9, 0.2, 0.5, 0.4], [0.3, 0.2, 0.8, 0.6], [0.2, 0.7, 0.1, 0.5]])
+EXAMPLE_NORMS = torch.tensor([1.0, 8.0, 2.0, 1.0])
 
 
 def corner() -> Figure:
-    """A corner of a real layer: the weights' magnitudes, and the score, in which the large inputs are stripes."""
-    weight, gram = _layer()
-    norms = gram.diagonal().sqrt()
+    """Plot a corner of a real layer: the magnitudes of its weights, and the scores, with stripes at large inputs."""
+    weight, inputs = example_layer()
+    norms = inputs.norm(dim=0)
     first = max(0, int(norms.argmax()) - 30)
     cut = slice(0, 22), slice(first, first + 44)
     fig, panels = figure(n_rows=2, width=6.4, height=2.7)
@@ -46,106 +52,33 @@ def corner() -> Figure:
     return fig
 
 
-EXAMPLE = torch.tensor([[0.9, 0.2, 0.5, 0.4], [0.3, 0.2, 0.8, 0.6], [0.2, 0.7, 0.1, 0.5]])
-EXAMPLE_NORMS = torch.tensor([1.0, 8.0, 2.0, 1.0])
-
-
 def worked_example() -> Figure:
-    """Three outputs, four inputs: which half of each row magnitude and Wanda keep."""
+    """Draw three outputs with four inputs, and the half of each row that magnitude and Wanda keep."""
     fig, panels = figure(n_columns=2, width=5.4, height=3.5)
     score = EXAMPLE * EXAMPLE_NORMS
     for axes, name, values in zip(panels, ("|W|", "|W| · ‖X‖"), (EXAMPLE, score), strict=True):
-        keep = Unstructured(0.5).keep(values)
-        _cells(axes, values, keep, "{:.1f}")
+        draw_cells(axes, values, Unstructured(0.5).keep(values), "{:.1f}")
         heads = [f"x{j + 1}" if values is EXAMPLE else f"‖X{j + 1}‖ = {n:.0f}" for j, n in enumerate(EXAMPLE_NORMS)]
         axes.set_xticks([j + 0.5 for j in range(4)], heads, fontsize=12)
         axes.set_yticks([i + 0.5 for i in range(3)], [f"output {i + 1}" for i in range(3)], fontsize=12)
         axes.xaxis.tick_top()
         axes.set_title(name, loc="left", fontsize=14, pad=10)
     same = int((Unstructured(0.5).keep(EXAMPLE) == Unstructured(0.5).keep(score)).sum())
-    fig.suptitle(f"Half of each row is kept (dark); the two masks agree in {same} of 12 places", fontsize=13)
+    fig.suptitle(f"Half of each row is kept (dark); the masks agree on {same} of 12 weights", fontsize=13)
     return fig
-
-
-def _cells(axes: Axes, values: Tensor, keep: Tensor, form: str) -> None:
-    """A matrix as boxes with its numbers, dark where a weight is kept."""
-    n_rows, n_columns = values.shape
-    for i, row in enumerate(values.tolist()):
-        for j, value in enumerate(row):
-            stays = bool(keep[i, j])
-            fill = COLOURS[0] if stays else "#eef1f4"
-            axes.add_patch(Rectangle((j, i), 1, 1, facecolor=fill, edgecolor="white", linewidth=2))
-            ink = "white" if stays else "#8d99ae"
-            axes.text(j + 0.5, i + 0.5, form.format(value), ha="center", va="center", color=ink, fontsize=14)
-    axes.set_xlim(0, n_columns)
-    axes.set_ylim(n_rows, 0)
-    axes.grid(visible=False)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-
-
-def n_of_m_drawn() -> Figure:
-    """One row of scores: the best half of the row, and the best two of every four."""
-    score = torch.tensor([[7.0, 9.0, 8.0, 6.0, 1.0, 2.0, 5.0, 3.0]])
-    fig, panels = figure(n_rows=2, width=6.2, height=1.9)
-    for axes, (name, pattern) in zip(panels, {"half": Unstructured(0.5), "2:4": NofM(2, 4)}.items(), strict=True):
-        keep = pattern.keep(score)
-        _cells(axes, score, keep, "{:.0f}")
-        axes.axvline(4, color=COLOURS[1], linewidth=3 if name == "2:4" else 0)
-        axes.set_xticks([])
-        axes.set_yticks([])
-        what = "Best half of the row" if name == "half" else "Best two of every four neighbours"
-        axes.set_title(f"{what}: {score[keep].sum():.0f} of {score.sum():.0f}", loc="left", fontsize=13)
-    return fig
-
-
-def driver() -> Figure:
-    """The driver: each block is pruned on what the pruned blocks before it give."""
-    fig, (axes,) = figure(width=11.5, height=3.3)
-    for number, left in enumerate((1.6, 5.2, 8.8), 1):
-        name = f"block {number}" if number < 3 else "block 3 …"
-        face = {1: COLOURS[4], 2: "#f6e7c4", 3: "white"}[number]
-        box = FancyBboxPatch((left, 0.8), 2.3, 1.5, boxstyle="round,pad=0.08", facecolor=face, edgecolor=COLOURS[0])
-        axes.add_patch(box)
-        state = {1: "pruned", 2: "being pruned", 3: "still dense"}[number]
-        axes.text(left + 1.15, 1.75, name, ha="center", fontsize=14, weight="bold")
-        axes.text(left + 1.15, 1.2, state, ha="center", fontsize=12)
-        axes.annotate("", (left - 0.15, 1.55), (left - 1.15, 1.55), arrowprops={"arrowstyle": "->", "linewidth": 2})
-        flow = {1: "X₁", 2: "X̂₂", 3: "X̂₃"}[number]
-        axes.text(left - 0.65, 1.72, flow, ha="center", fontsize=14)
-    done = ("1  run it dense: collect ‖X̂ⱼ‖", "2  score, mask, set to zero", "3  run it again: hand on X̂₃")
-    for row, text in enumerate(done):
-        axes.text(4.5, 0.35 - 0.42 * row, text, fontsize=12.5)
-    axes.text(0.0, 2.75, "Hats mark what comes out of pruned layers.", fontsize=12)
-    axes.set_xlim(0, 11.6)
-    axes.set_ylim(-0.8, 3.1)
-    axes.axis("off")
-    return fig
-
-
-def columns() -> Figure:
-    weight, gram = _layer()
-    return figures.columns_kept(weight, gram.diagonal().sqrt())
-
-
-def against_sparsegpt() -> Figure:
-    weight, gram = _layer()
-    _, helped = figures.costs_of_removal(weight, figures.damped(gram))
-    return figures.obs_against_wanda(helped, weight.abs() * gram.diagonal().sqrt(), f"blocks.{BLOCK}.{LAYER}")
 
 
 def accuracy_published() -> Figure:
-    """The paper's mean accuracies of LLaMA at 50 %, by size."""
+    """Plot the paper's mean accuracies of LLaMA at 50 % sparsity by model size."""
     fig, (axes,) = figure(width=7.6, height=4.0)
-    found = rows(load_published("wanda"), "zero_shot_mean")
+    table = rows(load_published("wanda"), "zero_shot_mean")
     models = [f"LLaMA-{size}" for size in ("7B", "13B", "30B", "65B")]
-    kinds = {"dense": "dense", "magnitude": "magnitude, 50 %", "sparsegpt": "SparseGPT, 50 %", "wanda": "Wanda, 50 %"}
+    methods = {"dense": "dense", "magnitude": "magnitude, 50 %", "sparsegpt": "SparseGPT, 50 %", "wanda": "Wanda, 50 %"}
     curves = {}
-    for index, (method, name) in enumerate(kinds.items()):
-        chosen = {
-            r["model"]: r["accuracy"] for r in found if r["method"] == method and r["pattern"] in ("dense", "50%")
-        }
-        curves[method] = [100 * chosen[model] for model in models]
+    for index, (method, name) in enumerate(methods.items()):
+        of_method = [row for row in table if row["method"] == method and row["pattern"] in ("dense", "50%")]
+        accuracy = {row["model"]: 100 * row["accuracy"] for row in of_method}
+        curves[method] = [accuracy[model] for model in models]
         axes.plot(range(len(models)), curves[method], label=name, **line_style(index))
     axes.set_xticks(range(len(models)), models)
     axes.legend(frameon=False)
@@ -156,15 +89,15 @@ def accuracy_published() -> Figure:
 
 
 def seconds_published() -> Figure:
-    """The paper's seconds to compute the metric, by size of the model."""
+    """Plot the paper's seconds for computing the score by model size."""
     fig, (axes,) = figure(width=5.8, height=5.2)
-    found = rows(load_published("wanda"), "seconds")
+    table = rows(load_published("wanda"), "seconds")
     by_method = {}
     for index, method in enumerate(("sparsegpt", "wanda")):
-        chosen = {r["model"].removeprefix("LLaMA-"): r["seconds"] for r in found if r["method"] == method}
-        axes.plot(range(len(chosen)), list(chosen.values()), label=measured.NAMES[method], **line_style(index))
-        by_method[method] = list(chosen.values())
-    axes.set_xticks(range(len(chosen)), list(chosen))
+        seconds = {r["model"].removeprefix("LLaMA-"): r["seconds"] for r in table if r["method"] == method}
+        axes.plot(range(len(seconds)), list(seconds.values()), label=NAMES[method], **line_style(index))
+        by_method[method] = list(seconds.values())
+    axes.set_xticks(range(len(seconds)), list(seconds))
     log_scale(axes, "y")
     axes.legend(frameon=False)
     times = [slow / fast for slow, fast in zip(*by_method.values(), strict=True)]
@@ -173,64 +106,187 @@ def seconds_published() -> Figure:
     return fig
 
 
-def take_home() -> Figure:
-    """The paper's claims, the published numbers, ours and the verdicts, as a table."""
-    return drawn_claims(tables.PAPER_CLAIMS)
-
-
-def _taller(fig: Figure) -> Figure:
-    """For half of a slide, where a wide figure would be a small one."""
-    fig.set_size_inches(6.2, 5.4)
+def by_pattern(results: Results | None = None, corpus: str = "wikipedia") -> Figure:
+    """Plot perplexity at 50 % sparsity by pattern and method."""
+    results = results or load_measured("wanda")
+    fig, (axes,) = figure(width=6.2, height=5.4)
+    (dense,) = rows(results, "perplexity", method="dense", corpus=corpus)
+    patterns = ("50%", "4:8", "2:4")
+    by_method = {
+        method: [rows(results, "perplexity", method=method, pattern=p, corpus=corpus)[0] for p in patterns]
+        for method in METHODS
+    }
+    axes.axhline(dense["perplexity"], color=COLOURS[4], linestyle=":", label=f"dense, {dense['perplexity']:.1f}")
+    series = {NAMES[method]: _cells(table) for method, table in by_method.items()}
+    side_by_side(axes, ("unstructured", "4:8", "2:4"), series)
+    axes.legend(frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0, 1.02))
+    steps = {
+        NAMES[method]: [log_gap(looser, tighter).holds for looser, tighter in pairwise(table)]
+        for method, table in by_method.items()
+    }
+    clear = ", ".join(f"{sum(each)} of {len(each)} for {name}" for name, each in steps.items())
+    title = f"At 50 % sparsity a tighter pattern clearly costs more in\n{clear}"
+    label(axes, title, "", f"perplexity (log scale;\n{error_bars(n_windows(dense))})")
     return fig
 
 
-def outliers() -> Figure:
-    (row,) = rows(measured.results(), "norms")
-    return figures.outliers(torch.tensor(row["norms"]), row["layer"])
+def _cells(table: list[Row]) -> list[tuple[float, float]]:
+    return [(row["perplexity"], row["standard_error"]) for row in table]
 
 
-def loudest() -> Figure:
-    ratios: dict[str, list[float]] = {}
-    for row in rows(measured.results(), "loudness"):
-        ratios.setdefault(row["layer"].split(".", 2)[2], []).append(row["loudest"] / row["median"])
-    return figures.loudest_over_depth(ratios)
+def calibration_curve(results: Results | None = None) -> Figure:
+    """Plot the perplexity of Wanda at 50 % over the number of calibration windows; each dot is another sample."""
+    results = results or load_measured("wanda")
+    fig, (axes,) = figure(width=6.8)
+    runs = sorted(rows(results, "calibration"), key=lambda row: row["n_windows"])
+    sizes = sorted({row["n_windows"] for row in runs})
+    by_size = {n: [row["perplexity"] for row in runs if row["n_windows"] == n] for n in sizes}
+    means = [sum(values) / len(values) for values in by_size.values()]
+    axes.scatter([r["n_windows"] for r in runs], [r["perplexity"] for r in runs], color=COLOURS[1], marker="s", s=24)
+    axes.plot(sizes, means, color=COLOURS[0])
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(n) for n in sizes])
+    higher, (most, *_) = 100 * (means[0] / means[-1] - 1), (r for r in runs if r["n_windows"] == sizes[-1])
+    is_clear = all(log_gap(most, run).holds for run in runs if run["n_windows"] == sizes[0])
+    within = "" if is_clear else ", within the errors"
+    title = f"With one calibration window perplexity is {higher:.0f} % higher than with {sizes[-1]}{within}"
+    label(axes, title, f"calibration windows of {results['sizes']['length']} tokens", "perplexity of Wanda at 50 %")
+    return fig
 
 
-def sweep() -> Figure:
-    return measured.sweep(measured.results())
+def group_ablation(results: Results | None = None) -> Figure:
+    """Plot perplexity at 50 % by comparison group and method."""
+    results = results or load_measured("wanda")
+    fig, (axes,) = figure(width=6.8)
+    groups = list(dict.fromkeys(row["group"] for row in rows(results, "groups")))
+    by_method = {m: {g: rows(results, "groups", method=m, group=g)[0] for g in groups} for m in METHODS}
+    series = {NAMES[method]: _cells(list(by_group.values())) for method, by_group in by_method.items()}
+    side_by_side(axes, [GROUPS.get(group, group) for group in groups], series)
+    axes.legend(frameon=False, ncols=2, loc="upper right")
+    best = {NAMES[m]: [_short(group) for group in best_groups(by_group)] for m, by_group in by_method.items()}
+    names = ", ".join(f"{listed(each)} for {name}" for name, each in best.items())
+    is_single = all(len(each) == 1 for each in best.values())
+    title = f"{'Clearly the best group' if is_single else 'The best group, and those not clearly worse'}:\n{names}"
+    bars = error_bars(n_windows(next(iter(by_method["wanda"].values()))))
+    label(axes, title, "comparison group, and the paper's name for it", f"perplexity at 50 % (log scale;\n{bars})")
+    return fig
 
 
-def patterns() -> Figure:
-    return _taller(measured.by_pattern(measured.results()))
+def best_groups(by_group: dict[str, Row]) -> list[str]:
+    """Return the group with the lowest perplexity, then those whose difference from it is not clear."""
+    best, *others = sorted(by_group, key=lambda group: by_group[group]["perplexity"])
+    return [best, *(group for group in others if not log_gap(by_group[best], by_group[group]).holds)]
 
 
-def groups() -> Figure:
-    return measured.group_ablation(measured.results())
+def _short(group: str) -> str:
+    return GROUPS.get(group, group).partition("\n(")[0].replace("\n", " ")
 
 
-def calibration() -> Figure:
-    return measured.calibration_curve(measured.results())
+def published_ratios(results: Results | None = None) -> Figure:
+    """Plot the ratio of pruned to dense perplexity of the paper's LLaMA-2 models and of the course's model."""
+    results = results or load_measured("wanda")
+    panels = ("50%", "2:4")
+    fig, both = figure(n_columns=len(panels), width=5.2, height=3.9)
+    bars = error_bars(n_windows(rows(results, "perplexity", method="dense", corpus="wikipedia")[0]))
+    for axes, pattern in zip(both, panels, strict=True):
+        by_method = {m: times_dense(results, m, pattern) for m in ("magnitude", "sparsegpt", "wanda")}
+        models = list(dict.fromkeys(model for by_model in by_method.values() for model in by_model))
+        for index, (method, by_model) in enumerate(by_method.items()):
+            at = [models.index(model) + 0.16 * (index - 1) for model in by_model]
+            values = [times for times, _ in by_model.values()]
+            below, above = zip(*(reach(times, times * error) for times, error in by_model.values()), strict=True)
+            look = line_style(index) | {"linestyle": "none"}
+            axes.errorbar(at, values, [below, above], capsize=3, label=NAMES[method], **look)
+        axes.set_xticks(range(len(models)), [model.replace(" ", "\n") for model in models], fontsize=9)
+        axes.set_xlim(-0.5, len(models) - 0.5)
+        log_scale(axes, "y")
+        axes.axhline(1, color=COLOURS[4], linestyle=":")
+        ours, *published = (times for times, _ in by_method["wanda"].values())
+        title = (
+            f"{'2:4' if pattern == '2:4' else '50 %'}: Wanda's perplexity is {ours:.1f} times the dense one\n"
+            f"here, {min(published):.1f} to {max(published):.1f} times published"
+        )
+        label(axes, title, "", f"times dense (log scale;\n{bars})")
+    both[0].legend(frameon=False, fontsize=9)
+    return fig
 
 
-def beside_published() -> Figure:
-    return measured.beside_published(measured.results())
+def times_dense(results: Results, method: str, pattern: str) -> dict[str, tuple[float, float]]:
+    """By model: perplexity over that of the dense model, and the standard error of its logarithm (0 if published)."""
+    times = {}
+    if ours := rows(results, "perplexity", method=method, pattern=pattern, corpus="wikipedia"):
+        gap = log_gap(rows(results, "perplexity", method="dense", corpus="wikipedia")[0], ours[0])
+        times["135M here"] = (math.exp(gap.value), gap.error)
+    published = load_published("wanda")
+    for row in rows(published, "perplexity", method=method, pattern=pattern):
+        (dense,) = rows(published, "perplexity", method="dense", model=row["model"])
+        times[row["model"].replace("LLaMA-2-", "LLaMA-2 ")] = (row["perplexity"] / dense["perplexity"], 0.0)
+    return times
 
 
-def masks() -> Figure:
-    return measured.errors_of_choices(load_measured("wanda", "masks"))
+def layer_errors(masks: Results | None = None) -> Figure:
+    """Plot how much pruning half of the weights changes the output of a layer, by score and comparison group."""
+    masks = masks or load_measured("wanda", "masks")
+    fig, (axes,) = figure(width=8.4, height=3.6)
+    table = rows(masks, "masks")
+    choices = list(table[0]["relative_error"])
+    for place, choice in enumerate(reversed(choices)):
+        errors = sorted(100 * row["relative_error"][choice] for row in table)
+        low, middle, high = (errors[int(quantile * (len(errors) - 1))] for quantile in (0.1, 0.5, 0.9))
+        look = line_style(0 if choice.startswith("magnitude") else 1) | {"linestyle": "none"}
+        axes.errorbar(middle, place, xerr=[[middle - low], [high - middle]], capsize=3, **look)
+        axes.annotate(f"{middle:.1f}", (middle, place), (0, 6), textcoords="offset points", ha="center", fontsize=8)
+    axes.set_yticks(range(len(choices)), [choice_name(choice) for choice in reversed(choices)])
+    axes.set_ylim(-0.6, len(choices) - 0.3)
+    log_scale(axes, "x")
+    agreement, times = agreement_and_error(masks)
+    title = (
+        f"Within outputs, the masks agree on {agreement:.0f} % of the weights,\n"
+        f"and magnitude's error is {times:.1f} times Wanda's (median of {len(table)} layers)"
+    )
+    x = "squared error of the output, held-out text (%, log scale;\nmedian layer, bars: 10 to 90 % of the layers)"
+    label(axes, title, x)
+    return fig
 
 
-def against_perplexity() -> Figure:
-    return accuracies.against_perplexity(measured.results())
+def choice_name(choice: str) -> str:
+    """Return the score that chose a mask, and its comparison group, in words."""
+    score, per = choice.split(", ")
+    return f"{NAMES[score]}, {PER[per]}"
 
 
-def zero_shot() -> Figure:
-    return accuracies.zero_shot(measured.results())
+def agreement_and_error(masks: Results) -> tuple[float, float]:
+    """Return how much of magnitude's mask is Wanda's (%), and its error over Wanda's, both of the median layer."""
+    table = rows(masks, "masks")
+    agreement = median(row["agree_with_wanda"]["magnitude"] for row in table)
+    errors = [row["relative_error"] for row in table]
+    return 100 * agreement, median(each["magnitude, row"] / each["wanda, row"] for each in errors)
 
 
-def coverage() -> Figure:
-    return accuracies.how_often_right()
+def margins(results: Results | None = None) -> Figure:
+    """Plot the part of the dense margin above chance that each pruned model keeps, by task, over its perplexity."""
+    results = results or load_measured("wanda")
+    fig, (axes,) = figure(width=7.6, height=3.9)
+    by_task = kept_margins(results)
+    for index, (task, points) in enumerate(by_task.items()):
+        shift = 1.035 ** (index - (len(by_task) - 1) / 2)  # so that bars do not overlap
+        perplexities, fractions, errors = zip(*points, strict=True)
+        bars = [100 * ERRORS * error for error in errors]
+        look = line_style(index) | {"label": task.replace("_", " "), "capsize": 2, "elinewidth": 0.8}
+        axes.errorbar([shift * each for each in perplexities], [100 * each for each in fractions], yerr=bars, **look)
+    axes.axhline(0, color="black", linewidth=0.8)
+    log_scale(axes, "x")
+    axes.set_ylim(top=125)
+    axes.legend(frameon=False, fontsize=9, ncols=len(by_task), loc="upper center")
+    middle = len(next(iter(by_task.values()))) // 2
+    numbers = ", ".join(f"{task.replace('_', ' ')} {100 * points[middle][1]:.0f}" for task, points in by_task.items())
+    perplexity = next(iter(by_task.values()))[middle][0]
+    title = f"Margin above chance that is left at a perplexity of {perplexity:.0f} (% of dense):\n{numbers}"
+    y = "margin above chance, % of dense\n(bars: two standard errors)"
+    label(axes, title, "perplexity of the pruned model (log scale)", y)
+    return fig
 
 
-def ideas() -> Figure:
-    return shares.compared(shares.stored(load_measured("wanda", "shares")["tables"]["ideas"]))
+def take_home() -> Figure:
+    """Draw the paper's claims with the published numbers, ours and the verdicts."""
+    return drawn_claims(PAPER_CLAIMS)

@@ -14,7 +14,7 @@ from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_rounde
 from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_seconds as seconds
 from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_successors as successors
 from course_lib.lessons.sparsegpt.measure import relative_error
-from course_lib.lessons.wanda import experiment as wanda
+from course_lib.lessons.wanda.experiments import wanda
 from course_lib.models import Part, blocks, linears, part_only, tiny_model, weight_of
 from course_lib.pruning.input_statistics import input_grams
 from course_lib.pruning.methods.sparsegpt import SparseGPT

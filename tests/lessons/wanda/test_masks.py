@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.wanda import experiment_masks, tables
+from course_lib.lessons.wanda.experiments import masks
 from course_lib.models import tiny_model
 from course_lib.pruning.input_statistics import grams_by_block, input_grams, input_norms
 
@@ -12,7 +12,7 @@ from course_lib.pruning.input_statistics import grams_by_block, input_grams, inp
 def test_errors_are_those_of_the_outputs(generator):
     weight, seen = torch.randn(6, 8, generator=generator), torch.randn(40, 8, generator=generator)
     held_out = torch.randn(30, 8, generator=generator)
-    found = experiment_masks.of_layer(weight, seen.T @ seen, held_out.T @ held_out, 0.5)
+    found = masks.of_layer(weight, seen.T @ seen, held_out.T @ held_out, 0.5)
     keep = torch.ones_like(weight, dtype=torch.bool).scatter(1, weight.abs().topk(4, largest=False).indices, False)
     expected = (held_out @ (weight * ~keep).T).square().sum() / (held_out @ weight.T).square().sum()
     assert found["relative_error"]["magnitude, row"] == pytest.approx(expected.item(), rel=1e-4)
@@ -24,7 +24,7 @@ def test_errors_are_those_of_the_outputs(generator):
 def test_errors_of_masks_that_agree_are_equal():
     """With inputs of one norm and without correlations nothing tells the three apart."""
     weight, gram = torch.arange(1.0, 13).reshape(3, 4), torch.eye(4)
-    found = experiment_masks.of_layer(weight, gram, gram, 0.5)
+    found = masks.of_layer(weight, gram, gram, 0.5)
     assert set(found["agree_with_wanda"].values()) == {1.0}
     by_row = [error for choice, error in found["relative_error"].items() if choice.endswith("row")]
     assert by_row == pytest.approx([(1 + 4 + 25 + 36 + 81 + 100) / 650] * 3)
@@ -42,12 +42,20 @@ def test_walking_the_blocks_gives_what_each_block_gives_alone(generator):
                 torch.testing.assert_close(grams[layer.name].diagonal.sqrt(), norms[layer.name])
 
 
+# What the slides report: the first choice has the smaller error in nearly all layers.
+CLEAR = (
+    ("wanda, row", "magnitude, row"),
+    ("magnitude, column", "magnitude, row"),
+    ("wanda, row", "sparsegpt_score, row"),
+    ("wanda, layer", "wanda, row"),
+)
+
+
 def test_the_committed_masks_are_those_of_the_experiment():
     measured = load_measured("wanda", "masks")
     found = measured["tables"]["masks"]
     assert len(found) == 210
-    assert set(found[0]["relative_error"]) == {", ".join(choice) for choice in experiment_masks.CHOICES}
-    assert measured["sizes"]["sparsity"] == experiment_masks.Sizes().sparsity
-    for line in tables.masks_table(measured).splitlines()[1:]:  # what the lesson's text and its slides say of them
-        n_better, n = map(int, line.rsplit(maxsplit=3)[1::2])
-        assert n_better > 0.9 * n
+    assert set(found[0]["relative_error"]) == {", ".join(choice) for choice in masks.CHOICES}
+    assert measured["sizes"]["sparsity"] == masks.Sizes().sparsity
+    for better, worse in CLEAR:
+        assert sum(row["relative_error"][better] < row["relative_error"][worse] for row in found) > 0.9 * len(found)

@@ -42,8 +42,9 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "sparsegpt/experiments/recipes": IDEAS,
     "sparsegpt/experiments/sparsegpt_successors": "methods that came after the documents",
     "start/plans": IDEAS,
-    "wanda/masks": "theorems and choices of Wanda's paper that no document repeats",
-    "wanda/shares": IDEAS,
+    "wanda/experiments/activations": "norms of features, which the text of lesson 04 explains",
+    "wanda/experiments/layer_sparsity": IDEAS,
+    "wanda/experiments/masks": "theorems and choices of Wanda's paper that no document repeats",
 }
 # Statements whose result is not committed yet. With the result comes the claim that judges it.
 AWAITED: dict[str, set[str]] = {}

@@ -44,7 +44,7 @@ ACCUMULATE = Exercise(
         Variant("einsum", lambda total, batch: total + torch.einsum("bti,bti->i", batch, batch)),
     ),
     hints=(
-        "‖X_j‖² is a sum over tokens, so it can be built up batch by batch. ‖X_j‖ cannot.",
-        "Square the batch, then sum over its first two axes.",
+        "‖X_j‖² is a sum over tokens, so you can build it up batch by batch. ‖X_j‖ is not a sum.",
+        "Square the batch, then sum over its first two axes, and add the result to the total.",
     ),
 )

@@ -45,7 +45,7 @@ COLUMN_GROUPS = Exercise(
         Variant("contiguous copy", lambda s, p: keep_in_columns(s, p).contiguous()),
     ),
     hints=(
-        "It is the last exercise with the two axes exchanged.",
-        "Transpose, choose within rows, transpose back. The count is int(O × sparsity).",
+        "This is the previous exercise with the two axes exchanged.",
+        "Transpose, choose within rows, and transpose back. The count is int(O × sparsity).",
     ),
 )

@@ -1,4 +1,4 @@
-"""What several exercises of lesson 04 share: their cases, and how masks are chosen and compared."""
+"""Shared by several exercises of lesson 04: cases, and functions that choose and compare masks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +11,13 @@ from course_lib.checking.exercise import Case
 
 
 def drop_lowest(score: Tensor, n: int) -> Tensor:
-    """Keep mask that drops the n lowest of each row."""
+    """Return the mask that removes the n lowest scores of each row."""
     order = score.sort(dim=1, stable=True).indices[:, :n]
     return torch.ones_like(score, dtype=torch.bool).scatter(1, order, False)
 
 
 def agree_on_keep(groups: Callable[[Tensor, Case], Tensor]) -> Callable[[Any, Tensor, Case], str | None]:
-    """Masks agree when every group keeps as many, of the same scores: which of two equal scores stays is free.
+    """Masks agree when every group keeps the same number of weights with the same scores; ties are free.
 
     Args:
         groups: brings a matrix into the shape (comparison groups, entries of a group).
@@ -28,7 +28,7 @@ def agree_on_keep(groups: Callable[[Tensor, Case], Tensor]) -> Callable[[Any, Te
         if problem:
             return problem
         if not ((got == 0) | (got == 1)).all():
-            return "the mask holds values other than True and False: return which weights stay, not the weights"
+            return "the mask has values other than True and False: return a mask of the kept weights, not the weights"
         score, mine, right = (groups(x, case) for x in (case.arguments[0], got.bool(), expected.bool()))
         count = mine.sum(1), right.sum(1)
         kept = [score.double().masked_fill(~keep, torch.inf).sort(dim=1).values for keep in (mine, right)]
@@ -38,8 +38,8 @@ def agree_on_keep(groups: Callable[[Tensor, Case], Tensor]) -> Callable[[Any, Te
         first = wrong[0]
         worth = [score[first][keep[first]].sum() for keep in (mine, right)]
         return (
-            f"group {first} keeps {int(count[0][first])} entries worth {worth[0]:.4g} together, expected "
-            f"{int(count[1][first])} worth {worth[1]:.4g}; {len(wrong)} of {len(score)} groups differ"
+            f"group {first} keeps {int(count[0][first])} entries with a total score of {worth[0]:.4g}, expected "
+            f"{int(count[1][first])} with {worth[1]:.4g}; {len(wrong)} of {len(score)} groups differ"
         )
 
     return agree
@@ -47,7 +47,7 @@ def agree_on_keep(groups: Callable[[Tensor, Case], Tensor]) -> Callable[[Any, Te
 
 def mask_cases(generator: torch.Generator) -> list[Case]:
     score = torch.tensor([[20.0, 3.0, 2.0, 10.0], [5.0, 2.0, 3.0, 40.0], [2.0, 6.0, 5.0, 2.5]])
-    # One leaves each row and each column: the lowest, which is negative, or one of several zeros.
+    # One weight is removed from each row and column: the lowest, which is negative, or one of several zeros.
     signs = torch.tensor([[0.0, -3.0, 2.0, 0.0], [0.0, 0.0, 5.0, 0.0], [-1.0, 0.0, -6.0, 4.0], [0.0, 1.0, 0.0, -2.0]])
 
     def drawn(rows: int, columns: int) -> Tensor:
@@ -55,13 +55,13 @@ def mask_cases(generator: torch.Generator) -> list[Case]:
 
     ties = torch.randint(-1, 2, (5, 7), generator=generator).float()
     return [
-        Case("a 3 × 4 score worked by hand, half leaves", (score, 0.5)),
-        Case("4 × 4 by hand, scores below zero and zeros that stay", (signs, 0.25)),
-        Case("31 × 50, 30 % leaves", (drawn(31, 50), 0.3)),
+        Case("a 3 × 4 score worked by hand, half is removed", (score, 0.5)),
+        Case("4 × 4 by hand, scores below zero and zeros that are kept", (signs, 0.25)),
+        Case("31 × 50, 30 % is removed", (drawn(31, 50), 0.3)),
         Case("8 × 8, rows of very different size", (drawn(8, 8) * torch.logspace(-3, 3, 8)[:, None], 0.5)),
         Case("all scores zero", (torch.zeros(4, 10), 0.5)),
-        Case("5 × 7, many ties, and a count that does not come out even", (ties, 0.5)),
-        Case("0.8 of four: none leaves", (drawn(4, 4), 0.2)),
+        Case("5 × 7, many ties, and a count that is not a whole number", (ties, 0.5)),
+        Case("0.8 of four: nothing is removed", (drawn(4, 4), 0.2)),
     ]
 
 

@@ -33,7 +33,7 @@ def _wilson(n_right: int, n: int) -> tuple[float, float, float]:
 
 
 def _library(n_right: int, n: int) -> tuple[float, float, float]:
-    from course_lib.lessons.wanda.accuracies import normal
+    from course_lib.lessons.wanda.plots import normal
 
     return normal(n_right, n)
 
@@ -59,7 +59,7 @@ INTERVAL = Exercise(
         Case("60 of 100", (60, 100)),
         Case("150 of 200", (150, 200)),
         Case("5 of 1000", (5, 1000)),
-        Case("a drawn count", (int(torch.randint(40, 360, (), generator=generator)), 400)),
+        Case("a random count", (int(torch.randint(40, 360, (), generator=generator)), 400)),
     ],
     mistakes=read_mistakes(globals()),
     also_right=(
@@ -68,7 +68,7 @@ INTERVAL = Exercise(
         Variant("in torch", lambda k, n: torch.tensor(_interval(k, n), dtype=torch.float64)),
     ),
     hints=(
-        "Each question is right with probability p: its variance is p(1 − p).",
-        "The mean of n such questions has variance p(1 − p) / n; its root is the standard error.",
+        "Each question is right with probability p, so its variance is p(1 − p).",
+        "The mean of n such questions has the variance p(1 − p) / n, and its root is the standard error.",
     ),
 )

@@ -60,8 +60,8 @@ KEEP_ROWS = Exercise(
         Variant("float mask of zeros and ones", lambda s, p: keep_in_rows(s, p).float()),
     ),
     hints=(
-        "How many weights of a row leave? The same number in every row: int(I × sparsity).",
-        "score.topk(k, dim=1, largest=False).indices are the columns that leave.",
-        "Start from a mask of True and scatter False: keep.scatter_(1, indices, False).",
+        "How many weights do you remove from a row? The same number from every row: int(I × sparsity).",
+        "score.topk(k, dim=1, largest=False).indices are the columns to remove.",
+        "Start from a mask of True and write False at these columns: keep.scatter_(1, indices, False).",
     ),
 )

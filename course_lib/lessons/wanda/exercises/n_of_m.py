@@ -36,10 +36,10 @@ def _n_of_m_cases(generator: torch.Generator) -> list[Case]:
     signs = torch.tensor([[0.0, -3.0, 2.0, 0.0, 0.0, 0.0, 0.0, 5.0], [-1.0, -2.0, -3.0, -4.0, 3.0, 3.0, 3.0, -2.0]])
     return [
         Case("2:4 on a 2 × 8 score worked by hand", (score, 2, 4)),
-        Case("2:4 on 2 × 8 by hand, scores below zero and zeros that stay", (signs, 2, 4)),
+        Case("2:4 on 2 × 8 by hand, scores below zero and zeros that are kept", (signs, 2, 4)),
         Case("2:4 on 13 × 48", (torch.randn(13, 48, generator=generator), 2, 4)),
-        Case("1:4, a quarter stays", (torch.randn(8, 16, generator=generator), 1, 4)),
-        Case("6:8, three quarters stay", (torch.randn(16, 32, generator=generator), 6, 8)),
+        Case("1:4, a quarter is kept", (torch.randn(8, 16, generator=generator), 1, 4)),
+        Case("6:8, three quarters are kept", (torch.randn(16, 32, generator=generator), 6, 8)),
         Case("all scores zero", (torch.zeros(3, 16), 2, 4)),
     ]
 
@@ -51,7 +51,7 @@ def _library(score: Tensor, n: int, m: int) -> Tensor:
 
 
 def _same_places(score: Tensor, n: int, m: int, last: bool) -> Tensor:
-    """The same n places of every group: the score is not looked at."""
+    """The same n positions of every group, whatever the score."""
     place = torch.arange(score.shape[1]) % m
     return (place >= m - n if last else place < n).expand(score.shape)
 
@@ -80,8 +80,8 @@ N_OF_M = Exercise(
         ),
     ),
     hints=(
-        "Reshape the score so that every group of m neighbours is a row of its own.",
-        "score.reshape(O, I // m, m) keeps neighbours together. In each group the m − n lowest leave.",
-        "After choosing, reshape the mask back to (O, I).",
+        "Reshape the score so that every group of m neighbours becomes one row.",
+        "score.reshape(O, I // m, m) keeps neighbours together. Remove the m − n lowest of each group.",
+        "Reshape the mask back to (O, I).",
     ),
 )

@@ -31,7 +31,7 @@ def _cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("2 × 2 by hand", (torch.tensor([[1.0, 2.0], [3.0, -1.0]]), by_hand)),
         Case("correlated inputs", (torch.randn(9, 12, generator=generator), _damped(x.T @ x))),
-        Case("uncorrelated inputs: nobody can help", (torch.randn(5, 3, generator=generator), diagonal)),
+        Case("uncorrelated inputs: the others cannot help", (torch.randn(5, 3, generator=generator), diagonal)),
         Case("six inputs that are the same, damped", (torch.randn(4, 6, generator=generator), alike)),
     ]
 
@@ -41,13 +41,13 @@ def _damped(gram: Tensor, share: float = 0.01) -> Tensor:
 
 
 def _library(weight: Tensor, gram: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.wanda.figures import costs_of_removal
+    from course_lib.lessons.wanda.experiments.masks import removal_costs
 
-    return costs_of_removal(weight, gram)
+    return removal_costs(weight, gram)
 
 
 def _by_least_squares(weight: Tensor, gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the others by the best step, one input after the other, and measure what is left."""
+    """Change the other weights in the best way, for one input after the other, and measure the remaining cost."""
     h = gram.double()
     left = []
     for j in range(len(h)):
@@ -76,10 +76,10 @@ OBS_SCORE = Exercise(
         Variant("the others moved by least squares", _by_least_squares),
     ),
     hints=(
-        "Alone: the row changes by −W_ij in one place and by 0 elsewhere. Put that δ into δᵀHδ.",
-        "Helped: minimise δᵀHδ under δ_j = −W_ij with a Lagrange multiplier. Its derivative says 2Hδ = μ·e_j, so δ is "
-        "a multiple of column j of H⁻¹, and δ_j = −W_ij says which one.",
-        "δ = −W_ij / [H⁻¹]_jj · H⁻¹e_j. In δᵀHδ one H meets one H⁻¹, and one entry of the inverse is left in the "
+        "Alone: the row changes by −W_ij at position j and by 0 elsewhere. Insert this δ into δᵀHδ.",
+        "Helped: minimise δᵀHδ under δ_j = −W_ij with a Lagrange multiplier. Setting the derivative to zero gives "
+        "2Hδ = μ·e_j, so δ is a multiple of column j of H⁻¹, and δ_j = −W_ij fixes the multiple.",
+        "δ = −W_ij / [H⁻¹]_jj · H⁻¹e_j. In δᵀHδ one H cancels one H⁻¹, and one entry of the inverse remains in the "
         "denominator.",
     ),
 )

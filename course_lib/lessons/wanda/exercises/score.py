@@ -14,7 +14,7 @@ from course_lib.checking.mistakes import read_mistakes
 
 
 def _agree_on_ranks(got: Any, expected: Tensor, case: Case) -> str | None:
-    """Two scores agree when they rank alike in every row and in the whole layer: one scale, or a square, is free."""
+    """Two scores agree when they rank every row and the whole layer alike; scale and square are free."""
     got, problem = tensor_like(got, expected)
     if problem:
         return problem
@@ -24,20 +24,20 @@ def _agree_on_ranks(got: Any, expected: Tensor, case: Case) -> str | None:
     in_rows, in_layer = _too_early(got, expected), _too_early(got.reshape(1, -1), expected.reshape(1, -1))
     if in_rows:
         row, n, worth = in_rows
-        return f"row {row}: your score drops a weight worth {worth:.4g} among its {n} lowest, too early"
+        return f"row {row}: your {n} lowest scores include a weight whose true score is {worth:.4g}; others are lower"
     if in_layer:
         _, n, worth = in_layer
         return (
-            f"each row is in order, but over the whole layer your score drops a weight worth {worth:.4g} among the "
-            f"{n} lowest, too early: rows must keep one scale"
+            f"each row is in order, but over the whole layer your {n} lowest scores include a weight whose true score "
+            f"is {worth:.4g}, and others are lower: rows must keep one scale"
         )
     return None
 
 
 def _too_early(got: Tensor, expected: Tensor) -> tuple[int, int, float] | None:
-    """The first group (G, S), its number of entries and the worth of the last, where the lowest are others.
+    """The first group (G, S) in which other entries are the lowest: group, their number, and the value of the last.
 
-    Ties, and near ties of float32, may fall either way: the worth of what is dropped is compared, not the set.
+    Ties, and near ties of float32, may fall either way: we compare the values that are removed, not the sets.
     """
     order = got.argsort(dim=1, stable=True)
     dropped, least = expected.gather(1, order).cumsum(1), expected.sort(dim=1).values.cumsum(1)
@@ -98,8 +98,8 @@ SCORE = Exercise(
         Variant("in place", lambda w, x: w.abs_().mul_(x.norm(dim=0))),
     ),
     hints=(
-        "With W_ij set to zero, output i of token t moves by −W_ij X_tj. What is the norm of these numbers over all t?",
-        "inputs has shape (N, I); you need a vector of I numbers: the norm over dim=0.",
-        "The vector of norms lines up with the columns of the weight, so broadcasting does the rest.",
+        "With W_ij set to zero, output i of token t changes by −W_ij X_tj. What is the norm of this change over all t?",
+        "inputs has shape (N, I). You need a vector of I numbers: the norm over dim=0.",
+        "The vector of norms has one entry per column of the weight, so you can multiply by broadcasting.",
     ),
 )

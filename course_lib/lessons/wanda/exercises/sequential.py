@@ -25,7 +25,7 @@ def _sequential(first: Tensor, second: Tensor, inputs: Tensor, sparsity: float) 
 
 
 def _with(activation: Callable[[Tensor], Tensor]) -> Callable:
-    """The answer with another nonlinearity between the layers."""
+    """Return the answer with another nonlinearity between the layers."""
 
     def pruned(first: Tensor, second: Tensor, inputs: Tensor, sparsity: float) -> tuple[Tensor, Tensor]:
         first = _prune(first, inputs, sparsity)
@@ -35,7 +35,7 @@ def _with(activation: Callable[[Tensor], Tensor]) -> Callable:
 
 
 def _masked(keep: Callable[[Tensor, float], Tensor], score: Callable[[Tensor, Tensor], Tensor] = _score) -> Callable:
-    """The answer with other masks."""
+    """Return the answer with other masks."""
 
     def pruned(first: Tensor, second: Tensor, inputs: Tensor, sparsity: float) -> tuple[Tensor, Tensor]:
         first = first * keep(score(first, inputs), sparsity)
@@ -55,8 +55,8 @@ def _sequential_cases(generator: torch.Generator) -> list[Case]:
             sparsity,
         )
 
-    def half_silent(hidden: int, out: int) -> tuple:
-        """As the case by hand, but drawn: only ReLU makes the first and third neuron of each four silent."""
+    def half_zero(hidden: int, out: int) -> tuple:
+        """Like the case by hand, but random: only ReLU makes the first and third neuron of every four zero."""
         near_one = 0.8 + 0.4 * torch.rand(hidden + out, hidden, generator=generator)
         first = torch.stack([by_hand[0][:, 0].repeat(hidden // 4) * near_one[0], 0.01 * near_one[1]], dim=1)
         return first, near_one[hidden:], 0.8 + 0.4 * torch.rand(12, 2, generator=generator), 0.5
@@ -71,9 +71,9 @@ def _sequential_cases(generator: torch.Generator) -> list[Case]:
     )
     return [
         Case("2 inputs, 4 neurons, 2 outputs, by hand", by_hand),
-        Case("2 inputs, 24 neurons of which half are silent, 6 outputs", half_silent(24, 6)),
-        Case("10 inputs, 24 neurons, 20 outputs, half leaves", layers(24, 10, 20, 30, 0.5)),
-        Case("70 % leaves", layers(40, 20, 30, 50, 0.7)),
+        Case("2 inputs, 24 neurons of which half are zero, 6 outputs", half_zero(24, 6)),
+        Case("10 inputs, 24 neurons, 20 outputs, half is removed", layers(24, 10, 20, 30, 0.5)),
+        Case("70 % is removed", layers(40, 20, 30, 50, 0.7)),
         Case("a square layer", layers(32, 32, 32, 32, 0.6)),
     ]
 
@@ -97,7 +97,7 @@ SEQUENTIAL = Exercise(
         ),
     ),
     hints=(
-        "Prune the first layer. What does it give now, for the same inputs?",
-        "hidden = relu(inputs @ first_pruned.T), and the second layer's score uses the norms of hidden.",
+        "Prune the first layer. What are its outputs now, for the same inputs?",
+        "hidden = relu(inputs @ first_pruned.T), and the score of the second layer uses the norms of hidden.",
     ),
 )

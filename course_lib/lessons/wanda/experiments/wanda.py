@@ -1,4 +1,4 @@
-"""Wanda beside magnitude pruning on the default model: patterns, sparsities, calibration sizes, comparison groups.
+"""Wanda and magnitude pruning of the default model: patterns, sparsities, calibration sizes, comparison groups.
 
 Sun, Liu, Bair, Kolter, 2023. https://arxiv.org/abs/2306.11695. The paper's questions at the scale of a laptop. As in
 the paper, magnitude ranks over a layer and Wanda within each output, unless the comparison group is what is varied.
@@ -11,8 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.benchmarks import QUICK, Sizes, curve_perplexity, model_rows
 from course_lib.measure.experiment import Experiment, Step, Tables
-from course_lib.models import blocks, load_model
-from course_lib.pruning.input_statistics import input_norms
+from course_lib.models import load_model
 from course_lib.pruning.methods.magnitude import Magnitude
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.pruning.sequential import PruneReport, prune_model
@@ -44,7 +43,6 @@ def steps(sizes: Sizes) -> list[Step]:
         ]
     for group in GROUPS:
         plan += [Step(f"groups: {method} {group}", partial(group_point, sizes, method, group)) for method in METHODS]
-    plan.append(Step("norms", partial(feature_norms, sizes)))
     plan += [
         Step(f"seconds: {method} {pattern}", partial(seconds, sizes, method, pattern))
         for pattern in ("50%", "2:4")
@@ -90,7 +88,7 @@ def sweep_point(sizes: Sizes, method: str, sparsity: float, seed: int) -> Tables
 
 
 def calibration_point(sizes: Sizes, n_windows: int, sample: int, seed: int) -> Tables:
-    """Wanda at 50 % with few or many windows. Other samples are other seeds; what it is evaluated on stays the same."""
+    """Wanda at 50 % with few or many windows. Samples differ in their seed; the evaluation text is always the same."""
     model, tokenizer, report = pruned(sizes, seed + sample, "wanda", Unstructured(0.5), n_windows)
     label = {"n_windows": n_windows, "sample": sample, "calibration_tokens": report.n_tokens}
     return {"calibration": [label | curve_perplexity(sizes, model, tokenizer, seed)]}
@@ -103,22 +101,10 @@ def group_point(sizes: Sizes, method: str, group: str, seed: int) -> Tables:
 
 
 def seconds(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
-    """Where the time of pruning goes. These steps come last, so that they can be measured on a machine left alone."""
+    """Where the time of pruning goes. These steps come last, so that nothing else runs while they are measured."""
     _, _, report = pruned(sizes, seed, method, pattern_of(method, pattern))
     label = {"method": method, "pattern": pattern, "calibration_tokens": report.n_tokens}
     return {"seconds": [label | report.seconds]}
-
-
-def feature_norms(sizes: Sizes, seed: int) -> Tables:
-    """How loud the inputs of every layer are: the loudest, the median, and all features of the middle block's first."""
-    model, tokenizer = load_model()
-    ids = windows("wikipedia", sizes.curve_calibration, sizes.length, tokenizer, seed=seed)
-    norms = input_norms(model, ids)
-    middle = next(name for name in norms if name.startswith(f"blocks.{len(blocks(model)) // 2}."))
-    return {
-        "loudness": [{"layer": n, "loudest": x.max().item(), "median": x.median().item()} for n, x in norms.items()],
-        "norms": [{"layer": middle, "norms": [round(value, 4) for value in norms[middle].tolist()]}],
-    }
 
 
 EXPERIMENT = Experiment("Wanda and magnitude pruning of the default model", Sizes(), QUICK, steps)

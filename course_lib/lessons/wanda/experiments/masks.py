@@ -1,4 +1,4 @@
-"""Masks that agree and masks that do not: what half of the weights costs the output of each layer, by who chose them.
+"""How much pruning half of the weights changes the output of each layer, by score and comparison group.
 
 Dimension key: O outputs of a layer, I its inputs.
 """
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.wanda.figures import obs_and_wanda_scores
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import load_model, weight_of
 from course_lib.pruning.input_statistics import grams_by_block
 from course_lib.sparsity.patterns import Unstructured
 
-# What chose the mask, and within which comparison group; "row" is one output, "column" one input.
+# The score that chose the mask, and the comparison group: "row" is one output, "column" one input.
 CHOICES = (
     ("magnitude", "layer"),
     ("magnitude", "row"),
@@ -30,7 +30,7 @@ CHOICES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """Windows to choose by and others to judge by, each of `length` tokens."""
+    """Windows to choose masks by and others to evaluate them on, each of `length` tokens."""
 
     calibration: int = 8
     evaluation: int = 8
@@ -61,7 +61,7 @@ def of_layer(
     weight: Float[Tensor, "O I"], seen: Float[Tensor, "I I"], judge: Float[Tensor, "I I"], sparsity: float
 ) -> dict[str, Any]:
     """How many entries of two masks are Wanda's, and the relative squared error of the output by choice."""
-    obs, wanda = obs_and_wanda_scores(weight, seen)
+    obs, wanda = removal_costs(weight, damped(seen.double()))[1], weight.abs() * seen.diagonal().sqrt()
     scores = {"magnitude": weight.abs(), "wanda": wanda, "sparsegpt_score": obs}
     keep = {(by, per): Unstructured(sparsity, per=per).keep(scores[by]) for by, per in CHOICES}
     agree = {
@@ -72,6 +72,21 @@ def of_layer(
         f"{by}, {per}": squared_output(weight * ~each, judge) / whole for (by, per), each in keep.items()
     }  # ‖X(Ŵ − W)ᵀ‖² / ‖XWᵀ‖²
     return {"agree_with_wanda": agree, "relative_error": errors}
+
+
+def damped(gram: Float[Tensor, "I I"], fraction: float = 0.01) -> Float[Tensor, "I I"]:
+    """H = XᵀX + λI, with λ a fraction of the mean diagonal, as in SparseGPT and in lesson 03."""
+    return gram + fraction * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
+
+
+def removal_costs(
+    weight: Float[Tensor, "O I"], hessian: Float[Tensor, "I I"]
+) -> tuple[Float[Tensor, "O I"], Float[Tensor, "O I"]]:
+    """The cost of setting W_ij to zero, with the rest of its row fixed, and with the rest updated in the best way."""
+    precise = hessian.double()
+    inverse_diagonal = torch.cholesky_inverse(torch.linalg.cholesky(precise)).diagonal()  # [H⁻¹]_jj
+    squares = weight.double() ** 2
+    return (squares * precise.diagonal()).float(), (squares / inverse_diagonal).float()
 
 
 def squared_output(weight: Float[Tensor, "O I"], gram: Float[Tensor, "I I"]) -> float:

@@ -5,16 +5,17 @@ import math
 import pytest
 import torch
 from figure_titles import drawn_title as title
+from figure_titles import titles
 
 from course_lib.lessons.common import masks
 from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import verdict
-from course_lib.lessons.wanda import accuracies, deck, figures, tables
-from course_lib.lessons.wanda import measured as wanda_results
+from course_lib.lessons.wanda import claims, deck, plots, tables
+from course_lib.lessons.wanda.experiments import masks as experiment
 
 
 def made_up():
-    """A measurement of made-up numbers, in the shape of lessons/wanda/measured.json."""
+    """A measurement of made-up numbers, in the shape of experiments/wanda.json."""
     label = [("dense", "dense")] + [(m, p) for p in ("50%", "4:8", "2:4") for m in ("magnitude", "wanda")]
     cost = {"dense": 10.0, "magnitude 50%": 90.0, "wanda 50%": 20.0, "magnitude 4:8": 80.0, "wanda 4:8": 30.0}
     cost |= {"magnitude 2:4": 95.0, "wanda 2:4": 40.0}
@@ -94,87 +95,71 @@ def made_up():
 
 def test_sweep_title():
     # ratios 300 s² / 20 s = 15 s: 7.5 at 50 %, 10.5 at 70 %; the point at 30 % is not among them
-    (axes,) = wanda_results.sweep(made_up()).axes
+    (axes,) = plots.sweep(made_up()).axes
     assert axes.get_ylabel().endswith(", n = 12)")
-    assert title(wanda_results.sweep(made_up())) == "Wanda's perplexity is 8 to 10 times lower from 50 % on"
+    assert title(plots.sweep(made_up())) == "From 50 % sparsity on, Wanda's perplexity is 8 to 10 times lower"
 
 
 def test_pattern_title_follows_the_data():
     said = (
         "a tighter pattern clearly costs more in\n1 of 2 for magnitude, 2 of 2 for Wanda"  # 90, 80, 95 and 20, 30, 40
     )
-    assert title(wanda_results.by_pattern(made_up())).endswith(said)
+    assert title(deck.by_pattern(made_up())).endswith(said)
     turned = made_up()
     next(r for r in turned["tables"]["perplexity"] if (r["method"], r["pattern"]) == ("wanda", "4:8"))["perplexity"] = (
         50.0
     )
-    assert title(wanda_results.by_pattern(turned)).endswith("1 of 2 for Wanda")
+    assert title(deck.by_pattern(turned)).endswith("1 of 2 for Wanda")
 
 
 def test_calibration_title():
     # means 24.5 and 20.5
-    said = "One window of calibration text: perplexity 20 % above that of 8"
-    assert title(wanda_results.calibration_curve(made_up())) == said
+    said = "With one calibration window perplexity is 20 % higher than with 8"
+    assert title(deck.calibration_curve(made_up())) == said
     rough = made_up()
     for row in rough["tables"]["calibration"]:
         row["standard_error"] = 2.0
-    assert title(wanda_results.calibration_curve(rough)) == f"{said}, within the errors"
+    assert title(deck.calibration_curve(rough)) == f"{said}, within the errors"
 
 
 def test_group_title():
     said = ":\nthe whole layer for magnitude, each output"
-    assert title(wanda_results.group_ablation(made_up())) == f"Clearly the best group{said} for Wanda"
+    assert title(deck.group_ablation(made_up())) == f"Clearly the best group{said} for Wanda"
     near = made_up()
     for row in near["tables"]["groups"]:
         row["standard_error"] = 4.0
-    said = title(wanda_results.group_ablation(near))
-    assert said.startswith("The best group, and what is not clearly worse:")
+    said = title(deck.group_ablation(near))
+    assert said.startswith("The best group, and those not clearly worse:")
     assert said.endswith("each output and the whole layer for Wanda")
 
 
 def test_zero_shot_title_and_order():
     measured = made_up()
-    assert title(accuracies.zero_shot(measured)).startswith("1 of 2 tasks tell the dense model from chance")
-    assert accuracies.by_signal(measured) == ["sciq", "boolq"]
+    assert title(plots.zero_shot(measured)).startswith("On 1 of 2 tasks the dense model is clearly above chance")
+    assert plots.by_signal(measured) == ["sciq", "boolq"]
 
 
-def test_tables():
-    measured = made_up()
-    table = tables.zero_shot_table(measured)
-    assert "sciq               100      25    75 ± 5" in table
-    assert table.splitlines()[3].startswith("boolq * ")
-    assert "10 %" in tables.cost_table(measured)
-    assert "no forward pass needed" in tables.cost_table(measured)
-    assert "seed 0, 2026-01-02, a processor (2 cores)" in tables.provenance(measured)
+def test_the_table_of_ratios_by_hand():
+    """Here 20 / 10; published 6.42 / 5.12 = 1.25 for LLaMA-2-7B with Wanda at 50 %."""
+    table = tables.perplexity_ratios(made_up())
+    row = table.frame.set_index("").loc["Wanda 50 %"]
+    assert (row["perplexity, 135M"], row["times dense, 135M"]) == (20.0, pytest.approx(2.0))
+    assert row["times dense, LLaMA-2-7B"] == pytest.approx(1.25, abs=0.005)
+    assert "12 windows of Wikipedia; dense perplexity 10.0" in table.note
+    assert len(table.frame) == 6
 
 
-def test_zero_shot_verdict_follows_the_data():
-    measured = made_up()
-    said = tables.zero_shot_verdict(measured)
-    assert said.startswith("The paper's seven tasks: +0.0 ± 6.2 points for Wanda on average. 1 of them have no signal")
-    assert "+0.0 ± 6.1 percentage points" in said
-    assert said.endswith("Verdict: undecided (n = 100; even 100 times as many samples would not decide)")
-    for row in measured["tables"]["zero_shot"]:
-        row["accuracy"] += 0.2 * (row["method"] == "wanda")
-    said = tables.zero_shot_verdict(measured)
-    assert "+20.0 ± 6.6 points for Wanda" in said
-    assert said.endswith("Verdict: holds")
-
-
-def test_published_numbers_are_marked_and_stand_beside_ours():
-    table = tables.published_table()
-    assert table.startswith("Published, not measured here")
-    assert "54.21" in table
-    lines = tables.perplexity_table(made_up()).splitlines()
-    (wanda,) = (line for line in lines if line.startswith("Wanda 50 %"))
-    assert wanda.split() == ["Wanda", "50", "%", "20.0", "±", "1.0", "6.42", "5.56", "3.98"]
-    assert any(line.startswith("SparseGPT 2:4") and "lesson 03" in line and "10.17" in line for line in lines)
+def test_the_table_of_costs_counts_no_tokens_without_a_forward_pass():
+    frame = tables.cost(made_up()).frame.set_index("")
+    assert frame.loc["Wanda 50 %"].tolist() == [9, 50.0, 1.0, 4.0]
+    assert frame.loc["magnitude 50 %"].tolist() == [0, 0.0, 0.0, 2.0]
+    assert "seed 0, 2026-01-02, a processor (2 cores)" in tables.provenance(made_up())
 
 
 def test_ratios_to_dense_are_those_of_each_model():
     """Here 20 / 10; published 6.42 / 5.12 = 1.25, 5.56 / 4.57 = 1.22, 3.98 / 3.12 = 1.28 at 50 %."""
-    said = title(wanda_results.beside_published(made_up()))
-    assert said == "50 %: Wanda 2.0 times the dense perplexity\nhere, 1.2 to 1.3 published"
+    said = title(deck.published_ratios(made_up()))
+    assert said == "50 %: Wanda's perplexity is 2.0 times the dense one\nhere, 1.2 to 1.3 times published"
 
 
 def test_claims_follow_the_data():
@@ -182,12 +167,12 @@ def test_claims_follow_the_data():
     measured["tables"]["groups"] += [
         {"method": "wanda", "group": "(input, 1)", "perplexity": 21.0, "standard_error": 3.0}
     ]
-    words = {claim.id: claim.judge(measured).words for claim in tables.PAPER_CLAIMS}
+    words = {claim.id: claim.judge(measured).words for claim in claims.PAPER_CLAIMS}
     assert words["wanda-below-magnitude"] == words["wanda-patterns"] == "holds"  # 20 against 90; 20, 30, 40, each ± 1
     assert words["wanda-output-group"] == "holds partly (1 of 2)"  # 20 ± 1 against 25 ± 1 and 21 ± 3
     assert words["wanda-accuracy"].startswith("undecided")  # no difference of accuracy
     assert words["wanda-calibration"] == "holds"  # 21 ± 0.1 with most, 24 and 25 with one
-    assert tables.claims_table(measured).count("published: ") == 5
+    assert all(claim.published_value for claim in claims.PAPER_CLAIMS)
 
 
 def test_errors_of_choices_by_hand():
@@ -202,9 +187,11 @@ def test_errors_of_choices_by_hand():
             for times in (2, 3, 4)
         ]
     }
-    assert wanda_results.agreement(masks) == pytest.approx((92, 3))
-    drawn = wanda_results.errors_of_choices(masks)
-    assert title(drawn).endswith("is 92 % Wanda's,\nand its error 3.0 times as large (median of 3 layers)")
+    assert deck.agreement_and_error(masks) == pytest.approx((92, 3))
+    drawn = deck.layer_errors(masks)
+    assert title(drawn).endswith(
+        "on 92 % of the weights,\nand magnitude's error is 3.0 times Wanda's (median of 3 layers)"
+    )
     assert [text.get_text() for text in drawn.axes[0].get_yticklabels()] == [
         "Wanda, each output",
         "magnitude, each output",
@@ -213,49 +200,70 @@ def test_errors_of_choices_by_hand():
 
 def test_wilsons_interval_and_coverage_by_hand():
     """0 of n reaches up to z²/(n + z²); one answer at p = ½: the normal interval has no width, Wilson's has ½ in it."""
-    assert accuracies.wilson(0, 10) == pytest.approx((0, 0, 3.8416 / 13.8416))
-    assert accuracies.wilson(10, 10) == pytest.approx((1, 10 / 13.8416, 1))
-    assert accuracies.normal(36, 100) == pytest.approx((0.36, 0.36 - 1.96 * 0.048, 0.36 + 1.96 * 0.048))
-    for share in accuracies.wilson(7, 25)[1:]:  # at its ends the observed share is 1.96 errors away
+    assert plots.wilson(0, 10) == pytest.approx((0, 0, 3.8416 / 13.8416))
+    assert plots.wilson(10, 10) == pytest.approx((1, 10 / 13.8416, 1))
+    assert plots.normal(36, 100) == pytest.approx((0.36, 0.36 - 1.96 * 0.048, 0.36 + 1.96 * 0.048))
+    for share in plots.wilson(7, 25)[1:]:  # at its ends the observed share is 1.96 errors away
         assert abs(7 / 25 - share) == pytest.approx(1.96 * (share * (1 - share) / 25) ** 0.5)
-    assert accuracies.coverage(accuracies.normal, 0.5, 1) == 0
-    assert accuracies.coverage(accuracies.wilson, 0.5, 1) == 1
-    assert accuracies.coverage(lambda k, n: (k / n, 0, 0.5), 0.5, 3) == 1
+    assert plots.coverage_of(plots.normal, 0.5, 1) == 0
+    assert plots.coverage_of(plots.wilson, 0.5, 1) == 1
+    assert plots.coverage_of(lambda k, n: (k / n, 0, 0.5), 0.5, 3) == 1
 
 
 def test_the_worked_example_of_the_deck():
-    assert "the two masks agree in 8 of 12 places" in deck.worked_example().get_suptitle()
-    said = [axes.get_title(loc="left") for axes in deck.n_of_m_drawn().axes]
-    assert said == ["Best half of the row: 30 of 41", "Best two of every four neighbours: 25 of 41"]
+    assert "the masks agree on 8 of 12 weights" in deck.worked_example().get_suptitle()
+    said = [axes.get_title(loc="left") for axes in plots.n_of_m_example().axes]
+    assert said == [
+        "Half of the row: the kept scores (dark) add up to 30 of 41",
+        "Two of every four: the kept scores (dark) add up to 25 of 41",
+    ]
 
 
 def test_costs_of_a_removal_by_hand():
     """H = [[2, 1], [1, 2]], its inverse has 2/3 on the diagonal: 2 w² alone, 3/2 w² helped."""
-    alone, helped = figures.costs_of_removal(torch.tensor([[1.0, -2.0]]), torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+    alone, helped = experiment.removal_costs(torch.tensor([[1.0, -2.0]]), torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
     torch.testing.assert_close(alone, torch.tensor([[2.0, 8.0]]))
     torch.testing.assert_close(helped, torch.tensor([[1.5, 6.0]]))
 
 
 def test_outlier_title_counts_the_features_that_hold_half():
     norms = torch.tensor([1.0, 1.0, 10.0, 1.0])
-    assert title(figures.outliers(norms, "a layer")) == "a layer: half of the squared norm is in 1 of 4 input features"
+    assert (
+        title(plots.feature_norms(norms, "a layer")) == "a layer: half of the squared norm is in 1 of 4 input features"
+    )
 
 
-def test_loudest_title():
-    norms = {"blocks.0.q": torch.tensor([1.0, 2.0, 8.0]), "blocks.1.q": torch.tensor([1.0, 1.0, 20.0])}
-    assert "the largest feature is 4 to 20 times the median one" in title(figures.loudest_against_median(norms))
+def test_ratio_titles_name_the_largest_ratio_and_its_block():
+    """q: 8 / 2 and 20 / 1; down: 9 / 1 in block 1, and 3 / 1 without the first token."""
+    few, many = torch.tensor([1.0, 2.0, 8.0]), torch.tensor([1.0, 1.0, 20.0])
+    norms = {f"layers.{i}.{kind}": few for i in (0, 1) for kind in plots.INPUTS}
+    norms["layers.1.mlp.down_proj"] = many
+    figure = plots.norm_ratios(norms, norms | {"layers.1.mlp.down_proj": few, "layers.0.self_attn.q_proj": 2 * many})
+    assert titles(figure) == [
+        "All tokens: up to 20 (block 1, down)",
+        "Without the first token: up to 20 (block 0, q, k, v)",
+    ]
+
+
+def test_the_title_of_the_removed_weights_compares_what_they_change():
+    """Row 0: 1.0 on an input of size 1, and 0.5 on one of size 8: 4 times as far."""
+    weight = torch.tensor([[1.0, 0.2, 0.5], [0.1, 0.1, 0.6], [0.1, 0.1, 0.1]])
+    inputs = torch.tensor([[1.0, 2.0, 8.0], [-1.0, 2.0, 8.0]])
+    assert title(plots.removed_weights(weight, inputs)).startswith(
+        "Removing the weight of 0.50 moves the output 4.0 times"
+    )
 
 
 def test_columns_title():
     weight = torch.tensor([[1.0, 2.0], [1.0, 2.0]])  # magnitude keeps column 1, Wanda the large column 0
-    figure = figures.columns_kept(weight, torch.tensor([10.0, 1.0]))
-    assert title(figure) == "Kept on the largest 1 % of inputs: magnitude 0 % of the weights, Wanda 100 %"
+    figure = plots.columns_kept(weight, torch.tensor([10.0, 1.0]))
+    assert title(figure) == "Weights kept on the largest 1 % of inputs: magnitude 0 %, Wanda 100 %"
 
 
-def test_obs_scores_meet_wanda_where_inputs_are_uncorrelated(generator):
+def test_removal_costs_are_wandas_score_squared_where_inputs_are_uncorrelated(generator):
     weight, gram = torch.randn(5, 6, generator=generator), torch.diag(torch.rand(6, generator=generator) + 0.5)
-    obs, score = figures.obs_and_wanda_scores(weight, gram, damping=0.0)
-    torch.testing.assert_close(obs, score.square(), rtol=1e-5, atol=1e-6)
+    _, helped = experiment.removal_costs(weight, experiment.damped(gram, 0.0))
+    torch.testing.assert_close(helped, (weight.abs() * gram.diagonal().sqrt()).square(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("group", [None, 4])
@@ -330,15 +338,15 @@ def test_margins_above_chance_are_beside_those_of_the_dense_model():
     measured = made_up()
     for row in rows(measured, "zero_shot", method="wanda", pattern="50%", task="sciq"):
         row["accuracy"] = 0.5
-    found = accuracies.above_chance(measured)
+    found = claims.kept_margins(measured)
     assert list(found) == ["sciq"]  # boolq has no signal
     assert [perplexity for perplexity, *_ in found["sciq"]] == [20.0, 30.0, 40.0, 80.0, 90.0, 95.0]
     perplexity, share, error = found["sciq"][0]
     of_half, of_dense = (math.sqrt(p * (1 - p) / 104) for p in (52 / 104, 77 / 104))
     assert (perplexity, share) == (20.0, 0.5)
     assert error == pytest.approx(math.hypot(of_half, 0.5 * of_dense) / 0.5)
-    drawn = title(accuracies.against_perplexity(measured))
-    assert drawn == "Left of the margin above chance at a perplexity of 80 (% of dense):\nsciq 100"
+    drawn = title(deck.margins(measured))
+    assert drawn == "Margin above chance that is left at a perplexity of 80 (% of dense):\nsciq 100"
 
 
 def answers(share, n=100, first=0):
@@ -353,7 +361,7 @@ def test_margins_are_compared_question_by_question_where_the_answers_are_kept():
         for row in rows(measured, "zero_shot", task="sciq"):
             row["accuracy"] = 0.75 if row["method"] == "dense" else 0.5
             row["right"] = answers(row["accuracy"], first=0 if row["method"] == "dense" else first)
-        (_, share, error), *_ = accuracies.above_chance(measured)["sciq"]
+        (_, share, error), *_ = claims.kept_margins(measured)["sciq"]
         assert share == 0.5
         errors.append(error)
     counts = {(1, 1): 50.5, (0, 1): 25.5, (0, 0): 25.5, (1, 0): 0.5}  # of 102 with half a question more of each kind
@@ -362,28 +370,9 @@ def test_margins_are_compared_question_by_question_where_the_answers_are_kept():
     assert errors[1] > 1.3 * errors[0]
 
 
-def test_the_mean_of_the_seven_tasks_is_paired_where_the_answers_are_kept():
-    measured = made_up()
-    for row in rows(measured, "zero_shot"):
-        row["right"] = answers(row["accuracy"])
-    said = tables.zero_shot_verdict(measured)
-    assert said.startswith("The paper's seven tasks: +0.0 ± 1.0 points")  # boolq alone, 2 half questions of 102
-    assert "Tasks with a signal: sciq +0 ± 1" in said
-
-
-def test_tasks_are_followed_where_perplexity_doubles():
-    measured = made_up()
-    for row in rows(measured, "zero_shot", method="magnitude", pattern="4:8", task="sciq"):
-        row["accuracy"] = 0.65  # 0.75 with half of the weights; boolq has no signal
-    for row in rows(measured, "zero_shot", task="sciq"):
-        row["right"] = answers(row["accuracy"])
-    said = accuracies.where_perplexity_doubles(measured).splitlines()
-    assert said == ["Magnitude, from half to 4:8: perplexity 90 to 80; points of accuracy:", "sciq -10 ± 3"]
-
-
 def test_a_task_of_one_word_is_judged_beside_the_others_model_by_model():
     measured = made_up()
     for row in rows(measured, "zero_shot", task="boolq"):  # from here on a task with a signal, of which nothing is left
         row["accuracy"] = 0.75 if row["method"] == "dense" else 0.25
-    assert verdict(accuracies.one_word_gaps(measured, "boolq")) == "holds"
-    assert verdict(accuracies.one_word_gaps(measured, "sciq")) == "does not hold"
+    assert verdict(claims.one_word_gaps(measured, "boolq")) == "holds"
+    assert verdict(claims.one_word_gaps(measured, "sciq")) == "does not hold"
