@@ -22,8 +22,9 @@ import torch
 
 from course_lib.data import corpora
 from course_lib.lessons.kv.running import live
-from course_lib.lessons.kv.claims import asked as questions, attended, heavy_shown as heavy, own_text, words, written
-from course_lib.lessons.kv.claims.heavy import STORY
+from course_lib.lessons.kv import heavy_hitters as heavy, questions, stories as written
+from course_lib.lessons.kv.running import own_text, words
+from course_lib.lessons.kv.experiments.heavy import STORY
 from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
 from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.ems import EMS
@@ -250,7 +251,7 @@ plots.by_head(statistics.sparsity_by_head)
 # cosine of a key with the one before it that is most like it.
 
 # %%
-say(attended.heads_verdict())
+say(heavy.heads_verdict())
 
 # %% [markdown]
 # If 95 % of the weights are negligible, are the other 5 % enough, and could a cache be 20 times smaller, as the talk on
@@ -757,8 +758,8 @@ say(printed.heavy_verdict(measured))
 
 # %% [markdown]
 # The first claim is large for a simple reason: a plain window loses the first token (lesson 08). The second claim asks
-# what choosing by attention adds to a window that keeps its first tokens: some twenty to thirty times less, measured on
-# six prompts.
+# what choosing by attention adds to a window that keeps its first tokens: some twenty to thirty times less. At the
+# smallest budget, six prompts do not decide it.
 
 # %% [markdown]
 # **A stream** of 1280 tokens in a cache of 256 slots, which is full after a fifth of it. (D2O holds more, because it
@@ -770,9 +771,9 @@ printed.streams_table(measured)
 
 # %% [markdown]
 # All policies read the same text, so the third column compares them with the full cache block by block, and differences
-# of one to three per cent are larger than twice their errors. That is a statement about this one text: it says that
-# something was lost, and not that a reader would notice. Another text of the same length moves the perplexity by more
-# (the errors of the second column). Only the plain window is worse in a way that shows.
+# of one to three per cent are significant: their 95 % intervals do not contain zero. That is a statement about this one
+# text: it says that something was lost, and not that a reader would notice. Another text of the same length moves the
+# perplexity by more (the errors of the second column). Only the plain window is worse in a way that shows.
 #
 # **Who forgets what?** Words were hidden at five depths, four at each, and asked for after the eviction. With a fifth
 # of the prompt hardly any policy knows more than its end; the beginning is forgotten as well as the middle.

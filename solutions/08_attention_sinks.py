@@ -32,8 +32,9 @@ from course_lib.models import blocks, load_model, rotary_frequencies
 from course_lib.lessons.common import cache_speed as speed
 from course_lib.lessons.sinks import figures as plots
 from course_lib.lessons.sinks import tables as printed
-from course_lib.lessons.sinks.claims import backcopy, drawings, first_tokens, four_ways, trained, training, ways
-from course_lib.lessons.sinks.claims import measured as results
+from course_lib.lessons.sinks import drawings
+from course_lib.lessons.sinks.experiments import first_tokens, four_ways
+from course_lib.lessons.sinks.results import backcopy, stream as results, training, ways
 from course_lib.lessons.common.tables import load_measured, say
 from course_lib.kv.analysis.streaming import streaming_perplexity
 from course_lib.lessons.common.by_mask import ByMask
@@ -621,7 +622,7 @@ training.rates(measured)
 
 # %%
 print(printed.source("pretraining"))
-say(trained.pretraining_verdict(measured))
+say(training.pretraining_verdict(measured))
 training.beside_the_paper(measured)
 
 # %% [markdown]
@@ -675,7 +676,7 @@ backcopy.by_width(idle)
 # nothing to take over.
 
 # %%
-say(trained.registers_verdict(measured))
+say(training.registers_verdict(measured))
 training.register_norms(measured)
 
 # %% [markdown]

@@ -31,13 +31,13 @@ from course_lib.data import corpora
 from course_lib.data.residents import passages
 from course_lib.lessons.common import gpu
 from course_lib.lessons.common.tables import say
-from course_lib.lessons.sparse_attention.claims import clock as clock_claims
-from course_lib.lessons.sparse_attention.claims import delta as delta_claims
-from course_lib.lessons.sparse_attention.claims import drafts as draft_claims
-from course_lib.lessons.sparse_attention.claims import prefill as prefill_claims
-from course_lib.lessons.sparse_attention.claims import published
-from course_lib.lessons.sparse_attention.claims import steering as steering_claims
-from course_lib.lessons.sparse_attention.claims import visual as visual_claims
+from course_lib.lessons.sparse_attention.tables import clock as clock_claims
+from course_lib.lessons.sparse_attention.tables import delta as delta_claims
+from course_lib.lessons.sparse_attention.tables import drafts as draft_claims
+from course_lib.lessons.sparse_attention.tables import prefill as prefill_claims
+from course_lib.lessons.sparse_attention.tables import published
+from course_lib.lessons.sparse_attention.tables import steering as steering_claims
+from course_lib.lessons.sparse_attention.tables import visual as visual_claims
 from course_lib.lessons.sparse_attention.drawings import clock as clock_plots
 from course_lib.lessons.sparse_attention.drawings import delta as delta_plots
 from course_lib.lessons.sparse_attention.drawings import drafts as draft_plots

@@ -16,9 +16,9 @@ from course_lib.lessons.classic import smallest
 from course_lib.lessons.common.table import Table
 from course_lib.lessons.common.tables import COLUMNS, load_measured, say
 from course_lib.lessons.compress.live import sentences
-from course_lib.lessons.kv.claims import own_text
+from course_lib.lessons.kv.running import own_text
 from course_lib.lessons.patterns import budget
-from course_lib.lessons.sinks.claims import first_tokens
+from course_lib.lessons.sinks.experiments import first_tokens
 from course_lib.lessons.sparsegpt import recipes
 from course_lib.workbook.masters import ROOT, masters
 
@@ -150,13 +150,13 @@ PADDED = {
     "common/ideas.py": 1,
     "minitron/tables.py": 2,
     "solutions/04_wanda.py": 4,
-    "sparse_attention/claims/delta.py": 16,
-    "sparse_attention/claims/drafts.py": 19,
-    "sparse_attention/claims/prefill.py": 24,
-    "sparse_attention/claims/published.py": 10,
-    "sparse_attention/claims/steering.py": 12,
-    "sparse_attention/claims/visual.py": 16,
     "sparse_attention/live/own_blocks.py": 2,
+    "sparse_attention/tables/delta.py": 16,
+    "sparse_attention/tables/drafts.py": 19,
+    "sparse_attention/tables/prefill.py": 24,
+    "sparse_attention/tables/published.py": 10,
+    "sparse_attention/tables/steering.py": 12,
+    "sparse_attention/tables/visual.py": 16,
     "sparsegpt/tables.py": 1,
     "wanda/shares.py": 5,
     "wanda/tables.py": 42,

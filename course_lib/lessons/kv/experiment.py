@@ -2,14 +2,14 @@
 
 Claims of StreamingLLM (https://arxiv.org/abs/2309.17453), H2O (https://arxiv.org/abs/2306.14048), Scissorhands
 (https://arxiv.org/abs/2305.17118) and recycled attention (https://arxiv.org/abs/2411.05787) at the scale of a laptop.
-Every policy of course_lib/kv/policies takes part. What is measured is in claims/.
+Every policy of course_lib/kv/policies takes part. What is measured is in experiments/.
 """
 
 from dataclasses import dataclass
 from functools import partial
 
 from course_lib.data.needles import TASKS
-from course_lib.lessons.kv.claims import answers, attention, settings, streams
+from course_lib.lessons.kv.experiments import answers, attention, settings, streams
 from course_lib.measure.experiment import Experiment, Step
 from course_lib.models import Part
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from functools import partial
 
-from course_lib.lessons.kv.claims import attended, heavy, reading, words
+from course_lib.lessons.kv.estimates import HEAVIEST, RANDOM, SPARED
+from course_lib.lessons.kv.experiments import heavy
 from course_lib.measure.experiment import Experiment, Step
 
 
@@ -34,13 +35,13 @@ def steps(sizes: Sizes) -> list[Step]:
         plan.append(Step(f"written: {name}", measure))
     for share in sizes.enough:
         plan.append(Step(f"enough: {share:.0%}", partial(heavy.enough, share, sizes.texts, sizes.length)))
-    for which in (reading.HEAVIEST, reading.SPARED, reading.RANDOM):
+    for which in (HEAVIEST, SPARED, RANDOM):
         for share in sizes.masked:
             measure = partial(heavy.masked, which, share, sizes.texts, sizes.length)
             plan.append(Step(f"masked: {which}, {share:.0%}", measure))
     plan.append(Step("bias", partial(heavy.bias, sizes.budgets, sizes.prompts, sizes.length, sizes.after)))
-    plan.append(Step("words", partial(words.occurring, sizes.texts, sizes.length)))
-    plan.append(Step("heads", partial(attended.heads, sizes.texts, sizes.length)))
+    plan.append(Step("words", partial(heavy.occurring, sizes.texts, sizes.length)))
+    plan.append(Step("heads", partial(heavy.heads, sizes.texts, sizes.length)))
     return plan
 
 

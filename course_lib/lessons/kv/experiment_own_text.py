@@ -8,7 +8,7 @@ from random import Random
 from transformers import PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.kv.claims.own_text import MOST, contest
+from course_lib.lessons.kv.running.own_text import MOST, contest
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import load_model
 

@@ -11,11 +11,10 @@ from course_lib.lessons.common.effects import log_gap, share_gap
 from course_lib.lessons.common.style import COLOURS, DASHES, MARKERS, figure, label, log_scale
 from course_lib.lessons.common.tables import listed, load_measured, rows
 from course_lib.lessons.kv import figures
+from course_lib.lessons.kv.estimates import FULL, Measured
 
-FULL = "Full"
 CURVES = ("Window", "StreamingLLM", "H2O", "Scissorhands", "SnapKV", "TOVA", "D2O", "EMS")
 OPEN, FILLED = "white", None  # markers of lines beyond the fifth are hollow, so that each line differs in greyscale
-Measured = dict[str, Any]
 
 
 def results() -> Measured:

@@ -2,19 +2,19 @@
 
 import math
 from collections import Counter
+from statistics import fmean
 
 import torch
 
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
 from course_lib.lessons.common.tables import load_published, origin, rows
-from course_lib.lessons.common.verdicts import of_count, verdict
-from course_lib.lessons.kv.measured import FULL, Measured, results
+from course_lib.lessons.kv import claims
+from course_lib.lessons.kv.estimates import FULL, Measured, layers
+from course_lib.lessons.kv.measured import results
 
-SPARSE, PERSISTENT = 0.95, 0.95  # the marks of the papers on H2O and Scissorhands
-RIVALS = {"Window": "a plain window", "StreamingLLM": "a window with four sinks"}
 SMALL = 0.05  # of the perplexity, whose own error on such a text is larger
-MOST, ALMOST_ALL = 0.5, 0.95  # of the layers: more than that many must be above a mark
 
 
 def provenance(measured: Measured | None = None) -> str:
@@ -29,44 +29,22 @@ def provenance(measured: Measured | None = None) -> str:
     )
 
 
-def attention_verdicts(measured: Measured | None = None, start: str = "text") -> str:
+def attention_verdicts(measured: Measured | None = None) -> str:
     """Over 95 % of the weights negligible; few tokens carry most, like a power of the rank; importance persists.
 
-    Each claim names the share of the layers that it speaks of, and all layers are counted.
+    Each claim names the fraction of the layers that it speaks of, and all layers are counted.
     """
-    layers = rows(measured or results(), "attention", start=start)
-    first, last, length = (layers[0][key] for key in ("first_rank", "last_rank", "length"))
-    n, column = len(layers), {key: torch.tensor([row[key] for row in layers], dtype=torch.float64) for key in _COLUMNS}
-    sparse = int((column["sparsity"] > SPARSE).sum())
-    power = int((column["r_squared"] > column["exponential_r_squared"]).sum())
-    persistent = int((column["persistence_any"] > PERSISTENT).sum())
-    share = {key: f"{100 * values.mean():.0f} %" for key, values in column.items()}
+    measured = measured or results()
+    pivotal, persistent = (
+        percent(fmean(row[key] for row in layers(measured))) for key in ("pivotal_mean", "persistence_mean")
+    )
     return "\n".join(
         [
-            f"Claim: over 95 % of the weights are negligible in almost all layers (95 % of them): in {sparse} of {n}, "
-            f"mean {share['sparsity']}: {verdict(of_count(sparse, n, ALMOST_ALL), larger_models=True)}",
-            f"Claim: from rank {first} to {last} of {length}, mass falls like a power of the rank rather than "
-            f"exponentially in most layers: in {power} of {n}, median slope {column['slope'].median():.2f}: "
-            f"{verdict(of_count(power, n, MOST))}",
-            f"Claim: of what matters later, over 95 % mattered before in most layers: in {persistent} of {n}: "
-            f"{verdict(of_count(persistent, n, MOST))}; but {share['pivotal_any']} of all tokens matter to some query",
+            report((claims.SPARSE, claims.POWER_LAW, claims.PERSISTENCE), measured),
             "If not a single query but the mean of all has to give a token more than its even share, "
-            f"{share['pivotal_mean']} of the tokens matter, and {share['persistence_mean']} of those that matter later "
-            "did before",
+            f"{pivotal} of the tokens matter, and {persistent} of those that matter later did before",
         ]
     )
-
-
-_COLUMNS = (
-    "sparsity",
-    "slope",
-    "r_squared",
-    "exponential_r_squared",
-    "persistence_any",
-    "persistence_mean",
-    "pivotal_any",
-    "pivotal_mean",
-)
 
 
 def heavy_tokens(measured: Measured | None = None, start: str = "text") -> str:
@@ -139,19 +117,7 @@ def heavy_table(measured: Measured | None = None) -> Table:
 
 def heavy_verdict(measured: Measured | None = None) -> str:
     """H2O against the plain window, and against the window with sinks, at every budget, prompt by prompt."""
-    measured = measured or results()
-    lines = []
-    for rival, name in RIVALS.items():
-        gains = [
-            log_gap(row, rows(measured, "compressed", policy=rival, budget=row["budget"])[0])
-            for row in sorted(rows(measured, "compressed", policy="H2O"), key=lambda row: row["budget"])
-        ]
-        listing = ", ".join(f"{gain.value:.3f} ± {gain.error:.3f}" for gain in gains)
-        lines.append(
-            f"Claim: heavy hitters beat {name} at each of {len(gains)} budgets. Log-perplexity lower by {listing}: "
-            f"{verdict(gains)}"
-        )
-    return "\n".join(lines)
+    return report((claims.THAN_WINDOW, claims.THAN_SINKS), measured or results())
 
 
 def bits_table(measured: Measured | None = None) -> Table:

@@ -13,8 +13,7 @@ from course_lib.kv.analysis.streaming import streaming_perplexity
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
-from course_lib.lessons.sinks import figures, tables
-from course_lib.lessons.sinks.claims import drawings
+from course_lib.lessons.sinks import drawings, figures, tables
 from course_lib.models import load_model
 
 BUDGET, START = 128, 64

@@ -2,7 +2,7 @@
 
 from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.common.subject import loaded
-from course_lib.lessons.sinks.claims.first_tokens import IDEAS, OWN, attempt
+from course_lib.lessons.sinks.experiments.first_tokens import IDEAS, OWN, attempt
 from course_lib.measure.experiment import Tables
 
 

@@ -6,7 +6,7 @@ The claims of figure 1 of StreamingLLM (https://arxiv.org/abs/2309.17453), on th
 from dataclasses import dataclass
 from functools import partial
 
-from course_lib.lessons.sinks.claims import dialogue, four_ways
+from course_lib.lessons.sinks.experiments import dialogue, four_ways
 from course_lib.measure.experiment import Experiment, Step
 
 

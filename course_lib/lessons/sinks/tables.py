@@ -12,13 +12,12 @@ from torch import Tensor
 from course_lib.lessons.common.table import Table, number
 from course_lib.lessons.common.tables import load_published, wrapped
 from course_lib.lessons.common.verdicts import of_samples, verdict
+from course_lib.lessons.sinks.claims import COLLAPSED
+from course_lib.lessons.sinks.estimates import ALMOST, RESTORED
 from course_lib.measure.paired import block_means
 
 Samples = Float[Tensor, "n"]
 TOKENS, QUERIES = 64, 16  # neighbours that count as one sample: they are hard or easy together
-COLLAPSED = 1.5  # times the perplexity
-RESTORED, ALMOST = 0.8, 0.9  # of the difference of two log-perplexities
-
 _FIRST_TOKENS = ("4 newlines + 124", "4 + 124", "newest tokens")
 
 
@@ -28,9 +27,9 @@ def position_verdict(shares: Mapping[str, Float[Tensor, "L Q"]]) -> str:
     The text is the same behind each first token, so its queries are compared in pairs, in blocks of neighbours.
     """
     deep = {name: share[len(share) // 2 :].mean(dim=0) for name, share in shares.items()}
-    own, *others = deep.values()
+    (_, own), *others = deep.items()
     size = min(QUERIES, len(own))
-    effects = [of_samples(block_means(other - own / 2, size)) for other in others]
+    effects = {name: of_samples(block_means(other - own / 2, size)) for name, other in others}
     count = f"each of {len(others)} other first tokens gets more than half as much as the text's own"
     return f"Claim: where a token stands makes it a sink, not what it says;\n{count}: {verdict(effects)}"
 

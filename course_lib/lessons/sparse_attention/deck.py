@@ -8,13 +8,13 @@ from torch import Tensor
 from course_lib.attention.prefill.cumulative import smallest_set
 from course_lib.attention.prefill.lines import on_columns, slashes
 from course_lib.lessons.common.subject import article_windows, loaded
-from course_lib.lessons.sparse_attention.claims import steering as steering_claims
 from course_lib.lessons.sparse_attention.drawings import ideas
 from course_lib.lessons.sparse_attention.drawings import steering as steering_plots
 from course_lib.lessons.sparse_attention.experiments.experiment_steering import ON_BOTH
 from course_lib.lessons.sparse_attention.live import heads, plots
 from course_lib.lessons.sparse_attention.measuring.items import READING
 from course_lib.lessons.sparse_attention.steps.mask import token_mask
+from course_lib.lessons.sparse_attention.tables import steering as steering_claims
 
 SHOWN = ((17, 4), (2, 2), (11, 6))  # a head that rests on the sink, one that looks near, one that block means foretell
 LENGTH = 1024  # tokens

@@ -26,7 +26,7 @@ def all_claims() -> dict[str, Claim | Rule]:
     lessons = sorted(path.name for path in (LIBRARY / "lessons").iterdir() if (path / "__init__.py").exists())
     names = [f"course_lib.lessons.{lesson}.claims" for lesson in lessons]
     values = [value for name in names if find_spec(name) for value in vars(import_module(name)).values()]
-    by_id = {claim.id: claim for value in values for claim in _claims_of(value)}
+    by_id = {claim.id: claim for value in values for claim in claims_of(value)}
     return by_id | {
         f"{module.__name__.rpartition('.')[2]}-{name.lower().replace('_', '-')}": value
         for module in modules(rules)
@@ -35,7 +35,9 @@ def all_claims() -> dict[str, Claim | Rule]:
     }
 
 
-def _claims_of(value: object) -> list[Claim]:
-    """A constant of a lesson that is a claim, or the claims in a dictionary of them."""
-    members = value.values() if isinstance(value, dict) else (value,)
-    return [member for member in members if isinstance(member, Claim)]
+def claims_of(value: object) -> list[Claim]:
+    """A constant of a lesson that is a claim, or the claims in a dictionary, list or tuple of them."""
+    if isinstance(value, Claim):
+        return [value]
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return [claim for member in members for claim in claims_of(member)]

@@ -12,7 +12,7 @@ from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.window import Window
 from course_lib.kv.quantized import Quantized
 from course_lib.kv.vectors import FULL_PRECISION
-from course_lib.lessons.kv.claims import settings
+from course_lib.lessons.kv.experiments import settings
 from course_lib.models import blocks, tiny_model, weight_of
 
 IDS = torch.randint(3, 97, (3, 60), generator=torch.Generator().manual_seed(5))

@@ -1,16 +1,14 @@
 """Who receives attention, from made-up layers."""
 
 import pytest
-from claimed import claimed, one
 
-from course_lib.lessons.kv.claims.attended import attended_verdict
+from course_lib.lessons.kv import claims
 
-WORDS = {
-    "first": "the first token receives over 10 even shares",
-    "punctuation": "punctuation receives more a token than words",
-    "near": "the 16 nearest tokens receive over half",
-    "few": "5 % of the tokens receive over half",
-    "depth": "the last third of the layers is sparser",
+BY_LAYER = {
+    "first": claims.FIRST_TOKEN,
+    "punctuation": claims.PUNCTUATION,
+    "near": claims.NEAR,
+    "few": claims.FEW_CARRY_MOST,
 }
 
 
@@ -28,16 +26,17 @@ def made_up(n=6, first=0.9, punctuation=0.4, near=0.3, few=0.7, sparsity=(0.5, 0
 
 
 def test_all_claims_hold_where_every_layer_does():
-    assert set(claimed(attended_verdict(made_up())).values()) == {"holds"}
+    assert {claim.judge(made_up()).words for claim in (*BY_LAYER.values(), claims.SHALLOW_DENSER)} == {"holds"}
 
 
 @pytest.mark.parametrize(("which", "low"), [("first", 0.01), ("punctuation", 0.1), ("near", 0.2), ("few", 0.4)])
 def test_one_layer_of_six_is_not_most(which, low):
-    assert one(attended_verdict(made_up(other={which: low})), WORDS[which]) == "does not hold"
+    judged = BY_LAYER[which].judge(made_up(other={which: low}))
+    assert (judged.words, judged.ours) == ("does not hold", "1 of 6 layers")
 
 
 @pytest.mark.parametrize(
-    ("sparsity", "word"), [((0.9, 0.5), "does not hold"), ((0.5, 0.9), "holds"), ((0.9, 0.897), "cannot tell")]
+    ("sparsity", "word"), [((0.9, 0.5), "does not hold"), ((0.5, 0.9), "holds"), ((0.9, 0.897), "undecided")]
 )
 def test_depth_is_a_comparison_of_thirds(sparsity, word):
-    assert one(attended_verdict(made_up(sparsity=sparsity)), WORDS["depth"]).startswith(word)
+    assert claims.SHALLOW_DENSER.judge(made_up(sparsity=sparsity)).verdict == word

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from course_lib.kv.analysis import by_head
-from course_lib.lessons.kv import figures
-from course_lib.lessons.kv.claims import attended
+from course_lib.lessons.kv import claims, estimates, figures, heavy_hitters
 from course_lib.models import tiny_model
 
 
@@ -20,14 +19,14 @@ def test_the_likest_key_before_by_hand():
 def test_heads_are_chosen_on_other_texts():
     """Texts 0 and 2 call head 0 first and head 1 last; texts 1 and 3 call head 2 first and head 0 last."""
     by_text = torch.tensor([[[0.8, 0.1, 0.3]], [[0.2, 0.4, 0.6]], [[0.8, 0.1, 0.3]], [[0.2, 0.4, 0.6]]])
-    found = attended.apart(by_text)
+    found = estimates.apart(by_text)
     # Read off texts 1 and 3: 0.2 − 0.4; off texts 0 and 2: 0.3 − 0.8.
     assert (found.value, found.n) == (pytest.approx((-0.2 - 0.5) / 2), 4)
 
 
 def test_by_luck_alone_heads_are_not_apart(generator):
     """Heads that are alike: the first of nine on 4 texts is no further on 4 others. Three errors of 40 such samples."""
-    found = [attended.apart(torch.rand(8, 30, 9, generator=generator)).value for _ in range(40)]
+    found = [estimates.apart(torch.rand(8, 30, 9, generator=generator)).value for _ in range(40)]
     mean = torch.tensor(found)
     assert abs(mean.mean()) < 3 * mean.std() / 40**0.5
 
@@ -46,10 +45,12 @@ def made_up(sparse, like):
 
 @pytest.mark.parametrize(
     ("sparse", "like", "verdict"),
-    [(0.3, 0.2, "holds"), (0.3, 0.02, "holds partly (1 of 2)"), (0.01, 0.02, "does not hold")],
+    [(0.3, 0.2, "holds"), (0.3, 0.02, "mixed"), (0.01, 0.02, "does not hold")],
 )
 def test_the_verdict_follows_the_numbers(sparse, like, verdict):
-    assert attended.heads_verdict(made_up(sparse, like)).endswith(f"redundant they are: {verdict}")
+    judged = claims.HEADS_DIFFER.judge(made_up(sparse, like))
+    assert judged.verdict == verdict
+    assert heavy_hitters.heads_verdict(made_up(sparse, like)) == f"4 texts\n{judged}"
 
 
 def test_a_tiny_model_is_measured_and_drawn(generator):

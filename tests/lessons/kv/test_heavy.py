@@ -4,9 +4,11 @@ import math
 
 import pytest
 import torch
+from table_cells import rows as cells
 
-from course_lib.lessons.kv.claims import heavy, heavy_shown, reading, written
+from course_lib.lessons.kv import claims, estimates, heavy_hitters, stories
 from course_lib.lessons.kv.deck import drawn, summary
+from course_lib.lessons.kv.experiments import heavy, reading
 from course_lib.models import tiny_model
 
 # One head of one group: three tokens, each row its attention.
@@ -19,7 +21,7 @@ def test_the_largest_weights_of_each_row_by_hand():
     assert read.tolist() == [[True, False, False], [False, True, False], [True, False, True]]
 
 
-@pytest.mark.parametrize(("which", "masked"), [(reading.HEAVIEST, 0), (reading.SPARED, 1)])
+@pytest.mark.parametrize(("which", "masked"), [(estimates.HEAVIEST, 0), (estimates.SPARED, 1)])
 def test_the_heaviest_are_read_by_their_own_query_alone(which, masked):
     """Token 0 receives 1.8, token 1 0.8 and token 2 0.4."""
     read = reading.without(1, which, torch.Generator())(WEIGHTS)[0, 0, 0]
@@ -29,7 +31,7 @@ def test_the_heaviest_are_read_by_their_own_query_alone(which, masked):
 
 
 def test_at_random_the_first_token_stays():
-    choice = reading.without(2, reading.RANDOM, torch.Generator().manual_seed(0))
+    choice = reading.without(2, estimates.RANDOM, torch.Generator().manual_seed(0))
     assert choice(WEIGHTS)[0, 0, 0, :, 0].all()
     with pytest.raises(ValueError, match="got 'lightest'; expected 'heaviest'"):
         reading.without(1, "lightest", torch.Generator())
@@ -57,29 +59,33 @@ def test_a_text_that_goes_round_in_circles_has_few_distinct_tokens():
 def test_what_is_said_follows_from_the_numbers():
     """Masked: heavy hitters cost ln 4, others ln 2 and nothing; 5 % of the tokens cost 0.2 nats."""
     row = {"share": 0.1, "full": [1.0, 2.0, 3.0]}
-    by = {reading.HEAVIEST: math.log(4), reading.SPARED: math.log(2), reading.RANDOM: 0.0}
+    by = {estimates.HEAVIEST: math.log(4), estimates.SPARED: math.log(2), estimates.RANDOM: 0.0}
     masked = [
         row | {"which": which, "losses": [full + more + 1e-3 * i for i, full in enumerate(row["full"])]}
         for which, more in by.items()
     ]
     enough = [row | {"share": 0.05, "losses": [1.2, 2.19, 3.21], "same": [0.8, 0.9, 0.7]}]
     made_up = {"tables": {"masked": masked, "enough": enough}}
-    assert heavy_shown.masked_verdict(made_up).count(": holds") == 2
-    assert heavy_shown.enough_verdict(made_up).endswith(": not at this scale")
-    (axes,) = heavy_shown.masked(made_up).axes
+    assert [each.judge(made_up).words for each in (claims.MASKED, claims.MASKED_BUT_FIRST)] == ["holds"] * 2
+    assert claims.MASKED.judge(made_up).ours == "4 times (10 % masked)"
+    enough = claims.FIVE_PER_CENT.judge(made_up)
+    assert enough.words == "not at this scale"
+    assert heavy_hitters.enough_verdict(made_up) == str(enough)
+    assert cells(heavy_hitters.enough_table(made_up)) == [["5 %", "+0.200 ± 0.006", "80 %"]]
+    (axes,) = heavy_hitters.masked(made_up).axes
     assert axes.get_title(loc="left").startswith("10 % masked: 4 times the perplexity; the first token spared 2.0")
-    (axes,) = heavy_shown.enough(made_up).axes
+    (axes,) = heavy_hitters.enough(made_up).axes
     assert "80 % of the next tokens the same, n = 3" in axes.get_title(loc="left")
 
 
 def test_the_committed_stories_are_those_of_the_prompt():
-    measured = heavy_shown.results()
-    told = written.stories(measured)
+    measured = heavy_hitters.results()
+    told = stories.stories(measured)
     assert [row["policy"] for row in measured["tables"]["stories"]] == list(heavy.WRITERS)
     assert "H2O, 24 slots:" in told
     assert max(map(len, told.splitlines())) <= 100
     assert measured["tables"]["stories"][0]["prompt"] == heavy.STORY
-    assert len(written.side_by_side(measured).axes) == len(heavy.WRITERS)
+    assert len(stories.side_by_side(measured).axes) == len(heavy.WRITERS)
 
 
 def test_the_drawn_cache_never_holds_more_than_its_slots():
@@ -89,10 +95,10 @@ def test_the_drawn_cache_never_holds_more_than_its_slots():
     assert seen[:, 0].all()
 
 
-def test_the_summary_has_a_verdict_in_each_row():
-    words = ("holds", "does not hold", "cannot tell", "not at this scale")
-    rows = (summary._sparse(), summary._enough(), summary._masked(), summary._choosing(), summary._persistence())
-    assert all(row[-1].startswith(words) for row in rows)
+def test_the_summary_shows_the_records():
+    texts = [text.get_text().replace("\n", " ") for text in summary.take_home().axes[0].texts]
+    assert [claim.text for claim in summary.TAKE_HOME] == texts[4::4]
+    assert [claim.judge().words for claim in summary.TAKE_HOME] == texts[7::4]
 
 
 def test_what_is_drawn_without_a_model_is_drawn():

@@ -6,9 +6,9 @@ import pytest
 from figure_titles import title
 from table_cells import rows as cells
 
+from course_lib.lessons.kv import claims, questions
 from course_lib.lessons.kv import measured as results
 from course_lib.lessons.kv import tables as printed
-from course_lib.lessons.kv.claims import asked as questions
 
 PERPLEXITY = {"Window": 60.0, "H2O": 22.0, "SnapKV": 21.0, "StreamingLLM": 23.0}
 LOSSES = {"Full": [3.0, 3.2, 2.8], "Window": [4.1, 4.3, 4.0], "H2O": [3.1, 3.25, 2.9], "SnapKV": [3.05, 3.2, 2.9]}
@@ -106,47 +106,59 @@ def test_the_second_question_names_each_kind_of_recycled_attention():
     assert title(results.second_needle(made_up())) == said
 
 
-@pytest.mark.parametrize(("second", "said"), [(0.9, "holds"), (0.0, "does not hold")])
-def test_recycled_attention_must_be_clearly_better(second, said):
-    text = questions.recycled_verdict(made_up(second))
-    assert text.endswith(f"any eviction: {said}")
+@pytest.mark.parametrize(("second", "word"), [(0.9, "holds"), (0.0, "does not hold"), (0.4, "undecided")])
+def test_recycled_attention_must_be_clearly_better(second, word):
+    judged = claims.LOOKS_AGAIN.judge(made_up(second))
+    assert judged.verdict == word  # against 6 of 20
+    assert judged.ours.startswith(f"{100 * second - 30:+.0f} ± 1")
+    assert judged.ours.endswith("(every 8 steps)")
+    assert questions.recycled_verdict(made_up(second)) == str(judged)
     assert [row[-1] for row in cells(questions.second_question_table(made_up(second))) if row[-1] != "–"][-1] == "3.0"
-    assert f"every 8 steps: {100 * second - 30:+.0f} ± 1" in text
-    assert "any eviction: cannot tell" in questions.recycled_verdict(made_up(0.4))  # 8 of 20 against 6 of 20
 
 
 def test_policies_are_compared_with_a_window_of_as_many_slots():
-    first, second, claim = questions.window_verdict(made_up()).splitlines()
+    first, second, *claim = questions.window_verdict(made_up()).splitlines()
     assert first == (
-        "word, 10 % kept, n = 20: window 10 %; clearly better H2O, SnapKV, clearly worse none, not told apart 1 of 3"
+        "word, 10 % kept, n = 20: window 10 %; clearly better H2O, SnapKV, clearly worse none, undecided 1 of 3"
     )
     assert second.startswith("word, 20 % kept")
-    assert claim.endswith("slots: holds partly (4 of 6)")
-    *_, claim = questions.window_verdict(made_up(window=0.6)).splitlines()
-    assert claim.endswith("slots: does not hold (fails in 2 of 6)")
+    assert "\n".join(claim) == str(claims.CHOOSING.judge(made_up()))
+    assert claims.CHOOSING.judge(made_up()).words == "holds partly (4 of 6)"
+    judged = claims.CHOOSING.judge(made_up(window=0.6))
+    assert judged.words == "mixed (fails in 2; undecided in 4)"  # fewer than half of the cases fail
+    assert "StreamingLLM on word with 20 % kept" in judged.effects
 
 
 def test_claims_on_attention_are_counted_by_layer():
-    text = printed.attention_verdicts(made_up())
-    assert "almost all layers (95 % of them): in 2 of 3, mean 88 %: not at this scale" in text
-    assert "from rank 2 to 512 of 1024" in text
-    assert "in most layers: in 3 of 3, median slope -0.80: holds" in text
-    assert "before in most layers: in 2 of 3: holds; but 80 % of all tokens" in text
+    sparse, power, persistent = (
+        claim.judge(made_up()) for claim in (claims.SPARSE, claims.POWER_LAW, claims.PERSISTENCE)
+    )
+    assert (sparse.ours, sparse.words) == ("2 of 3 layers, 88 % of the weights on average", "not at this scale")
+    assert power.ours == "3 of 3 layers (ranks 2 to 512 of 1024; median exponent -0.80)"
+    assert persistent.ours == "2 of 3 layers (of all tokens 80 % matter to some query)"
+    assert (power.words, persistent.words) == ("holds", "holds")
+    *_, mean = lines = printed.attention_verdicts(made_up()).splitlines()
+    assert "\n".join(lines[:-1]) == f"{sparse}\n{power}\n{persistent}"
+    assert "10 % of the tokens matter, and 60 % of those" in mean
     assert title(results.persistence(made_up())).startswith("Above 95 % in 2 of 3 layers")
 
 
 def test_heavy_hitters_are_compared_prompt_by_prompt():
-    *_, window, sinks = printed.heavy_verdict(made_up()).splitlines()
-    assert window.startswith("Claim: heavy hitters beat a plain window at each of 2 budgets")
-    assert window.endswith("lower by 1.050 ± 0.029, 1.050 ± 0.029: holds")  # 1.0, 1.05, 1.1
-    assert sinks.startswith("Claim: heavy hitters beat a window with four sinks")
-    assert sinks.endswith("lower by 0.093 ± 0.007, 0.093 ± 0.007: holds")  # 0.1, 0.08, 0.1
+    judgements = [str(claim.judge(made_up())) for claim in (claims.THAN_WINDOW, claims.THAN_SINKS)]
+    assert printed.heavy_verdict(made_up()) == "\n".join(judgements)
+    assert cells(printed.heavy_table(made_up()))[0] == ["10 %", "44.0", "1.09", "3"]
+    judged = claims.THAN_WINDOW.judge(made_up())
+    assert judged.words == "holds"
+    assert list(judged.effects) == ["10 % kept", "20 % kept"]
+    assert [effect.value for effect in judged.effects.values()] == pytest.approx([1.05, 1.05])  # 1.0, 1.05, 1.1
+    judged = claims.THAN_SINKS.judge(made_up())
+    assert judged.words == "holds"
+    assert [effect.value for effect in judged.effects.values()] == pytest.approx([0.28 / 3] * 2)  # 0.1, 0.08, 0.1
     worse = made_up()
     for row in worse["tables"]["compressed"]:
         if row["policy"] == "Window" and row["budget"] == 0.1:
             row["losses"] = LOSSES["H2O"]
-    *_, window, _ = printed.heavy_verdict(worse).splitlines()
-    assert window.endswith("holds partly (1 of 2)")
+    assert claims.THAN_WINDOW.judge(worse).words == "mixed (holds in 20 % kept; fails in 10 % kept)"
 
 
 def test_bits_are_compared_with_the_same_tokens_in_full():

@@ -3,11 +3,9 @@
 import copy
 
 import pytest
-from claimed import one
 
-from course_lib.lessons.kv.claims.heavy_shown import enough_verdict
-from course_lib.lessons.kv.claims.policies import clock_verdict, kept_verdict, shown_verdict
-from course_lib.lessons.kv.claims.written import written_verdict
+from course_lib.lessons.kv import claims
+from course_lib.lessons.kv.stories import written_verdict
 
 NOISE = (-0.001, 0.0, 0.001)
 POLICIES = ("EMS", "D2O", "H2O", "Scissorhands", "SnapKV", "StreamingLLM", "TOVA")
@@ -52,40 +50,44 @@ def made_up(**means):
 
 
 @pytest.mark.parametrize(
-    ("means", "words", "word"),
+    ("means", "claim", "word"),
     [
-        ({}, "a fifth of the cache, by Scissorhands", "holds"),
-        ({"Scissorhands": 3.1}, "a fifth of the cache, by Scissorhands", "not at this scale"),
-        ({}, "with 4 bits it takes 20 times less", "holds"),  # 2500 / 100
-        ({}, "4 bits for what stays", "holds"),
-        ({"4 bits": 3.2}, "4 bits for what stays", "not at this scale"),
-        ({"EMS": 2.9}, "EMS reads better", "holds"),
-        ({"EMS": 2.9, "TOVA": 2.8}, "EMS reads better", "holds partly (3 of 4)"),
-        ({"EMS": 3.1}, "EMS reads better", "not at this scale"),
-        ({"D2O": 2.9}, "merging reads better", "holds"),
-        ({"D2O": 3.1}, "merging reads better", "not at this scale"),
-        ({}, "EMS finds 95 %", "holds"),
-        ({"needles": 0.5}, "EMS finds 95 %", "not at this scale"),
-        ({"needles": 0.95}, "EMS finds 95 %", "cannot tell"),
-        ({}, "let H2O stream", "holds"),
-        ({"StreamingH2O": 3.2}, "let H2O stream", "not at this scale"),
-        ({"end": 1.0}, "fewer needles in the middle", "holds"),
-        ({"end": 0.0, "middle": 1.0}, "fewer needles in the middle", "not at this scale"),
-        ({"end": 0.5, "middle": 0.5}, "fewer needles in the middle", "cannot tell"),
-        ({"similar": 1.0}, "looking again by similarity", "holds"),
-        ({"similar": 0.0}, "looking again by similarity", "not at this scale"),
-        ({"similar": 0.5}, "looking again by similarity", "cannot tell"),
+        ({}, claims.FIVE_TIMES, "holds"),
+        ({"Scissorhands": 3.1}, claims.FIVE_TIMES, "not at this scale"),
+        ({}, claims.TWENTY_TIMES, "holds"),  # 2500 / 100
+        ({}, claims.FEWER_BITS, "holds"),
+        ({"4 bits": 3.2}, claims.FEWER_BITS, "not at this scale"),
+        ({"EMS": 2.9}, claims.EMS_BEST, "holds"),
+        (
+            {"EMS": 2.9, "TOVA": 2.8},
+            claims.EMS_BEST,
+            "mixed (holds in 3; fails in 1)",
+        ),
+        ({"EMS": 3.1}, claims.EMS_BEST, "not at this scale"),
+        ({"D2O": 2.9}, claims.D2O_MERGES, "holds"),
+        ({"D2O": 3.1}, claims.D2O_MERGES, "not at this scale"),
+        ({}, claims.EMS_NEEDLES, "holds"),
+        ({"needles": 0.5}, claims.EMS_NEEDLES, "not at this scale"),
+        ({"needles": 0.95}, claims.EMS_NEEDLES, "undecided"),
+        ({}, claims.STREAMING_H2O, "holds"),
+        ({"StreamingH2O": 3.2}, claims.STREAMING_H2O, "not at this scale"),
+        ({"end": 1.0}, claims.FORGETS_THE_MIDDLE, "holds"),
+        ({"end": 0.0, "middle": 1.0}, claims.FORGETS_THE_MIDDLE, "not at this scale"),
+        ({"end": 0.5, "middle": 0.5}, claims.FORGETS_THE_MIDDLE, "undecided"),
+        ({"similar": 1.0}, claims.BY_SIMILARITY, "holds"),
+        ({"similar": 0.0}, claims.BY_SIMILARITY, "not at this scale"),
+        ({"similar": 0.5}, claims.BY_SIMILARITY, "undecided"),
     ],
 )
-def test_each_claim_turns_with_its_numbers(means, words, word):
-    assert one(kept_verdict(made_up(**means)), words).startswith(word)
+def test_each_claim_turns_with_its_numbers(means, claim, word):
+    assert claim.judge(made_up(**means)).words.startswith(word)
 
 
 def test_codes_of_a_tenth_are_not_a_twentieth():
     found = made_up()
     for row in found["tables"]["quantized"]:
         row["bytes"] = 250
-    assert one(kept_verdict(found), "with 4 bits it takes 20 times less") == "not at this scale"
+    assert claims.TWENTY_TIMES.judge(found).words == "not at this scale"
 
 
 def heavy(early=0.5, mean=3.0, h2o=1.0):
@@ -105,38 +107,39 @@ def heavy(early=0.5, mean=3.0, h2o=1.0):
 
 
 @pytest.mark.parametrize(
-    ("changed", "words", "word"),
+    ("changed", "claim", "word"),
     [
-        ({}, "sums of attention keep more", "holds"),
-        ({"early": 0.1}, "sums of attention keep more", "does not hold"),
-        ({"early": 0.301}, "sums of attention keep more", "cannot tell"),
-        ({"mean": 2.9}, "means of attention read better", "holds"),
-        ({"mean": 3.1}, "means of attention read better", "does not hold"),
-        ({}, "H2O writes what the full cache expects", "holds"),
-        ({"h2o": 3.0}, "H2O writes what the full cache expects", "does not hold"),
+        ({}, claims.SUM_IS_BIASED, "holds"),
+        ({"early": 0.1}, claims.SUM_IS_BIASED, "does not hold"),
+        ({"early": 0.301}, claims.SUM_IS_BIASED, "undecided"),
+        ({"mean": 2.9}, claims.MEANS_READ_BETTER, "holds"),
+        ({"mean": 3.1}, claims.MEANS_READ_BETTER, "does not hold"),
+        ({}, claims.WRITES_ON, "holds"),
+        ({"h2o": 3.0}, claims.WRITES_ON, "does not hold"),
     ],
 )
-def test_what_is_shown_turns_with_its_numbers(changed, words, word):
-    assert one(shown_verdict(heavy(**changed)), words).startswith(word)
+def test_what_is_shown_turns_with_its_numbers(changed, claim, word):
+    assert claim.judge(heavy(**changed)).words.startswith(word)
 
 
 @pytest.mark.parametrize(
     ("distinct", "word"),
-    [([0.8, 0.82, 0.81], "holds"), ([0.3, 0.32, 0.31], "does not hold"), ([0.2, 0.9, 0.5], "cannot tell")],
+    [([0.8, 0.82, 0.81], "holds"), ([0.3, 0.32, 0.31], "does not hold"), ([0.2, 0.9, 0.5], "undecided")],
 )
 def test_repetition_is_compared_prompt_by_prompt(distinct, word):
     found = heavy()
     next(row for row in found["tables"]["written"] if row["policy"] == "H2O")["distinct"] = distinct
-    claim = written_verdict(found).splitlines()[-1]
-    assert claim.rpartition("n = 3: ")[2].startswith(word)
+    judged = claims.REPEATS_LESS.judge(found)
+    assert (judged.verdict, judged.n) == (word, "3")
+    assert written_verdict(found).endswith(str(judged))
 
 
 @pytest.mark.parametrize(
-    ("loss", "word"), [(2.0, "holds"), (2.1, "not at this scale"), (2.01, "cannot tell")], ids=["same", "more", "near"]
+    ("loss", "word"), [(2.0, "holds"), (2.1, "not at this scale"), (2.01, "undecided")], ids=["same", "more", "near"]
 )
 def test_a_twentieth_is_enough_within_one_per_cent(loss, word):
     row = {"share": 0.05, "losses": [loss, loss + 0.001, loss - 0.001], "full": [2.0, 2.0, 2.0], "same": [1.0]}
-    assert one(enough_verdict({"tables": {"enough": [row]}}), "5 % of the tokens").startswith(word)
+    assert claims.FIVE_PER_CENT.judge({"tables": {"enough": [row]}}).words.startswith(word)
 
 
 def bench(h2o=6.0, recycled=2.0, stream=2.0, whole=2.0):
@@ -151,17 +154,17 @@ def bench(h2o=6.0, recycled=2.0, stream=2.0, whole=2.0):
 
 
 @pytest.mark.parametrize(
-    ("changed", "words", "word"),
+    ("changed", "claim", "word"),
     [
-        ({}, "decodes faster than all of it", "holds"),
-        ({"h2o": 1.5}, "decodes faster than all of it", "does not hold"),  # faster than another cache alone
-        ({"h2o": 2.0}, "decodes faster than all of it", "cannot tell"),
-        ({}, "over 1.9 times as fast", "holds"),
-        ({"h2o": 3.0}, "over 1.9 times as fast", "not at this scale"),
-        ({"h2o": 3.8}, "over 1.9 times as fast", "cannot tell"),
-        ({}, "recycling is at most a tenth slower", "holds"),
-        ({"recycled": 1.5}, "recycling is at most a tenth slower", "does not hold"),
+        ({}, claims.FASTER, "holds"),
+        ({"h2o": 1.5}, claims.FASTER, "does not hold"),  # faster than another cache alone
+        ({"h2o": 2.0}, claims.FASTER, "undecided"),
+        ({}, claims.LATENCY_CLAIM, "holds"),
+        ({"h2o": 3.0}, claims.LATENCY_CLAIM, "not at this scale"),
+        ({"h2o": 3.8}, claims.LATENCY_CLAIM, "undecided"),
+        ({}, claims.RECYCLED_SPEED, "holds"),
+        ({"recycled": 1.5}, claims.RECYCLED_SPEED, "does not hold"),
     ],
 )
-def test_the_clock_turns_with_its_numbers(changed, words, word):
-    assert one(clock_verdict(bench(**changed)), words) == word
+def test_the_clock_turns_with_its_numbers(changed, claim, word):
+    assert claim.judge(bench(**changed)).words == word

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from course_lib.lessons.kv.claims import words
+from course_lib.lessons.kv import claims
+from course_lib.lessons.kv.running import words
 from course_lib.models import tiny_model
 
 
@@ -46,19 +47,23 @@ def made_up(each):
 def test_the_verdicts_follow_the_numbers():
     """All rank correlations 1 for the sum; at one occurrence -1, -1 and -0.8: clearly not more."""
     texts = [made_up(each) for each in ([4.0, 3.0, 2.0, 1.1], [8.0, 5.0, 3.0, 2.0], [4.0, 3.0, 1.6, 1.7])]
-    whole, each = words.effects(words.correlations(texts))
-    assert (whole.value, each.value) == (pytest.approx(1.0), pytest.approx(-2.8 / 3))
-    *_, first, second = words.said(texts).splitlines()
-    assert first.endswith("receive more in all: holds")
-    assert second.endswith("receives more, too: does not hold")
+    rows = {"tables": {"words": words.correlations(texts)}}
+    whole, each = claims.OFTEN.judge(rows), claims.OFTEN_EACH.judge(rows)
+    assert (whole.effects[""].value, each.effects[""].value) == (pytest.approx(1.0), pytest.approx(-2.8 / 3))
+    assert (whole.verdict, each.verdict) == ("holds", "does not hold")
+    assert words.said(texts) == f"3 texts\n{whole}\n{each}"
 
 
-@pytest.mark.parametrize(("whole", "verdict"), [((0.5, 0.6, 0.55), "holds"), ((-0.5, 0.6, 0.1), "cannot tell")])
-def test_committed_rows_are_judged_like_live_ones(whole, verdict):
+@pytest.mark.parametrize(
+    ("whole", "verdict", "opposite"),
+    [((0.5, 0.6, 0.55), "holds", "does not hold"), ((-0.5, 0.6, 0.1), "undecided", "undecided")],
+)
+def test_committed_rows_are_judged_like_live_ones(whole, verdict, opposite):
     rows = [{"whole": value, "each": -value} for value in whole]
-    first, second = words.committed({"tables": {"words": rows}}).splitlines()[2:]
-    assert f"receive more in all: {verdict}" in first
-    assert second.endswith("does not hold") or verdict == "cannot tell"
+    made_up_rows = {"tables": {"words": rows}}
+    judged = [claim.judge(made_up_rows) for claim in (claims.OFTEN, claims.OFTEN_EACH)]
+    assert [each.verdict for each in judged] == [verdict, opposite]
+    assert words.committed(made_up_rows) == "\n".join(["3 texts", *map(str, judged)])
 
 
 def test_a_tiny_model_is_counted_and_drawn(generator):

@@ -4,14 +4,16 @@ import pytest
 import torch
 from figure_titles import drawn_title as title
 
-from course_lib.lessons.sinks.claims import backcopy as plots
+from course_lib.lessons.sinks import claims
+from course_lib.lessons.sinks.estimates import VARIANTS
+from course_lib.lessons.sinks.results import backcopy as plots
 
 
-def made_up(lost=0.8):
-    """Two seeds of made-up numbers in the shape of backcopy.json; `lost` by a learnable sink without it."""
+def made_up(lost=0.8, n_seeds=2):
+    """A few seeds of made-up numbers in the shape of backcopy.json; `lost` by a learnable sink without it."""
     attention, streaming, emergence, widths = [], [], [], []
-    for variant in plots.VARIANTS:
-        for seed in (0, 1):
+    for variant in VARIANTS:
+        for seed in range(n_seeds):
             label = {"variant": variant, "seed": seed}
             own = variant == "learnable sink"
             attention.append(
@@ -58,19 +60,17 @@ def test_titles():
 
 
 def test_claims_are_counted_over_seeds():
-    lines = plots.verdict(made_up()).splitlines()
-    assert lines == [
-        "Claim: in most trainings idle, the head gives most of its attention to its sink: in 2 of 2: holds",
-        "Claim: in most trainings busy, it gives its sink less than a tenth: in 2 of 2: holds",
-        "Claim: in most trainings the model with a sink needs it, more than 0.01 nats worse without: in 2 of 2: holds",
-        "Claim: in most trainings that one slot is enough: in 2 of 2: holds",
-        "Claim: in most trainings models without a slot of their own lose nothing: in 4 of 4: holds",
-    ]
-    measured = made_up(lost=0.0)
-    measured["tables"]["attention"][-1]["idle_first_slot"] = 0.4
-    said = plots.verdict(measured)
-    assert "its sink: in 1 of 2: cannot tell" in said  # one training of two says nothing of most
-    assert "worse without: in 0 of 2: does not hold" in said
+    measured = made_up(n_seeds=5)
+    judged = [claim.judge(measured) for claim in claims.IDLE_CLAIMS]
+    assert [each.words for each in judged] == ["holds"] * 5
+    assert [each.ours for each in judged] == ["5 of 5 trainings"] * 4 + ["10 of 10 trainings"]
+    assert plots.verdict(measured) == "\n".join(map(str, judged))
+    measured = made_up(lost=0.0, n_seeds=5)
+    for row in measured["tables"]["attention"][-2:]:
+        row["idle_first_slot"] = 0.4
+    idle, needs = claims.IDLE.judge(measured), claims.NEEDS_ITS_SINK.judge(measured)
+    assert (idle.verdict, idle.ours) == ("undecided", "3 of 5 trainings")  # says nothing of most
+    assert (needs.verdict, needs.ours) == ("does not hold", "0 of 5 trainings")
 
 
 def test_widths_are_those_of_both_tables():

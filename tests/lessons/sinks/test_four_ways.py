@@ -7,7 +7,9 @@ import torch
 from table_cells import rows
 
 from course_lib.kv.policies.full import Full
-from course_lib.lessons.sinks.claims import dialogue, drawings, first_tokens, four_ways, ways
+from course_lib.lessons.sinks import claims, drawings, estimates
+from course_lib.lessons.sinks.experiments import dialogue, first_tokens, four_ways
+from course_lib.lessons.sinks.results import ways
 from course_lib.models import blocks, linears, tiny_model, weight_of
 
 
@@ -81,23 +83,26 @@ def measured(dense=3.0, window=3.0, afresh=2.0, circles="a b c a b c a b c"):
     return {"tables": {"ways": table, "chats": chats}, "sizes": {"tokens": 16}}
 
 
-def said(text):
-    return [claim.replace("\n", " ").split(": ")[-1] for claim in text.split("Claim")[1:]]
+def verdicts(judged, found):
+    return [claim.judge(found).verdict for claim in judged]
 
 
 def test_verdicts_follow_from_pairs():
-    assert [word.strip() for word in said(ways.ways_verdict(measured()))] == ["holds", "holds", "holds"]
+    assert verdicts(claims.WAYS_CLAIMS, measured()) == ["holds", "holds", "holds"]
     found = measured(dense=2.1, window=2.0, afresh=1.5)
-    assert {word.strip() for word in said(ways.ways_verdict(found))} == {"does not hold"}
-    assert [word.strip() for word in said(ways.chat_verdict(measured()))] == ["holds", "holds"]
+    assert verdicts(claims.WAYS_CLAIMS, found) == ["does not hold"] * 3
+    assert verdicts(claims.CHAT_CLAIMS, measured()) == ["holds", "holds"]
     fluent = measured(circles="a b c d e f")
-    assert [word.strip() for word in said(ways.chat_verdict(fluent))] == ["does not hold", "holds"]
+    assert verdicts(claims.CHAT_CLAIMS, fluent) == ["does not hold", "holds"]
+    assert ways.ways_verdict(found) == "\n".join(str(claim.judge(found)) for claim in claims.WAYS_CLAIMS)
+    assert claims.DENSE_BEYOND.judge(measured()).ours.endswith("times, 100 % beyond that length")
+    assert claims.CHAT_COLLAPSES.judge(measured()).ours == "+57.1 percentage points"
 
 
 def test_repetition_counts_runs_of_three_words():
-    assert ways.repeated("One, two three. Four") == 0.0
-    assert ways.repeated("a-b c a b c a") == pytest.approx(0.4)  # abc bca cab abc bca
-    assert ways.repeated("two words") == 0.0
+    assert estimates.repeated("One, two three. Four") == 0.0
+    assert estimates.repeated("a-b c a b c a") == pytest.approx(0.4)  # abc bca cab abc bca
+    assert estimates.repeated("two words") == 0.0
 
 
 def test_titles_follow_from_the_data():

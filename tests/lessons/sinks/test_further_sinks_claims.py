@@ -1,9 +1,8 @@
 """One sink beside four, far sinks, a steady stream and its speed, from made-up rows."""
 
 import pytest
-from claimed import one
 
-from course_lib.lessons.sinks.claims.further import further_verdict
+from course_lib.lessons.sinks import claims
 
 NOISE = (-0.002, 0.0, 0.002, 0.001)
 
@@ -30,20 +29,21 @@ def made_up(one_sink=0.0, original=2.0, second=3.0, times=30.0):
 
 
 @pytest.mark.parametrize(
-    ("changed", "words", "word"),
+    ("changed", "claim", "word"),
     [
-        ({"one_sink": 0.05}, "one sink is not enough", "holds"),
-        ({"one_sink": 0.0}, "one sink is not enough", "not at this scale"),
-        ({"original": 6.0}, "far sinks need", "holds"),
-        ({"original": 1.5}, "far sinks need", "not at this scale"),
-        ({"original": 2.0}, "far sinks need", "not at this scale"),  # no difference, without noise: counted
-        ({"second": 3.0}, "second half of a stream", "holds"),
-        ({"second": 3.2}, "second half of a stream", "not at this scale"),
-        ({"second": 3.0488}, "second half of a stream", "cannot tell"),
-        ({"times": 30.0}, "over 22 times as fast", "holds"),
-        ({"times": 10.0}, "over 22 times as fast", "not at this scale"),
-        ({"times": 22.0}, "over 22 times as fast", "cannot tell"),
+        ({"one_sink": 0.05}, claims.ONE_IS_NOT_ENOUGH, "holds"),
+        ({"one_sink": 0.0}, claims.ONE_IS_NOT_ENOUGH, "not at this scale"),
+        ({"original": 6.0}, claims.ROLLING, "holds"),
+        ({"original": 1.5}, claims.ROLLING, "not at this scale"),
+        ({"original": 2.0}, claims.ROLLING, "not at this scale"),  # no difference, without noise: counted
+        ({"second": 3.0}, claims.STREAM_STEADY, "holds"),
+        ({"second": 3.2}, claims.STREAM_STEADY, "not at this scale"),
+        ({"second": 3.0488}, claims.STREAM_STEADY, "undecided"),
+        ({"times": 30.0}, claims.TWENTY_TWO, "holds"),
+        ({"times": 10.0}, claims.TWENTY_TWO, "not at this scale"),
+        ({"times": 22.0}, claims.TWENTY_TWO, "undecided"),
     ],
 )
-def test_each_claim_turns_with_its_numbers(changed, words, word):
-    assert one(further_verdict(*made_up(**changed)), words).startswith(word)
+def test_each_claim_turns_with_its_numbers(changed, claim, word):
+    stream, bench = made_up(**changed)
+    assert claim.judge(bench if claim is claims.TWENTY_TWO else stream).verdict == word

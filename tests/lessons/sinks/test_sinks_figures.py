@@ -93,7 +93,7 @@ def test_a_collapse_in_one_block_of_many_decides_nothing():
     found = {"newest tokens": window, "all tokens": tokens(10.0), "1 + 3": tokens(10.0)}
     claim = next(line for line in tables.collapse_verdict(found).splitlines() if "collapses" in line)
     assert "2.7 times" in claim  # the mean of one block at 8 nats and seven at 0
-    assert "cannot tell" in claim
+    assert "undecided" in claim
 
 
 def test_the_place_and_not_the_word():
@@ -102,7 +102,7 @@ def test_the_place_and_not_the_word():
     shares = {
         name: torch.stack([torch.zeros(64), share + blocks]) for name, share in {"own": 0.6, "a": 0.5, "b": 0.1}.items()
     }
-    assert tables.position_verdict(shares).endswith("holds partly (1 of 2)")
+    assert tables.position_verdict(shares).endswith("mixed (holds in a; fails in b)")
     assert tables.position_verdict({name: shares[name] for name in ("own", "a")}).endswith(": holds")
     assert tables.position_verdict({name: shares[name] for name in ("own", "b")}).endswith("does not hold")
 

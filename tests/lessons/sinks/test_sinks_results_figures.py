@@ -3,9 +3,9 @@
 import pytest
 from figure_titles import titles
 
-from course_lib.lessons.sinks.claims import measured as sinks_results
-from course_lib.lessons.sinks.claims import summary
-from course_lib.lessons.sinks.claims import trained as sinks_trained
+from course_lib.lessons.sinks import claims, drawings
+from course_lib.lessons.sinks.results import stream as sinks_results
+from course_lib.lessons.sinks.results import training
 
 PERPLEXITIES = {"0 sinks": 30.0, "1 sink": 12.0, "2 sinks": 11.0, "4 sinks": 11.0, "4 newlines": 11.5}
 
@@ -50,15 +50,21 @@ def test_the_long_stream_says_memory_and_time():
     assert right == "Slowest part over fastest: 1.10 with 4 sinks"
 
 
-def test_far_sinks_are_judged_block_by_block_at_the_largest_gap(monkeypatch):
+def test_far_sinks_are_judged_block_by_block_at_the_largest_gap():
     found = measured()
     for row in found["tables"]["gaps"]:
         row["losses"] = [3.0, 2.0, 2.5] if row["positions"] == "rolling" else [3.5, 2.4, 3.2]
-    monkeypatch.setattr(sinks_results, "results", lambda: found)
-    assert summary._too_far()[2:] == ("900 against 12, n = 3", "holds")  # 0.53 ± 0.09
+    judged = claims.ROLLING.judge(found)
+    assert (judged.words, judged.n, judged.ours) == ("holds", "3", "1.70 ± 0.15 times")  # exp of 0.53 ± 0.09
     for row in found["tables"]["gaps"]:
         row["losses"] = row["losses"][::-1] if row["positions"] == "rolling" else [3.5, 2.4, 2.0]
-    assert summary._too_far()[3] == "cannot tell"
+    assert claims.ROLLING.judge(found).verdict == "undecided"
+
+
+def test_the_summary_shows_the_records():
+    texts = [text.get_text().replace("\n", " ") for text in drawings.take_home().axes[0].texts]
+    assert [claim.text for claim in claims.TAKE_HOME] == texts[4::4]
+    assert [claim.judge().words for claim in claims.TAKE_HOME] == texts[7::4]
 
 
 def test_gaps_name_the_worst_of_both():
@@ -76,15 +82,21 @@ def test_gaps_name_the_worst_of_both():
     ids=["as measured", "no collapse", "not restored"],
 )
 def test_verdicts_follow_from_the_numbers(changed, verdicts):
-    text = sinks_results.stream_verdict(measured(**changed))
-    assert [line.split(", ")[-1].split(": ")[-1] for line in text.splitlines() if line.startswith("Claim")] == verdicts
+    found = measured(**changed)
+    judged = [claim.judge(found) for claim in claims.STREAM_CLAIMS]
+    assert [each.words for each in judged] == verdicts
+    assert sinks_results.stream_verdict(found) == "\n".join(map(str, judged))
+    shares = [each.ours for each in judged[1:3]]  # log 30 / 12 over log 30 / 10; log 30 / 11.5 over log 30 / 11
+    assert shares[0].startswith("83.4 %") or changed
+    assert shares[1].startswith("95.6 %")
 
 
 def test_a_stream_that_slows_down_is_not_flat():
     found = measured()
     for row in found["tables"]["streaming_curves"]:
         row["milliseconds_per_token"] = [20.0, 20.4, 40.0, 41.0]
-    assert sinks_results.stream_verdict(found).endswith("second half over first 2.00 ± 2 %: does not hold")
+    judged = claims.STEADY_TIME.judge(found)
+    assert (judged.verdict, judged.ours[:4]) == ("does not hold", "2.00")
 
 
 def trained(**more_by_variant):
@@ -99,14 +111,18 @@ def trained(**more_by_variant):
 
 @pytest.mark.parametrize(
     ("vanilla", "learned", "verdicts"),
-    [((0.5, 0.2), (0.9, 0.0), ["holds", "holds", "holds"]), ((0.0, 0.0), (0.9, 0.2), ["holds partly", "not", "not"])],
+    [
+        ((0.5, 0.2), (0.9, 0.0), ["holds", "holds", "holds"]),
+        ((0.0, 0.0), (0.9, 0.2), ["mixed", "not at this scale", "not at this scale"]),
+    ],
     ids=["as in the paper", "otherwise"],
 )
 def test_claims_on_pretraining_follow_from_paired_losses(vanilla, learned, verdicts):
     found = trained(**{"vanilla": vanilla, "zero sink": (0.7, 0.1), "learnable sink": learned})
-    text = sinks_trained.pretraining_verdict(found)
-    claims = [line.split(": ")[-1].split(" (")[0] for line in text.splitlines() if line.startswith("Claim")]
-    assert [claim if claim.startswith("holds") else claim.split()[0] for claim in claims] == verdicts
+    judged = [claim.judge(found) for claim in claims.TRAINED_CLAIMS]
+    assert [each.verdict for each in judged] == verdicts
+    assert list(judged[0].effects) == ["vanilla", "zero sink", "learnable sink"]
+    assert training.pretraining_verdict(found) == "\n".join(map(str, judged))
 
 
 @pytest.mark.parametrize(("largest", "verdict"), [(8.0, "holds"), (1.5, "not at this scale")], ids=["high", "low"])
@@ -117,7 +133,7 @@ def test_registers_hold_where_patches_stood_out(largest, verdict):
         for layer, value in enumerate((2.0, high))
         for seed in (-1, 0, 1)
     ]
-    text = sinks_trained.registers_verdict({"tables": {"registers": table}})
-    assert text.startswith(f"Largest patch norm over the median, 3 trainings: {largest} (")
-    assert "1.5 (1.4 to 1.7) with 4 registers" in text
-    assert text.endswith(f": {verdict}")
+    judged = claims.REGISTERS.judge({"tables": {"registers": table}})
+    assert judged.ours.startswith(f"largest patch norm over the median {largest} (")
+    assert judged.ours.endswith("1.5 (1.4 to 1.7) with 4 registers, 3 trainings")
+    assert judged.words == verdict

@@ -5,12 +5,16 @@ import pytest
 from table_cells import rows as cells
 
 from course_lib.lessons.common.verdicts import NOT_MEASURED
-from course_lib.lessons.sparse_attention.claims import clock, delta, drafts, prefill, published, steering
+from course_lib.lessons.sparse_attention import claims
 from course_lib.lessons.sparse_attention.drawings import clock as clock_drawings
 from course_lib.lessons.sparse_attention.drawings import delta as delta_drawings
 from course_lib.lessons.sparse_attention.drawings import drafts as draft_drawings
 from course_lib.lessons.sparse_attention.drawings import prefill as prefill_drawings
 from course_lib.lessons.sparse_attention.drawings import steering as steering_drawings
+from course_lib.lessons.sparse_attention.estimates import drafts as draft_estimates
+from course_lib.lessons.sparse_attention.estimates import steering as steering_estimates
+from course_lib.lessons.sparse_attention.measuring.items import RESIDENTS
+from course_lib.lessons.sparse_attention.tables import clock, delta, drafts, prefill, published, steering
 
 RIGHT = {
     ("none", "nothing"): "0" * 15 + "1" * 5,
@@ -26,10 +30,8 @@ RIGHT = {
 }
 
 
-def verdicts(text: str) -> dict[str, str]:
-    """By claim."""
-    lines = [line.removeprefix("Claim: ") for line in text.splitlines() if line.startswith("Claim: ")]
-    return {line.partition(": ")[0]: line.partition(": ")[2] for line in lines}
+def verdicts(judged, made) -> list[str]:
+    return [claim.judge(made).verdict for claim in judged]
 
 
 def title(figure) -> str:
@@ -37,13 +39,13 @@ def title(figure) -> str:
 
 
 @pytest.mark.parametrize(
-    ("cost", "share", "cheap"), [(0.01, 0.5, "holds"), (0.03, 0.9, "not at this scale"), (0.0204, 0.9, "cannot tell")]
+    ("cost", "share", "cheap"), [(0.01, 0.5, "holds"), (0.03, 0.9, "not at this scale"), (0.0204, 0.9, "undecided")]
 )
 def test_flexprefill_over_gamma(cost, share, cheap):
     made = made_up.prefill(cost, share=share)
-    free, longer = verdicts(prefill.over_gamma(made)).values()
-    assert free.startswith(cheap)
-    assert longer == "holds"
+    assert verdicts(claims.GAMMA_CLAIMS, made) == [cheap, "holds"]
+    assert prefill.over_gamma(made).endswith(str(claims.LONGER_IS_SPARSER.judge(made)))
+    assert list(claims.READ_AT_NO_LOSS.judge(made).effects) == ["2048 tokens at γ 0.95", "4096 tokens at γ 0.95"]
     # exp(0.01) = 1.0101; the error of ±0.001 over four windows is 0.001155 / 2
     assert cost != 0.01 or "1.010 ± 0.001" in prefill.over_gamma(made)
     assert f"{share:.2f}" in prefill.over_gamma(made)
@@ -51,8 +53,9 @@ def test_flexprefill_over_gamma(cost, share, cheap):
 
 def test_flexprefill_beside_others():
     made = made_up.prefill(0.01)
-    assert list(verdicts(prefill.rivals(made)).values()) == ["holds", "does not hold", "holds"]
-    assert "StreamingLLM above FlexPrefill by +0.050 ± 0.000 nats a token" in prefill.rivals(made)
+    assert verdicts(claims.RIVAL_CLAIMS, made) == ["holds", "does not hold", "holds"]
+    assert claims.THAN_WINDOW.judge(made).estimates[""].value == pytest.approx(0.05)
+    assert "with sinks over FlexPrefill's: 1.05" in prefill.rivals(made)
     assert title(prefill_drawings.rivals(made)).endswith("clearly worse than FlexPrefill: StreamingLLM and random")
     none = made_up.prefill(0.6)
     assert title(prefill_drawings.rivals(none)).endswith("clearly worse than FlexPrefill: StreamingLLM")
@@ -60,21 +63,26 @@ def test_flexprefill_beside_others():
 
 def test_the_floor_and_the_code_as_released():
     made = made_up.prefill(0.01, released=0.005, bare=0.1)
-    assert list(verdicts(prefill.floor(made)).values()) == ["does not hold", "holds"]
-    assert list(verdicts(prefill.released(made)).values()) == ["holds", "does not hold"]
-    assert list(verdicts(prefill.floor(made_up.prefill(0.05, bare=0.001))).values()) == ["holds", "does not hold"]
+    assert verdicts(claims.FLOOR_CLAIMS, made) == ["does not hold", "holds"]
+    assert verdicts(claims.RELEASED_CLAIMS, made) == ["holds", "does not hold"]
+    assert verdicts(claims.FLOOR_CLAIMS, made_up.prefill(0.05, bare=0.001)) == ["holds", "does not hold"]
+    assert prefill.floor(made).endswith(str(claims.FLOOR_HELPS.judge(made)))
+    assert prefill.released(made).endswith(str(claims.RELEASED_IS_WORSE.judge(made)))
 
 
 def test_the_clock():
     made = made_up.clock({(2048, 0.5): (0.8, 1.6, None), (8192, 0.25): (1.5, 4.5, 1.1)})
     first = ["2048", "0.9", "0.50", "0.80 (0.79–0.81)", "1.60 (1.58–1.62)", "25 %", "–"]
     assert cells(clock.table(made))[0] == first
-    found = list(verdicts(clock.verdicts(made)).values())
+    found = verdicts(claims.CLOCK_CLAIMS, made)
     # 1.6 at half of the blocks is less than the twice that it promises, 4.5 at a quarter more than four times
-    assert found == ["holds partly (1 of 2)", "holds", "holds", "holds", "holds partly (1 of 2)"]
-    slow = clock.verdicts(made_up.clock({(2048, 0.5): (0.8, 0.9, 0.8)}))
+    assert found == ["mixed", "holds", "holds", "holds", "mixed"]
+    words = claims.READ_FASTER.judge(made).words
+    assert words == "mixed (holds in 8192 tokens at γ 0.9; fails in 2048 tokens at γ 0.9)"
+    assert clock.verdicts(made) == "\n".join(str(claim.judge(made)) for claim in claims.CLOCK_CLAIMS)
+    slow = made_up.clock({(2048, 0.5): (0.8, 0.9, 0.8)})
     fails = "does not hold"
-    assert list(verdicts(slow).values()) == [fails, fails, fails, "not at this scale", fails]
+    assert verdicts(claims.CLOCK_CLAIMS, slow) == [fails, fails, fails, "not at this scale", fails]
     assert title(clock_drawings.over_density(made)) == (
         "Choosing and reading: faster in 1 of 2; Reading alone: faster in 2 of 2"
     )
@@ -82,14 +90,13 @@ def test_the_clock():
 
 def test_heads():
     made = made_up.prefill(0.01)
-    text = prefill.heads(made)
-    assert "10 of 30 heads are query-aware" in text
-    assert "9.0 times as many blocks" in text  # 0.9 over 0.1
-    assert list(verdicts(text).values()) == ["holds", "does not hold", "holds"]  # all thirds are alike
+    assert "10 of 30 heads are query-aware" in prefill.heads(made)
+    assert claims.HEADS_DIFFER.judge(made).ours == "9 times"  # 0.9 over 0.1
+    assert verdicts(claims.HEAD_CLAIMS, made) == ["holds", "does not hold", "holds"]  # all thirds are alike
     made["tables"]["heads"] = made_up.heads([[0.5, 0.5]] * 3, [[0.0, 0.0]] * 3)
-    assert list(verdicts(prefill.heads(made)).values()) == ["does not hold"] * 3
+    assert verdicts(claims.HEAD_CLAIMS, made) == ["does not hold"] * 3
     made["tables"]["heads"] = made_up.heads([[0.9, 0.7], [0.5, 0.5], [0.1, 0.3]], [[1.0, 0.0]] * 3)
-    assert list(verdicts(prefill.heads(made)).values()) == ["holds"] * 3
+    assert verdicts(claims.HEAD_CLAIMS, made) == ["holds"] * 3
     said = "first third of the layers reads 80 % of its blocks, the last 20 %;\n3 of 6 heads are query-aware"
     assert said in title(prefill_drawings.by_head(made))
 
@@ -103,23 +110,26 @@ def test_the_title_over_gamma_says_what_was_measured():
 def test_deltas_over_the_threshold():
     made = made_up.delta({0.5: 0.01, 1.0: 0.05}, {0.5: 0.25, 1.0: 0.7})
     assert "the most that is left out at clearly less than 0.02 nats a token: 25 %" in delta.over_threshold(made)
-    assert list(verdicts(delta.over_threshold(made)).values()) == ["not at this scale"]
+    assert delta.over_threshold(made).endswith(str(claims.NOTHING_LOST.judge(made)))
+    assert claims.NOTHING_LOST.judge(made).verdict == "not at this scale"
     cheap = made_up.delta({0.5: 0.01, 1.0: 0.015}, {0.5: 0.25, 1.0: 0.7})
-    assert list(verdicts(delta.over_threshold(cheap)).values()) == ["holds"]
-    assert list(verdicts(delta.variants(made)).values()) == ["holds", "holds", "does not hold"]
-    assert list(verdicts(delta.decoded(made)).values()) == ["holds"]
+    assert claims.NOTHING_LOST.judge(cheap).verdict == "holds"
+    assert verdicts(claims.VARIANT_CLAIMS, made) == ["holds", "holds", "does not hold"]
+    assert claims.DECODED_ALIKE.judge(made).verdict == "holds"
     made["tables"]["decoded"][0]["largest_difference"] = 0.1
-    assert list(verdicts(delta.decoded(made)).values()) == ["does not hold"]
+    assert claims.DECODED_ALIKE.judge(made).verdict == "does not hold"
+    assert delta.decoded(made).endswith(str(claims.DECODED_ALIKE.judge(made)))
 
 
 @pytest.mark.parametrize(
     ("shares", "verdict"),
-    [((0.2, 0.3, 0.25), "holds"), ((0.7, 0.8, 0.75), "does not hold"), ((0.2, 0.9, 0.5), "cannot tell")],
+    [((0.2, 0.3, 0.25), "holds"), ((0.7, 0.8, 0.75), "does not hold"), ((0.2, 0.9, 0.5), "undecided")],
 )
 def test_neighbouring_keys(shares, verdict):
     measured = {"tables": {"moved": [{"share": [share - 0.1, share + 0.1]} for share in shares]}}
-    (said,) = verdicts(delta.moved(measured)).values()
-    assert said.startswith(verdict)
+    judged = claims.KEYS_CHANGE_LITTLE.judge(measured)
+    assert judged.verdict == verdict
+    assert delta.moved(measured).endswith(str(judged))
     assert NOT_MEASURED in delta.moved({"tables": {}})
 
 
@@ -132,57 +142,75 @@ def test_the_title_of_deltas():
 def test_drafts():
     made = made_up.drafts({"lookup": 0.5, "24 of 30 blocks": 0.5})
     # (1 − 0.5⁵) / (1 − 0.5) = 1.9375 tokens a pass expected, 20 / 10 = 2 measured; 0.6: 2.3056
-    assert drafts.expected(made, "24 of 30 blocks", "running text") == pytest.approx(1.9375)
-    assert drafts.tokens_a_pass(made, "lookup", "copying") == (2.0, 0.0)
+    assert draft_estimates.expected(made, "24 of 30 blocks", "running text") == pytest.approx(1.9375)
+    assert draft_estimates.tokens_a_pass(made, "lookup", "copying") == (2.0, 0.0)
     text = drafts.passes(made)
     assert "2.00 ± 0.00      1.94    50 %             50" in text
-    fewer, near, bytes_read = verdicts(text).values()
-    assert (fewer, near) == ("holds", "holds")
+    assert text.endswith("\n".join(str(claim.judge(made)) for claim in claims.PASS_CLAIMS))
     # 80 tokens are drafted in 20 passes: 2 / (1 + 0.5 · 4) = 0.67 for the cut, 2 for the lookup
-    assert bytes_read == "holds partly (2 of 4)"
-    assert list(verdicts(drafts.overlaps(made)).values()) == ["holds"]
+    assert verdicts(claims.PASS_CLAIMS, made) == ["holds", "holds", "mixed"]
+    assert claims.FEWER_BYTES.judge(made).words == "mixed (holds in 2; fails in 2)"
+    assert claims.MORE_STAY.judge(made).words == "holds"
+    assert drafts.overlaps(made).endswith(str(claims.MORE_STAY.judge(made)))
     slow = made_up.drafts({"24 of 30 blocks": 0.9, "lookup": 0.9}, tokens=10)
-    assert list(verdicts(drafts.passes(slow)).values())[:2] == ["does not hold", "does not hold"]
+    assert verdicts(claims.PASS_CLAIMS, slow)[:2] == ["does not hold", "does not hold"]
 
 
 def test_a_lookup_drafts_only_where_it_finds_something():
     made = made_up.drafts({"lookup": 0.5})
     made["tables"]["overlap"][0]["proposed"] = 0.25
-    assert drafts.expected(made, "lookup", "running text") == pytest.approx(0.25 * 1.9375 + 0.75)
+    assert draft_estimates.expected(made, "lookup", "running text") == pytest.approx(0.25 * 1.9375 + 0.75)
 
 
 def test_the_title_of_drafts():
     assert "Running text: 50 loads for 100 tokens" in title(draft_drawings.passes(made_up.drafts({"lookup": 0.5})))
 
 
+def right_answers(made):
+    """The verdicts on right answers, by what is compared."""
+    pairs = zip(claims.COMPARISONS, claims.ANSWER_CLAIMS[RESIDENTS], strict=True)
+    return {name: right.judge(made) for name, (right, _) in pairs}
+
+
 def test_steered_answers():
-    text = steering.answers(made_up.steering(RIGHT))
-    found = [said for text, said in verdicts(text).items() if "(right answers, " in text]
-    told, every, chosen, beside, random, whole, auto, heads, layer, spared = found
-    assert [told, every, chosen, beside, random, whole] == ["holds"] * 6
+    made = made_up.steering(RIGHT)
+    judged = right_answers(made)
+    words = [each.verdict for each in judged.values()]
+    assert words == ["holds"] * 6 + ["undecided", "holds", "undecided", "undecided"]  # the seventh: 3 beside 5
     # 20 beside 5 of 20; of 22, with half a question each way, 15.5 less 0.5
-    assert "it answers better (right answers, +0.75 ± 0.11): holds" in text
-    assert auto.startswith("cannot tell")  # 3 beside 5
-    assert (heads, layer[:11], spared[:11]) == ("holds", "cannot tell", "cannot tell")
+    assert judged["chosen-heads"].ours == "+75 ± 11 percentage points"
+    assert judged["steered"].claim is claims.STEERED
+    text = steering.answers(made)
+    assert "Here, right answers: +75 ± 11 percentage points. Verdict: holds" in text
+    assert text.count("Claim: ") == len(claims.COMPARISONS)
     worse = RIGHT | {("chosen", "named"): "0" * 20, ("none", "nothing"): "1" * 20}
-    auto = "steered to the sentence that it named itself, it answers better (right answers, -1.00 ± "
-    judged = verdicts(steering.answers(made_up.steering(worse)))
-    assert [said for text, said in judged.items() if text.startswith(auto)] == ["not at this scale"]
+    judged = right_answers(made_up.steering(worse))["self-named"]
+    assert (judged.verdict, judged.ours[:4]) == ("not at this scale", "-100")
+
+
+def test_conditions_that_were_not_measured_are_left_out():
+    fewer = {condition: bits for condition, bits in RIGHT.items() if condition != ("best layer", "true")}
+    made = made_up.steering(fewer)
+    assert right_answers(made)["chosen-than-layer"].verdict == NOT_MEASURED
+    assert "best layer" not in steering.answers(made)
+    assert NOT_MEASURED in steering.reading(made)
 
 
 @pytest.mark.parametrize(
     ("right", "said"),
-    [("1" * 20, "holds"), ("0" * 20, "not at this scale"), ("1" * 5 + "0" * 15, "cannot tell")],
+    [("1" * 20, "holds"), ("0" * 20, "not at this scale"), ("1" * 5 + "0" * 15, "undecided")],
 )
 def test_named_sentences(right, said):
     text = steering.named(made_up.steering(RIGHT, named=right))
     assert f"the key sentence in {right.count('1')} of 20; at random 25 %" in text
-    assert next(iter(verdicts(text).values())).startswith(said)
+    judged = claims.NAMES_THE_KEY.judge(made_up.steering(RIGHT, named=right))
+    assert judged.verdict == said
+    assert text.endswith(str(judged))
 
 
 def test_what_the_search_chose():
     made = made_up.steering(RIGHT)
-    assert [row["what"] for row in steering.whole_layers(made)] == ["layer 0", "layer 1", "layer 2"]
+    assert [row["what"] for row in steering_estimates.whole_layers(made)] == ["layer 0", "layer 1", "layer 2"]
     lines = steering.searched(made).splitlines()
     assert [line.split()[:2] for line in lines[2:4]] == [["layer", "1"], ["layer", "2"]]
     assert lines[-1].endswith("-3.00  chosen")

@@ -9,8 +9,8 @@ from course_lib.attention.visual.importance import Importance
 from course_lib.attention.visual.model import N_TOKENS, Shape, SmallVLM
 from course_lib.attention.visual.prune import Pruning
 from course_lib.attention.visual.stages import Ratios
-from course_lib.lessons.sparse_attention.claims import visual
 from course_lib.lessons.sparse_attention.drawings import visual as pictures
+from course_lib.lessons.sparse_attention.estimates import visual as estimates
 from course_lib.lessons.sparse_attention.experiments import experiment_visual_model as of_model
 from course_lib.lessons.sparse_attention.experiments import experiment_visual_tokens as of_tokens
 from course_lib.measure.result_files import plain
@@ -38,12 +38,12 @@ def measured():
 
 
 def test_every_way_is_there_at_every_share(measured):
-    parts = [f"without {part}" for part in visual.PARTS]
-    expected = {"VFlowOpt": 2, "random": 2, "attention alone": 1, "entropy alone": 1, visual.BY_HAND: 1}
+    parts = [f"without {part}" for part in estimates.PARTS]
+    expected = {"VFlowOpt": 2, "random": 2, "attention alone": 1, "entropy alone": 1, estimates.BY_HAND: 1}
     for share in (0.5, 0.1):
         for method, n in (expected | dict.fromkeys([*parts, of_tokens.TOLD], 1)).items():
-            assert len(visual.at(measured, method, share)) == n, method
-    assert visual.shares(measured) == [0.5, 0.1]
+            assert len(estimates.at(measured, method, share)) == n, method
+    assert estimates.shares(measured) == [0.5, 0.1]
 
 
 def test_rows_answer_the_same_questions_and_read_as_much_as_they_say(measured):
@@ -51,7 +51,7 @@ def test_rows_answer_the_same_questions_and_read_as_much_as_they_say(measured):
         assert len(row["right"]) == row["n"] == 6
         assert row["accuracy"] == pytest.approx(row["right"].count("1") / 6)
         assert abs(row["kept"] - row["share"]) <= 1 / N_TOKENS  # each third is rounded to whole tokens
-    assert visual.dense(measured)["cosine"] == pytest.approx(1, abs=1e-5)
+    assert estimates.dense(measured)["cosine"] == pytest.approx(1, abs=1e-5)
 
 
 def test_settings_are_those_of_the_rows(measured):

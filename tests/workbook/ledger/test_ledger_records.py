@@ -9,11 +9,11 @@ import pytest
 
 from course_lib.cli import bench, reproduce
 from course_lib.lessons.common import claim as claim_module
-from course_lib.lessons.common.claim import Claim, result_path
+from course_lib.lessons.common.claim import result_path
 from course_lib.lessons.common.tables import COLUMNS
 from course_lib.lessons.common.verdicts import WORDS, Effect, verdict
 from course_lib.measure.result_files import load
-from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements
+from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements, claims_of
 from course_lib.workbook.ledger.judge import judged
 from course_lib.workbook.ledger.page import PATH, SUMMARY, page, summary, verdict_of
 from course_lib.workbook.ledger.record import LIBRARY, is_there
@@ -66,10 +66,10 @@ def test_every_constant_has_an_id_of_its_own_that_names_its_lesson():
         id(record): (name, record)
         for name in names
         for value in vars(import_module(name)).values()
-        for record in (value.values() if isinstance(value, dict) else (value,))
-        if isinstance(record, Claim)
+        for record in claims_of(value)
     }
     assert len(records) == len(CLAIMS)
+    assert "sparse_attention-told-likelihood" in CLAIMS  # in a pair, in a list, in a dictionary
     assert all(name.split(".")[2] == claim.lesson for name, claim in records.values())
 
 

@@ -12,10 +12,9 @@ from torch import Tensor
 from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import rows
-from course_lib.lessons.common.verdicts import of_count, verdict
+from course_lib.lessons.kv import claims, heavy_hitters
 from course_lib.lessons.kv import measured as long
-from course_lib.lessons.kv import tables
-from course_lib.lessons.kv.claims import heavy_shown
+from course_lib.lessons.kv.estimates import SPARSE
 
 
 def sparse() -> Figure:
@@ -24,14 +23,14 @@ def sparse() -> Figure:
     layers = rows(long.results(), "attention", start="text")
     share = [100 * row["sparsity"] for row in layers]
     axes.plot(range(len(share)), share, markersize=5, label="below 1 % of the row's largest", **line_style(0))
-    axes.axhline(100 * tables.SPARSE, color=COLOURS[4], linestyle=":", label="95 %, the paper's mark")
+    axes.axhline(100 * SPARSE, color=COLOURS[4], linestyle=":", label="95 %, the paper's mark")
     axes.set_ylim(0, 105)
     axes.legend(frameon=False, fontsize=9, loc="lower right")
-    above = sum(row["sparsity"] > tables.SPARSE for row in layers)
-    word = verdict(of_count(above, len(layers), tables.ALMOST_ALL), larger_models=True)
-    title = f"Over 95 % of the weights in {above} of {len(layers)} layers;\nin almost all layers: {word}"
+    above = sum(row["sparsity"] > SPARSE for row in layers)
+    words = claims.SPARSE.judge().words
+    title = f"Over 95 % of the weights in {above} of {len(layers)} layers;\nin almost all layers: {words}"
     label(axes, title, "layer", "negligible weights (%)")
-    heavy_shown.enough_on(beside, heavy_shown.results())
+    heavy_hitters.enough_on(beside, heavy_hitters.results())
     return fig
 
 

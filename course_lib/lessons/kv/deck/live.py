@@ -21,8 +21,8 @@ from course_lib.kv.policies.tova import TOVA
 from course_lib.kv.policies.window import Window
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.lessons.kv import figures
-from course_lib.lessons.kv.claims.heavy import STORY
 from course_lib.lessons.kv.deck.layers import choices as choices_of
+from course_lib.lessons.kv.experiments.heavy import STORY
 from course_lib.lessons.kv.running import live
 from course_lib.lessons.kv.running.measure import nearest_that_stays, race, slots_by_layer
 from course_lib.models import blocks, load_model

@@ -1,24 +1,26 @@
 """Tables of the deck of lesson 07, drawn as figures, so that each number and each verdict is a computed one."""
 
-import math
 import re
 import textwrap
 from collections.abc import Sequence
 
-import torch
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.cache_speed import EVERYTHING
-from course_lib.lessons.common.effects import accuracy_gap, log_gap
+from course_lib.lessons.common.drawn_tables import drawn_claims
 from course_lib.lessons.common.style import COLOURS, HouseFigure
-from course_lib.lessons.common.tables import load_bench, rows
-from course_lib.lessons.common.verdicts import of_count, verdict
-from course_lib.lessons.kv import measured as long
-from course_lib.lessons.kv import tables
-from course_lib.lessons.kv.claims import heavy_shown
-from course_lib.lessons.kv.claims.reading import HEAVIEST, RANDOM
+from course_lib.lessons.common.tables import load_bench
+from course_lib.lessons.kv import claims
 
 Row = tuple[str, ...]
+TAKE_HOME = (
+    claims.SPARSE,
+    claims.FIVE_PER_CENT,
+    claims.MASKED,
+    claims.THAN_SINKS,
+    claims.PERSISTENCE,
+    claims.LOOKS_AGAIN,
+)
 STEPS = r"\d+ steps of \d+ at \d+ tokens"
 
 
@@ -60,71 +62,5 @@ def published() -> Figure:
 
 
 def take_home() -> Figure:
-    """Claim, paper, here, verdict."""
-    head = ("claim", "paper", "here", "verdict")
-    body = [_sparse(), _enough(), _masked(), _choosing(), _persistence(), _again()]
-    return drawn(head, body, (31, 25, 27, 20))
-
-
-def _sparse() -> Row:
-    layers = rows(long.results(), "attention", start="text")
-    count, n = sum(row["sparsity"] > tables.SPARSE for row in layers), len(layers)
-    word = verdict(of_count(count, n, tables.ALMOST_ALL), larger_models=True)
-    mean = 100 * sum(row["sparsity"] for row in layers) / n
-    return (
-        "almost all attention is negligible",
-        "H2O: over 95 %, almost all layers",
-        f"{count} of {n}, mean {mean:.0f} %",
-        word,
-    )
-
-
-def _enough() -> Row:
-    found = heavy_shown.results()
-    (five,) = rows(found, "enough", share=heavy_shown.SUFFICE)
-    effect, word = heavy_shown.above_full(five), heavy_shown.enough_verdict(found).rpartition(": ")[2]
-    here = f"{math.exp(effect.value):.2f} times the perplexity"
-    return "5 % of the tokens are enough", "talk on H2O: 20 times smaller, as accurate", here, word
-
-
-def _masked() -> Row:
-    found = heavy_shown.results()
-    share = max(row["share"] for row in found["tables"]["masked"])
-    times = {
-        which: math.exp(heavy_shown.above_full(rows(found, "masked", which=which, share=share)[0]).value)
-        for which in (HEAVIEST, RANDOM)
-    }
-    word = heavy_shown.masked_verdict(found).splitlines()[0].rpartition(": ")[2]
-    here = f"{100 * share:.0f} %: {times[HEAVIEST]:.3g} times, at random {times[RANDOM]:.2f}"
-    return "without heavy hitters it is worse", "H2O: significant degradation", here, word
-
-
-def _choosing() -> Row:
-    found = long.results()
-    ours = sorted(rows(found, "compressed", policy="H2O"), key=lambda row: row["budget"])
-    gains = [log_gap(row, rows(found, "compressed", policy="StreamingLLM", budget=row["budget"])[0]) for row in ours]
-    low, high = min(gain.value for gain in gains), max(gain.value for gain in gains)
-    here = f"log-perplexity lower by {low:.3f} to {high:.3f}"
-    return "heavy hitters beat a window with sinks", "H2O: beats a local window", here, verdict(gains)
-
-
-def _persistence() -> Row:
-    layers = rows(long.results(), "attention", start="text")
-    count, n = sum(row["persistence_any"] > tables.PERSISTENT for row in layers), len(layers)
-    chance = 100 * torch.tensor([row["pivotal_any"] for row in layers]).mean()
-    here = f"{count} of {n}; chance gives {chance:.0f} %"
-    return (
-        "who mattered will matter",
-        "Scissorhands: over 95 %, most layers",
-        here,
-        verdict(of_count(count, n, tables.MOST)),
-    )
-
-
-def _again() -> Row:
-    second = {row["policy"]: row for row in rows(long.results(), "second_needle", question=2)}
-    lost = max((second[name] for name in ("StreamingLLM", "H2O", "SnapKV")), key=lambda row: row["exact"])
-    ways = {name: row for name, row in second.items() if name.startswith("recycled") and "never" not in name}
-    here = ", ".join(f"{name.removeprefix('recycled, ')} {100 * row['exact']:.0f} %" for name, row in ways.items())
-    word = verdict([accuracy_gap(row, lost, "exact") for row in ways.values()])
-    return "looking again answers a second question", "Recycled attention: 2 times as good", here, word
+    """The claims to remember, the published numbers, ours, and the verdicts."""
+    return drawn_claims(TAKE_HOME)

@@ -43,7 +43,7 @@ def _with(place: int, cost: Any) -> Any:
 
 
 def _library(n_weights: int, n_layers: int, width: int, n_read: int, window: int) -> tuple[float, float, float]:
-    from course_lib.lessons.sinks.claims.four_ways import flops_a_token
+    from course_lib.lessons.sinks.experiments.four_ways import flops_a_token
 
     return flops_a_token(n_weights, n_layers, width, n_read, window)
 

@@ -5,12 +5,13 @@ from matplotlib.figure import Figure
 from course_lib.lessons.common.effects import Row, of_repetitions
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.tables import Measured
-from course_lib.lessons.sparse_attention.claims import clock
+from course_lib.lessons.sparse_attention.estimates import clock
+from course_lib.lessons.sparse_attention.tables.clock import results
 
 
 def over_density(bench: Measured | None = None) -> Figure:
     """How many times as fast as dense attention: choosing and reading, reading alone, and what a density promises."""
-    bench = bench or clock.results()
+    bench = bench or results()
     fig, panels = figure(n_columns=2, width=4.8, height=3.6)
     sides = {"choosing and reading": clock.CHOSEN_AND_READ, "reading alone": clock.READ}
     least = min(row["density"] for row in clock.timed(bench, clock.READ))

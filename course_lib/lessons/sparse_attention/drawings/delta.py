@@ -7,14 +7,15 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.sparse_attention.claims import delta
+from course_lib.lessons.sparse_attention.estimates import delta
+from course_lib.lessons.sparse_attention.tables.delta import results
 
 FAR = 0.5  # nats a token: what lies above is drawn here, with its number beside it
 
 
 def over_threshold(measured: Measured | None = None) -> Figure:
     """What each threshold leaves out, and nats above the model as it is by what is left out."""
-    measured = measured or delta.results()
+    measured = measured or results()
     fig, (left, right) = figure(n_columns=2, width=5.0, height=3.6)
     main = sorted(delta.main(measured), key=lambda row: row["theta"])
     thetas = [row["theta"] for row in main]

@@ -6,13 +6,14 @@ from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.sparse_attention.claims import drafts
+from course_lib.lessons.sparse_attention.estimates import drafts
 from course_lib.lessons.sparse_attention.experiments.experiment_drafts import COPYING, RUNNING
+from course_lib.lessons.sparse_attention.tables.drafts import results
 
 
 def passes(measured: Measured | None = None) -> Figure:
     """Measured with two errors, and what α of the given text foretells, on running text and on copying."""
-    measured = measured or drafts.results()
+    measured = measured or results()
     fig, panels = figure(n_columns=2, width=5.0, height=3.2)
     names = drafts.drafts(measured)
     for axes, kind in zip(panels, (RUNNING, COPYING), strict=True):

@@ -11,12 +11,13 @@ from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.style import figure, label, line_style
 from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.sparse_attention.claims import prefill
+from course_lib.lessons.sparse_attention.estimates import prefill
+from course_lib.lessons.sparse_attention.tables.prefill import results
 
 
 def over_gamma(measured: Measured | None = None) -> Figure:
     """What is read, and what that costs, a line a length."""
-    measured = measured or prefill.results()
+    measured = measured or results()
     fig, (left, right) = figure(n_columns=2, width=5.0, height=3.6)
     lengths = sorted({row["tokens"] for row in prefill.flex(measured)})
     for index, length in enumerate(lengths):
@@ -57,7 +58,7 @@ def _dearest(measured: Measured) -> str:
 
 def by_head(measured: Measured | None = None) -> Figure:
     """Density of each head; a ring where a head was query-aware on most texts."""
-    measured = measured or prefill.results()
+    measured = measured or results()
     layers = measured["tables"]["heads"]
     fig, (axes,) = figure(width=9.0, height=3.4)
     axes.grid(False)
@@ -83,7 +84,7 @@ def by_head(measured: Measured | None = None) -> Figure:
 
 def rivals(measured: Measured | None = None) -> Figure:
     """Nats above dense attention, of rules that read as many blocks."""
-    measured = measured or prefill.results()
+    measured = measured or results()
     mine = prefill.chosen(measured)
     others = prefill.of_same_density(measured)
     _, (axes,) = figure(width=7.2, height=2.6)

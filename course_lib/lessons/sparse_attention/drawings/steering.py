@@ -6,16 +6,17 @@ from course_lib.lessons.common.dots import SHARE_BARS, share_reach
 from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.style import COLOURS, figure, label
 from course_lib.lessons.common.tables import Measured, listed, rows
-from course_lib.lessons.sparse_attention.claims import steering
+from course_lib.lessons.sparse_attention.estimates import steering
 from course_lib.lessons.sparse_attention.experiments.experiment_steering import NO_HEADS, NOTHING, PROMPTED, TRUE
 from course_lib.lessons.sparse_attention.measuring.items import RESIDENTS
+from course_lib.lessons.sparse_attention.tables.steering import results
 
 
 def steered(
     measured: Measured | None = None, data: str = RESIDENTS, only: list[steering.Condition] | None = None
 ) -> Figure:
     """Right answers of each condition, or of some, with intervals; chance as a line."""
-    measured = measured or steering.results()
+    measured = measured or results()
     every = rows(measured, "answers", data=data)
     found = [row for row in every if only is None or (row["heads"], row["steered"]) in only]
     fig, (axes,) = figure(width=8.2, height=0.32 * len(found) + 1.2)
@@ -48,7 +49,7 @@ def _name(row: dict) -> str:
 
 def by_layer(measured: Measured | None = None) -> Figure:
     """What steering each whole layer is worth on the development set."""
-    measured = measured or steering.results()
+    measured = measured or results()
     found = measured["tables"]["search"]
     worth = [row["log_probability"] for row in steering.whole_layers(measured)]
     _, (axes,) = figure(width=8.2, height=3.2)

@@ -20,7 +20,7 @@ from course_lib.lessons.common.dots import ERROR_BARS, SHARE_BARS, share_reach
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.sparse_attention.claims import visual as found
+from course_lib.lessons.sparse_attention.estimates import visual as found
 from course_lib.lessons.sparse_attention.experiments.experiment_visual_tokens import (
     ALL,
     ALONE,
@@ -29,11 +29,12 @@ from course_lib.lessons.sparse_attention.experiments.experiment_visual_tokens im
     TOLD,
     pruning_of,
 )
+from course_lib.lessons.sparse_attention.tables.visual import results
 
 
 def kept_tokens(measured: Measured | None = None, share: float = 0.25, seed: int = 3, question: int = 0) -> Figure:
     """A canvas, and what each third of the decoder reads of it, with the settings that calibration found."""
-    measured = measured or found.results()
+    measured = measured or results()
     model, canvas = load(), draw(1, "test", seed)
     (row,) = rows(measured, "settings", share=share, calibration=0)
     pruning, words = pruning_of(row), question_ids()[question : question + 1]
@@ -88,7 +89,7 @@ def _shown(
 
 def accuracy_over_share(measured: Measured | None = None) -> Figure:
     """Accuracy by share of the tokens that the layers read: VFlowOpt, each score alone, random, and who is told."""
-    measured = measured or found.results()
+    measured = measured or results()
     columns, whole = found.shares(measured), found.dense(measured)
     fig, (axes,) = figure(width=7.4, height=4.2)
     axes.axhline(100 * whole["accuracy"], color="0.5", linewidth=1, linestyle=":")
@@ -110,7 +111,7 @@ def accuracy_over_share(measured: Measured | None = None) -> Figure:
 
 def what_parts_add(measured: Measured | None = None) -> Figure:
     """Points of accuracy that each part of VFlowOpt adds, by share of the tokens."""
-    measured = measured or found.results()
+    measured = measured or results()
     by_part = {**found.parts(measured), "calibration": found.ahead(measured, found.BY_HAND)}
     del by_part["attention"]  # without it entropy is the score, which the other figure shows too
     fig, (axes,) = figure(width=7.4, height=3.9)

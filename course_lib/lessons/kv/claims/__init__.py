@@ -1,1 +1,0 @@
-"""What `course reproduce kv` measures, claim by claim."""

@@ -1,0 +1,266 @@
+"""The estimates that decide the claims of lesson 07, computed from the rows of its results.
+
+Dimension key: N texts, L layers, A heads.
+"""
+
+import re
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, share_gap, side_by_side
+from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples
+from course_lib.measure.paired import mean_and_error
+
+Measured = dict[str, Any]
+FULL, WINDOW = "Full", "Window"
+FULL_WRITER = "full"  # the cache of heavy.json that keeps everything
+HEAVIEST, SPARED, RANDOM = "heaviest", "heaviest but the first", "random"  # which tokens are masked
+SPARSE = PERSISTENT = 0.95  # of the weights of a layer (H2O); of the tokens that matter later (Scissorhands)
+SUFFICE = 0.05  # of the tokens: "over 95 % of the weights are negligible"
+FIRST_SHARES = 10  # even shares of attention
+DEPTHS = (0.5, 0.9)  # the middle and the end of a prompt
+FIFTH = 0.2  # of the prompt
+
+
+def layers(measured: Measured) -> list[Row]:
+    """Attention statistics by layer, on texts without special tokens."""
+    return rows(measured, "attention", start="text")
+
+
+def budget_name(row: Row) -> str:
+    return f"{100 * row['budget']:.0f} % kept"
+
+
+def by_budget(measured: Measured, table: str, **wanted: str) -> list[Row]:
+    return sorted(rows(measured, table, **wanted), key=lambda row: row["budget"])
+
+
+# Layers in which a property holds: one boolean per layer.
+
+
+def is_sparse(measured: Measured) -> list[bool]:
+    return [row["sparsity"] > SPARSE for row in layers(measured)]
+
+
+def follows_power_law(measured: Measured) -> list[bool]:
+    """Whether a power of the rank fits the attention that tokens receive better than an exponential does."""
+    return [row["r_squared"] > row["exponential_r_squared"] for row in layers(measured)]
+
+
+def is_persistent(measured: Measured) -> list[bool]:
+    return [row["persistence_any"] > PERSISTENT for row in layers(measured)]
+
+
+def favours_first_token(measured: Measured) -> list[bool]:
+    """Whether the first token receives over FIRST_SHARES even shares. Query i spreads over i tokens: 1 / i each."""
+    length = layers(measured)[0]["length"]
+    even = sum(1 / i for i in range(1, length + 1)) / length
+    return [row["first_token"] > FIRST_SHARES * even for row in layers(measured)]
+
+
+def favours_punctuation(measured: Measured) -> list[bool]:
+    """Whether punctuation receives more per token than words."""
+    tokens, *kinds = rows(measured, "attention_kinds", start="text")
+    by_word = tokens["punctuation"] / tokens["word"]
+    return [row["punctuation"] > by_word * row["word"] for row in kinds]
+
+
+def favours_neighbours(measured: Measured) -> list[bool]:
+    """Whether the 16 nearest tokens receive over half of what the first token does not receive."""
+    _, *kinds = rows(measured, "attention_kinds", start="text")
+    return [row["near"] > 0.5 * (1 - row["first token"]) for row in kinds]
+
+
+def favours_few(measured: Measured) -> list[bool]:
+    """Whether 5 % of the tokens receive over half of the attention."""
+    return [row["top_5_percent"] > 0.5 for row in layers(measured)]
+
+
+def deep_minus_shallow(measured: Measured) -> Effect:
+    """Fraction of negligible weights: the mean of the last third of the layers minus that of the first third."""
+    sparsity = [row["sparsity"] for row in layers(measured)]
+    third = len(sparsity) // 3
+    deeper = of_independent(mean_and_error(sparsity[:third]), mean_and_error(sparsity[-third:]))
+    return Effect(value=deeper.value, error=deeper.error, n=third)
+
+
+# Compressed prompts, streams and needles, from measured.json.
+
+
+def compressed(measured: Measured, policy: str, budget: float) -> Row:
+    return rows(measured, "compressed", policy=policy, budget=budget)[0]
+
+
+def gains(measured: Measured, policy: str, rivals: tuple[str, ...]) -> dict[str, Effect]:
+    """At every budget and for every rival: its perplexity over the policy's, as a logarithm."""
+    return {
+        (f"{rival} with " if len(rivals) > 1 else "") + budget_name(row): log_gap(
+            row, compressed(measured, rival, row["budget"])
+        )
+        for row in by_budget(measured, "compressed", policy=policy)
+        for rival in rivals
+    }
+
+
+def loss_of_a_fifth(measured: Measured, policy: str = "Scissorhands") -> Effect:
+    """Perplexity with a fifth of the prompt over that with all of it, as a logarithm."""
+    (full,) = rows(measured, "compressed", policy=FULL)
+    return log_gap(full, compressed(measured, policy, FIFTH))
+
+
+def loss_of_four_bits(measured: Measured) -> dict[str, Effect]:
+    """Perplexity with the kept keys and values in 4 bits over that in 32 bits, as a logarithm."""
+    return {
+        policy: log_gap(compressed(measured, policy, FIFTH), rows(measured, "quantized", policy=policy, bits=4)[0])
+        for policy in ("Scissorhands", "StreamingLLM")
+    }
+
+
+def times_smaller(measured: Measured) -> Effect:
+    """Bytes of the full cache over those of a fifth of it in 4 bits."""
+    (full,) = rows(measured, "compressed", policy=FULL)
+    (rounded,) = rows(measured, "quantized", policy="Scissorhands", bits=4)
+    return Effect(value=full["bytes"] / rounded["bytes"], error=0.0)
+
+
+def loss_of_streaming(measured: Measured) -> Effect:
+    """Perplexity of a stream through StreamingH2O over that with everything kept, as a logarithm."""
+    full, streamed = (rows(measured, "policies", policy=name)[0] for name in (FULL, "StreamingH2O"))
+    return log_gap(full, streamed)
+
+
+def end_minus_middle(measured: Measured) -> dict[str, Effect]:
+    """Needles that StreamingLLM finds at the end minus those in the middle, for tasks that the full cache solves."""
+    effects = {}
+    for full in rows(measured, "retrieval", policy=FULL):
+        for budget in (FIFTH, 0.5) if full["usable"] else ():
+            label = {"task": full["task"], "policy": "StreamingLLM", "budget": budget}
+            middle, end = (rows(measured, "retrieval_depths", **label, depth=depth)[0] for depth in DEPTHS)
+            gap = share_gap(end["exact"], middle["exact"], end["n"])
+            effects[f"{full['task']} with {budget_name(label)}"] = gap
+    return effects
+
+
+def above_window(measured: Measured) -> dict[str, Effect]:
+    """Right answers of each policy minus those of a plain window of as many slots, on the same needles."""
+    effects = {}
+    for full in rows(measured, "retrieval", policy=FULL):
+        for window in by_budget(measured, "retrieval", task=full["task"], policy=WINDOW) if full["usable"] else ():
+            gaps = needles_above_window(measured, window)
+            effects |= {f"{name} on {full['task']} with {budget_name(window)}": gap for name, gap in gaps.items()}
+    return effects
+
+
+def needles_above_window(measured: Measured, window: Row) -> dict[str, Effect]:
+    """The same for one task and budget: those of the window's row."""
+    others = rows(measured, "retrieval", task=window["task"], budget=window["budget"])
+    return {row["policy"]: accuracy_gap(row, window, "exact") for row in others if row["policy"] not in (WINDOW, FULL)}
+
+
+def second_answers(measured: Measured) -> dict[str, Row]:
+    """The second of two questions, by cache."""
+    return {row["policy"]: row for row in rows(measured, "second_needle", question=2)}
+
+
+def looks_again(policy: str) -> bool:
+    return policy.startswith("recycled") and "never" not in policy
+
+
+def best_eviction(measured: Measured) -> Row:
+    """Of the caches that do not look again, the one with the most right second answers."""
+    evicting = [row for name, row in second_answers(measured).items() if not looks_again(name) and name != FULL]
+    return max(evicting, key=lambda row: row["exact"])
+
+
+def gains_of_looking_again(measured: Measured) -> dict[str, Effect]:
+    """Right second answers minus those of the best eviction, by the rule that decides when to look again."""
+    best = best_eviction(measured)
+    return {
+        name.removeprefix("recycled, "): accuracy_gap(row, best, "exact")
+        for name, row in second_answers(measured).items()
+        if looks_again(name)
+    }
+
+
+# Heavy hitters, from heavy.json.
+
+
+def above_full(row: Row) -> Effect:
+    """Loss above that with all weights read, text by text."""
+    return of_samples([loss - full for loss, full in zip(row["losses"], row["full"], strict=True)])
+
+
+def suffices(heavy: Measured) -> Row:
+    """The row in which every query reads 5 % of the tokens."""
+    (row,) = rows(heavy, "enough", share=SUFFICE)
+    return row
+
+
+def masked_above_random(heavy: Measured, which: str) -> dict[str, Effect]:
+    """Loss with some heavy hitters masked minus that with as many random tokens masked, by fraction of the tokens."""
+    effects = {}
+    for row in sorted(rows(heavy, "masked", which=which), key=lambda row: row["share"]):
+        (chance,) = rows(heavy, "masked", which=RANDOM, share=row["share"])
+        pairs = zip(row["losses"], chance["losses"], strict=True)
+        effects[f"{100 * row['share']:.0f} % masked"] = of_samples([heavy - random for heavy, random in pairs])
+    return effects
+
+
+def sum_minus_mean(heavy: Measured, column: str) -> dict[str, Effect]:
+    """A column of the table "bias", prompt by prompt: with H2O's sum minus with the mean over queries, by budget."""
+    effects = {}
+    for by_sum in by_budget(heavy, "bias", score="sum"):
+        (by_mean,) = rows(heavy, "bias", score="mean", budget=by_sum["budget"])
+        pairs = zip(by_sum[column], by_mean[column], strict=True)
+        effects[budget_name(by_sum)] = of_samples([a - b for a, b in pairs])
+    return effects
+
+
+def written_gap(heavy: Measured, column: str, writer: str, other: str) -> Effect:
+    """A column of what two caches wrote after the same prompts: the first minus the second."""
+    by_writer = {row["policy"]: row[column] for row in rows(heavy, "written")}
+    return of_samples([a - b for a, b in zip(by_writer[writer], by_writer[other], strict=True)])
+
+
+def correlation(heavy: Measured, which: str) -> Effect:
+    """Rank correlation of a token's count with what it receives, mean over texts: "whole" (in all) or "each"."""
+    return of_samples([row[which] for row in rows(heavy, "words")])
+
+
+def head_gaps(heavy: Measured) -> dict[str, Effect]:
+    names = {"sparsity": "fraction of negligible weights", "likeness": "cosine of the most similar earlier key"}
+    table = rows(heavy, "heads")
+    return {name: apart(torch.tensor([row[key] for row in table])) for key, name in names.items()}
+
+
+def apart(by_text: Float[Tensor, "N L A"]) -> Effect:
+    """The first minus the last head of a layer, mean over layers, where another half of the texts chose the two.
+
+    Some head of several always comes first, if only by chance, so a text must not judge heads that it chose. Each half
+    chooses for the other, so that every text is a sample.
+    """
+    halves = by_text[0::2], by_text[1::2]
+    gaps = [gap for chosen, read in (halves, reversed(halves)) for gap in _gaps(chosen.mean(dim=0), read)]
+    return of_samples(gaps)
+
+
+def _gaps(chosen: Float[Tensor, "L A"], read: Float[Tensor, "N L A"]) -> list[float]:
+    most, least = (index[None, :, None].expand(len(read), -1, 1) for index in (chosen.argmax(1), chosen.argmin(1)))
+    return (read.gather(2, most) - read.gather(2, least)).mean(dim=(1, 2)).tolist()
+
+
+# Decoding times, from the bench cpu_kv.
+
+
+def speedups(bench: Measured, side: str, other: str) -> dict[str, Effect]:
+    """Log of one cache's time per step over another's, by batch size. Both were timed against the same anchor."""
+    effects = {}
+    for row in rows(bench, "sides", side=side):
+        if found := re.search(r"steps of (\d+)", row["contest"]):  # prompts are not decoded
+            (slower,) = rows(bench, "sides", side=other, contest=row["contest"])
+            effects[f"batch size {found[1]}"] = side_by_side(row, slower)
+    return effects

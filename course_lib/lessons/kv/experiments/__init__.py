@@ -1,0 +1,1 @@
+"""What `course reproduce kv` and `course reproduce heavy` measure, step by step."""

@@ -1,0 +1,1 @@
+"""What `course reproduce four_ways` and `course reproduce first_tokens` measure."""

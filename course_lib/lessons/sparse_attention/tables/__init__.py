@@ -1,0 +1,1 @@
+"""What lesson 11 prints of its committed results: tables and verdicts, one module per result."""
