@@ -323,7 +323,7 @@ plots.correlations(outer_product_hessian(state.network, state.theta, patterns), 
 
 # %% [markdown]
 # Each number is $|h_{ij}| / \sqrt{h_{ii} h_{jj}}$, the correlation of two weights' output gradients over the four
-# patterns. It is 1.0 beside the diagonal where the gradients of two weights are proportional. In a saturated unit
+# patterns. It is 1.0 next to the diagonal where the gradients of two weights are proportional. In a saturated unit
 # hardly any pattern but one has a gradient, and two weights that read the same value in that pattern cannot be told
 # apart.
 #
