@@ -72,7 +72,7 @@ def _record(verdict: Verdict) -> tuple[progress.Record, str]:
     attempted = verdict.state != "not attempted"
     try:
         record = progress.update(verdict.exercise.id, attempts=int(attempted), solved=verdict.state == "right")
-    except OSError as error:  # a full disk or a read-only home must not stand between a student and the verdict
+    except OSError as error:  # a full disk or a read-only home must not hide the verdict from a student
         return progress.Record(), progress.not_kept(error)
     return record, ""
 

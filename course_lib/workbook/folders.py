@@ -6,7 +6,7 @@ from pathlib import Path
 CODE = Path(__file__).parents[2]  # a checkout of the course, or where an environment keeps its packages
 # Where notebooks are and what is built goes: the checkout, else the folder in which a command is given.
 ROOT = CODE if (CODE / "pyproject.toml").is_file() else Path.cwd()
-# As they came: in a package inside the library, so that it puts no name `notebooks` beside other packages.
+# As they came: in a package inside the library, so that no top-level package `notebooks` is installed.
 PACKAGED = CODE / "notebooks" if ROOT == CODE else CODE / "course_lib" / "notebooks"
 FIRST = "notebooks/00_start_here.ipynb"
 

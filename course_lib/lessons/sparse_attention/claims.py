@@ -13,6 +13,7 @@ from course_lib.lessons.sparse_attention.experiments.experiment_steering import 
     ALL,
     ALL_SINK,
     CHOSEN,
+    CONTROLS,
     LAYER,
     NAMED,
     NO_HEADS,
@@ -72,7 +73,7 @@ LONGER_IS_SPARSER = _prefill(
 NO_FLOOR = _prefill(
     prefill.costs_without_floor,
     id="sparse_attention-no-floor",
-    text="γ alone, without a minimum number of blocks per head, costs less than 0.02 nats per token",
+    text="with γ alone, without a minimum number of blocks per head, FlexPrefill costs less than 0.02 nats per token",
     below=prefill.CLOSE,
     quantity="perplexity over that of dense attention, by γ",
     refuted="0.02 nats per token or more above dense attention",
@@ -286,13 +287,13 @@ FEWER_BYTES = _drafts(
 PASS_CLAIMS = (FEWER_LOADS, ALPHA_PREDICTS, FEWER_BYTES)
 
 
-def _steering(measure: Callable[..., Effects], data: str | None = None, **record: Any) -> Claim:
-    """A claim on steering; questions on a given text were added by the measurement that continues the first."""
+def _steering(measure: Callable[..., Effects], further: bool = True, **record: Any) -> Claim:
+    """A claim on steering, from the first measurement alone or with the one that continues it."""
 
     def of_both(*results: Measured) -> Effects:
         return measure(joined(*results))
 
-    results = (STEERING,) if data == RESIDENTS else (STEERING, FURTHER)
+    results = (STEERING, FURTHER) if further else (STEERING,)
     record = {"source": AUTOPASTA, "unit": POINTS, "larger_models": True} | record
     return Claim(results=results, measure=of_both, **record)
 
@@ -323,7 +324,8 @@ def _compared(data: str, name: str, suffix: str) -> tuple[Claim, Claim]:
     """A comparison on one kind of question: by right answers, and by the log-probability of the right answer."""
     text, better, worse = COMPARISONS[name]
     conditions = {"data": data, "better": better, "worse": worse}
-    record = {"data": data, "text": f"{data}: {text}", "refuted": "answers that are no better"}
+    further = data == READING or bool({better, worse} & set(CONTROLS))
+    record = {"further": further, "text": f"{data}: {text}", "refuted": "answers that are no better"}
     right = _steering(
         partial(steering.gain, **conditions),
         id=f"sparse_attention-{name}{suffix}",
