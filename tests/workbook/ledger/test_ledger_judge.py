@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from course_lib.lessons.common import claim as claim_module
+from course_lib.lessons.common import tables
 from course_lib.lessons.common.claim import Claim
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.workbook.ledger import judge, record
@@ -23,7 +23,7 @@ def claim(**changed):
 @pytest.fixture
 def lesson(tmp_path, monkeypatch):
     """A lesson with one result and one claim."""
-    monkeypatch.setattr(claim_module, "LESSONS", tmp_path)
+    monkeypatch.setattr(tables, "_LESSONS", tmp_path)
     path = tmp_path / "kv" / "made.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"command": "course reproduce made", "seed": 3, "tables": {}}), encoding="utf-8")
@@ -62,7 +62,7 @@ def test_a_result_that_is_missing_or_incomplete_is_an_error(lesson, results, mea
 
 
 def test_what_is_there_of_a_result(lesson):
-    path = claim_module.LESSONS / "kv" / "made.json"
+    path = tables._LESSONS / "kv" / "made.json"
     path.write_text(json.dumps({"tables": {"rows": []}, "steps": {"2048: dense": {}}}), encoding="utf-8")
     assert all(record.is_there(name) for name in ("kv/made", "kv/made: rows", "kv/made: 2048: dense"))
     assert not any(record.is_there(name) for name in ("kv/made: tasks", "kv/made: 4096: dense", "kv/other"))
