@@ -679,7 +679,7 @@ measured.learning(result)
 # equal_compute` ran them with the same text and batch, once from the cut model and once from random weights.
 
 # %%
-alone = equal_compute.results()
+alone = load_measured("minitron", "equal_compute")
 equal_compute.curves(result, alone)
 
 # %%

@@ -33,7 +33,8 @@ from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.static import Static
 from course_lib.contextual.small_models.relu_model import load_relu_model
 from course_lib.data import corpora
-from course_lib.lessons.dejavu.claims import ideas
+from course_lib.lessons.dejavu import results
+from course_lib.lessons.dejavu.experiments.steps import ideas
 from course_lib.lessons.dejavu.drawings import ahead, levels, memory
 from course_lib.lessons.dejavu.drawings import cost as drawn_cost
 from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
@@ -47,7 +48,6 @@ from course_lib.lessons.dejavu.live import chosen, clock, cost, heads, neurons, 
 from course_lib.lessons.dejavu.live import stream, torn, view
 from course_lib.lessons.dejavu.tables import changes, further, parts, published
 from course_lib.lessons.dejavu.tables import clock as clock_tables
-from course_lib.lessons.dejavu.tables import found as results
 from course_lib.lessons.dejavu.tables import measured as tables
 from course_lib.lessons.dejavu.tables import predicted as predicted_tables
 from course_lib.measure.perplexity import window_losses

@@ -2,7 +2,7 @@
 
 Claims of Deja Vu (https://arxiv.org/abs/2310.17157) and of those who came after it, CATS
 (https://arxiv.org/abs/2404.08763) and TEAL (https://arxiv.org/abs/2408.14690), on the default model, whose neurons have
-a gate, and on the small ReLU model of bytes. What is measured is in claims/. What can be known before the MLP is
+a gate, and on the small ReLU model of bytes. The steps are in experiments/steps/. What can be known before the MLP is
 computed is an experiment of its own, experiments/experiment_dejavu_predictors.py.
 
 Tables, each row of a model with the loss of every evaluation window, so that models are compared window by window:
@@ -25,10 +25,10 @@ Minutes planned on two idle cores: neurons 9, heads 5, depth and slow change 3, 
 
 from functools import partial
 
-from course_lib.lessons.dejavu.claims import active, batch, neurons, rounded, slow_change, teal
-from course_lib.lessons.dejavu.claims.attention import heads
-from course_lib.lessons.dejavu.claims.ground import GATED, RELU
-from course_lib.lessons.dejavu.claims.sizes import QUICK, Sizes
+from course_lib.lessons.dejavu.experiments.steps import active, batch, neurons, rounded, slow_change, teal
+from course_lib.lessons.dejavu.experiments.steps.attention import heads
+from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU
+from course_lib.lessons.dejavu.experiments.steps.sizes import QUICK, Sizes
 from course_lib.measure.experiment import Experiment, Step
 
 

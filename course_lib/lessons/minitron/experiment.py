@@ -1,7 +1,7 @@
 """Smaller dense models out of the default model: what leaves, what that costs, what distillation brings back.
 
 Claims of Minitron (https://arxiv.org/abs/2407.14679), LLM-Pruner (https://arxiv.org/abs/2305.11627) and ShortGPT
-(https://arxiv.org/abs/2403.03853) at the scale of a laptop. What is measured is in claims/. Students that are not
+(https://arxiv.org/abs/2403.03853) at the scale of a laptop. The steps are in experiments/. Students that are not
 finished lie in build/reproduce/minitron, up to 6 GB; the last step clears it. Learning without a teacher at equal
 compute is an experiment of its own, experiment_equal_compute.py.
 
@@ -22,10 +22,10 @@ step 1: an hour and a half. A step takes minutes, and finished ones are kept.
 
 from functools import partial
 
-from course_lib.lessons.minitron.claims import after, cuts, heads, refits, searches, training
-from course_lib.lessons.minitron.claims.shapes import SHAPES
-from course_lib.lessons.minitron.claims.sizes import QUICK, Sizes
-from course_lib.lessons.minitron.claims.training import KL
+from course_lib.lessons.minitron.experiments import after, cuts, heads, refits, searches, training
+from course_lib.lessons.minitron.experiments.shapes import SHAPES
+from course_lib.lessons.minitron.experiments.sizes import QUICK, Sizes
+from course_lib.lessons.minitron.experiments.training import KL
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import Part
 

@@ -7,8 +7,8 @@ Table: curves, the perplexity after some steps with the loss of every window, an
 of the steps. Minutes on two idle cores: next token 30, from scratch 15. A step takes minutes.
 """
 
-from course_lib.lessons.minitron.claims.sizes import QUICK, Sizes
-from course_lib.lessons.minitron.claims.training import NEXT, SCRATCH, in_pieces
+from course_lib.lessons.minitron.experiments.sizes import QUICK, Sizes
+from course_lib.lessons.minitron.experiments.training import NEXT, SCRATCH, in_pieces
 from course_lib.measure.experiment import Experiment, Step
 
 

@@ -12,21 +12,13 @@ Tables:
                 size of its logits, and how much of the expert the byte decides
 
 `course reproduce moe_routers` adds other routers on the same bytes. A run is a step of about five minutes with
-one thread, 75 for all 15 (beside other work). What is measured is in claims/.
+one thread, 75 for all 15 (beside other work). The steps are in experiments/steps/.
 """
 
-from dataclasses import replace
 from functools import partial
 
-from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.moe.claims.runs import Sizes, run
+from course_lib.lessons.moe.experiments.steps.runs import QUICK, SIZES, Sizes, run
 from course_lib.measure.experiment import Experiment, Step
-
-SIZES = Sizes(("dense", "top-1", "top-1, balanced", "top-2", "top-2, balanced"))
-QUICK = replace(
-    SIZES, seeds=(0, 1), width=16, n_blocks=2, n_heads=2, active=24, schedule=Schedule(4, 2, 32, 1e-2, 2, 0.1), texts=3,
-    looks=(2, 4), loads=(1, 4), fewer=2, evaluation=3,
-)  # fmt: skip
 
 
 def steps(sizes: Sizes) -> list[Step]:

@@ -5,10 +5,9 @@ from matplotlib.figure import Figure
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import Measured, load_measured, rows
-from course_lib.lessons.common.verdicts import ERRORS, Effect
+from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.moe.figures.measured import largest_loads
-from course_lib.lessons.moe.tables.measured import lower
-from course_lib.lessons.moe.tables.pairs import joined
+from course_lib.lessons.moe.pairs import Estimates, joined, lower
 
 DENSE = "dense"
 APART = 0.2  # between the seeds of a line
@@ -24,14 +23,14 @@ def losses() -> Figure:
     return below_dense(load_measured("moe"))
 
 
-def both() -> Measured:
-    """What `course reproduce moe` and `moe_routers` measured, as one."""
-    return joined(load_measured("moe"), load_measured("moe", "experiments/moe_routers"))
+def both() -> tuple[Measured, Measured]:
+    """What `course reproduce moe` and `moe_routers` measured."""
+    return load_measured("moe"), load_measured("moe", "experiments/moe_routers")
 
 
 def routers() -> Figure:
     """The same, with all other routers."""
-    return below_dense(both())
+    return below_dense(joined(*both()))
 
 
 def below_dense(found: Measured) -> Figure:
@@ -39,7 +38,7 @@ def below_dense(found: Measured) -> Figure:
     names = [name for name in dict.fromkeys(row["model"] for row in rows(found, "models")) if name != DENSE]
     fig, (axes,) = figure(width=7.6, height=0.42 * len(names) + 1.2)
     effects = {name: lower(found, name, DENSE) for name in names}
-    for index, of_name in enumerate(zip(*effects.values(), strict=True)):
+    for index, of_name in enumerate(zip(*(by_seed.values() for by_seed in effects.values()), strict=True)):
         places = [place + APART * index for place in range(len(names))]
         bars = [ERRORS * effect.error for effect in of_name]
         look = line_style(index) | {"linestyle": "none"}
@@ -52,9 +51,9 @@ def below_dense(found: Measured) -> Figure:
     return fig
 
 
-def _said(effects: dict[str, list[Effect]]) -> str:
+def _said(effects: dict[str, Estimates]) -> str:
     """In how many runs the difference to the dense model is clear, and on which side."""
-    runs = [effect for its in effects.values() for effect in its]
+    runs = [effect for by_seed in effects.values() for effect in by_seed.values()]
     ahead, behind = sum(effect.holds for effect in runs), sum(effect.fails for effect in runs)
     return (
         f"Of {len(runs)} runs with experts {ahead} read clearly better,\n"

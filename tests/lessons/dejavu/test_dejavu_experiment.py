@@ -14,14 +14,14 @@ from course_lib.contextual.selectors.low_bit import LowBit
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.small_models.relu_model import relu_configuration, untrained_relu_model
 from course_lib.lessons.dejavu import experiment
-from course_lib.lessons.dejavu.claims import active, batch, ground, ideas, neurons, predictors, rounded
-from course_lib.lessons.dejavu.claims.attention import predicted_heads
-from course_lib.lessons.dejavu.claims.blind import Blind
-from course_lib.lessons.dejavu.claims.ground import GATED, RELU
-from course_lib.lessons.dejavu.claims.predicted import COPIES, PREDICTOR, STATIC
-from course_lib.lessons.dejavu.claims.search import LISTS, MLP, SCAN, TREE
-from course_lib.lessons.dejavu.claims.sizes import QUICK
 from course_lib.lessons.dejavu.experiments import experiment_dejavu_ideas, experiment_dejavu_predictors
+from course_lib.lessons.dejavu.experiments.steps import active, batch, ground, ideas, neurons, predictors, rounded
+from course_lib.lessons.dejavu.experiments.steps.attention import predicted_heads
+from course_lib.lessons.dejavu.experiments.steps.blind import Blind
+from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU
+from course_lib.lessons.dejavu.experiments.steps.predicted import COPIES, PREDICTOR, STATIC
+from course_lib.lessons.dejavu.experiments.steps.search import LISTS, MLP, SCAN, TREE
+from course_lib.lessons.dejavu.experiments.steps.sizes import QUICK
 from course_lib.measure.result_files import as_text, plain
 from course_lib.models import layers_of, load_model, weight_of
 from course_lib.quantization.grid import most_values

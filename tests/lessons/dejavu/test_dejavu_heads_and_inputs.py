@@ -12,10 +12,10 @@ from course_lib.contextual.attention.heads import contextual_heads
 from course_lib.contextual.inputs.teal import teal as sparse_inputs
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.small_models.relu_model import relu_configuration, untrained_relu_model
-from course_lib.lessons.dejavu.claims import ground, slow_change, teal
-from course_lib.lessons.dejavu.claims.attention import heads
-from course_lib.lessons.dejavu.claims.ground import GATED, RELU, loss_row, subject
-from course_lib.lessons.dejavu.claims.sizes import QUICK
+from course_lib.lessons.dejavu.experiments.steps import ground, slow_change, teal
+from course_lib.lessons.dejavu.experiments.steps.attention import heads
+from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU, loss_row, subject
+from course_lib.lessons.dejavu.experiments.steps.sizes import QUICK
 from course_lib.models import blocks, tiny_model
 
 N_BLOCKS = 4

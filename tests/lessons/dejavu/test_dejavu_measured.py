@@ -8,14 +8,16 @@ from table_cells import headings
 from table_cells import rows as cells
 
 from course_lib.lessons.common.style import HouseFigure
-from course_lib.lessons.dejavu.claims.ground import GATED, RELU
-from course_lib.lessons.dejavu.claims.neurons import ALONE, EMBEDDING, ORACLE, RECORDED, STATIC
-from course_lib.lessons.dejavu.claims.predicted import COPY, PREDICTOR
-from course_lib.lessons.dejavu.claims.predicted import STATIC as ONE_SET
-from course_lib.lessons.dejavu.claims.search import MLP, SCAN, TREE
+from course_lib.lessons.dejavu import claims, results
+from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU
+from course_lib.lessons.dejavu.experiments.steps.neurons import ALONE, EMBEDDING, ORACLE, RECORDED, STATIC
+from course_lib.lessons.dejavu.experiments.steps.predicted import COPY, PREDICTOR
+from course_lib.lessons.dejavu.experiments.steps.predicted import STATIC as ONE_SET
+from course_lib.lessons.dejavu.experiments.steps.search import MLP, SCAN, TREE
+from course_lib.lessons.dejavu.experiments.steps.slow_change import WAYS
 from course_lib.lessons.dejavu.figures import measured as plots
 from course_lib.lessons.dejavu.figures import predictions as plots_of_predictions
-from course_lib.lessons.dejavu.tables import changes, found, measured, parts, predicted
+from course_lib.lessons.dejavu.tables import changes, measured, parts, predicted
 
 DENSE = {GATED: (3.0, 3.2, 3.1), RELU: (2.0, 2.1, 2.2)}  # nats of three windows
 UNEVEN = (-0.001, 0.0, 0.001)
@@ -63,7 +65,7 @@ def oracles():
             {"model": GATED, "block": block, "cosine": cosine, "size_ratio_attention": 0.1, "size_ratio_mlp": ratio}
             for block, (cosine, ratio) in enumerate([(0.0, 16.0), (0.96, 0.3), (0.97, 0.2), (0.98, 0.4), (0.9, 0.6)])
         ],
-        "depth": [above(GATED, 0.01, way="in parallel"), above(GATED, 1.0, way="every second")],
+        "depth": [above(GATED, nats, way=way) for way, nats in zip(WAYS, (0.01, 0.02, 0.5, 1.0), strict=True)],
         "activations": [
             above(
                 GATED, 0.0, method="dense", tokens=None, density=None, reached=None, losses_second_half=[3.0, 3.1, 3.0]
@@ -138,33 +140,44 @@ def raised(result, table, by, **wanted):
     return result
 
 
-def claims(text):
-    """Verdicts by claim."""
-    return dict(line.removeprefix("Claim: ").rsplit(": ", 1) for line in text.splitlines() if line.startswith("Claim"))
+def words(claim, result):
+    return claim.judge(result).words
+
+
+def verdicts(text):
+    """Of each claim in a printed text."""
+    return [line.partition("Verdict: ")[2] for line in text.splitlines() if "Verdict: " in line]
 
 
 def test_effects_by_hand(oracles):
-    row = found.one(oracles, "neurons", model=GATED, chosen_by=ORACLE, density=0.5)
-    effect = found.above_dense(oracles, row)
+    row = results.one(oracles, "neurons", model=GATED, chosen_by=ORACLE, density=0.5)
+    effect = results.above_dense(oracles, row)
     assert (effect.value, effect.n) == (pytest.approx(0.03), 3)
     assert effect.error == pytest.approx(0.001 / math.sqrt(3))  # of -0.001, 0 and 0.001
-    assert found.cheap(oracles, row).value == pytest.approx(0.02)
-    assert found.one(oracles, "neurons", model=GATED, chosen_by=ORACLE, density=0.9) is None
+    assert results.one(oracles, "neurons", model=GATED, chosen_by=ORACLE, density=0.9) is None
 
 
 def test_what_an_oracle_needs(oracles):
-    said = claims(measured.exists(oracles))
-    assert said["few neurons, by oracle, cost less than 0.05 nats"] == "holds partly (1 of 2)"
-    assert said["few heads, by oracle, cost less than 0.05 nats"] == "not at this scale"
-    assert said["few of both, by oracle, cost less than 0.05 nats"] == "not at this scale"
+    few = claims.FEW_NEURONS.judge(oracles)
+    assert few.words == "mixed (holds in ReLU model, 5 % of the neurons; fails in SmolLM2, 5 % of the neurons)"
+    assert few.effects["SmolLM2, 5 % of the neurons"].value == pytest.approx(0.05 - 4.0)
+    assert words(claims.FEW_HEADS, oracles) == "not at this scale"
+    assert words(claims.FEW_OF_BOTH, oracles) == "not at this scale"
+    assert "+5.0000" in claims.FEW_OF_BOTH.judge(oracles).ours
     cheap = raised(oracles, "neurons", -3.99, model=GATED, density=0.05)
-    assert claims(measured.exists(cheap))["few neurons, by oracle, cost less than 0.05 nats"] == "holds"
+    assert words(claims.FEW_NEURONS, cheap) == "holds"
+    assert verdicts(measured.exists(cheap)) == ["not at this scale", "holds", "not at this scale"]
 
 
 def test_levels_of_context(oracles):
-    assert list(claims(measured.contextual(oracles)).values()) == ["holds", "holds partly (1 of 2)", "holds", "holds"]
+    assert [words(claim, oracles) for claim in measured.CONTEXT_CLAIMS] == [
+        "holds",
+        "mixed (holds in SmolLM2 at 50 % of the neurons; fails in ReLU model at 50 % of the neurons)",
+        "holds",
+        "holds",
+    ]
     worse = raised(oracles, "neurons", 3.0, chosen_by=ORACLE)
-    assert next(iter(claims(measured.contextual(worse)).values())) == "does not hold"
+    assert words(claims.CONTEXT_HELPS, worse) == "does not hold"
     table = measured.neurons(oracles)
     assert "SmolLM2 22.20" in table.note
     assert headings(table)[2:4] == ["50 %", "5 %"]
@@ -172,73 +185,82 @@ def test_levels_of_context(oracles):
 
 
 def test_zeros_behind_relu(oracles):
-    assert list(claims(measured.active(oracles)).values()) == ["holds"]
-    oracles["tables"]["active"][1]["nonzero"] = [0.2, 0.21]
-    assert list(claims(measured.active(oracles)).values()) == ["does not hold"]
+    oracles["tables"]["active"][1]["nonzero"] = [0.1, 0.1, 0.11, 0.11]
+    assert words(claims.RELU_ZEROS, oracles) == "holds"
+    assert claims.RELU_ZEROS.judge(oracles).ours == "89.50 ± 0.29 %"
+    assert verdicts(measured.active(oracles)) == ["holds"]
+    oracles["tables"]["active"][1]["nonzero"] = [0.2, 0.2, 0.21, 0.21]
+    assert words(claims.RELU_ZEROS, oracles) == "does not hold"
 
 
 def test_slow_change_counts_blocks(oracles):
-    turns, sizes = claims(changes.slow(oracles)).values()
-    assert (turns, sizes) == ("does not hold", "does not hold")  # three of four is not more than three quarters
+    both = claims.SLOW, claims.RESIDUAL_DOMINATES
+    assert [words(claim, oracles) for claim in both] == ["does not hold"] * 2  # three of four are not over 75 %
+    assert claims.SLOW.judge(oracles).ours == "3 of 4 blocks (SmolLM2)"
     oracles["tables"]["slow_change"][4] |= {"cosine": 0.96, "size_ratio_mlp": 0.3}
-    assert set(claims(changes.slow(oracles)).values()) == {"holds"}
-    assert list(claims(changes.depth(oracles)).values()) == ["holds", "not at this scale"]
+    assert [words(claim, oracles) for claim in both] == ["holds", "holds"]
+    assert verdicts(changes.depth(oracles)) == ["holds", "holds", "not at this scale", "not at this scale"]
 
 
 def test_activations(oracles):
-    assert list(claims(changes.activations(oracles)).values()) == ["holds", "does not hold"]
+    assert words(claims.GREEDY_LEVELS, oracles) == "holds"
+    assert words(claims.SWAPPED_RELU, oracles) == "does not hold"
+    assert len(verdicts(changes.activations(oracles))) == 2
     assert len(changes.activations_table(oracles).frame) == 4
     (levels,) = (row for row in oracles["tables"]["activations"] if row["method"] == "TEAL, greedy levels")
     levels["reached"] = 0.45  # of 50 % asked
     frame = changes.activations_table(oracles).frame
     assert frame.loc[~frame["compared"], "method"].tolist() == ["TEAL, greedy levels"]
+    assert verdicts(changes.activations(oracles)) == ["does not hold"]  # of ReLU in place of SiLU
     levels["reached"] = 0.51
-    assert list(claims(changes.half_windows(oracles)).values()) == ["holds"]
+    assert words(claims.HALF_WINDOWS, oracles) == "holds"
     assert "nats above dense: +0.403 ± 0.003 where all tokens" in changes.half_windows(oracles)
 
 
 def test_heads_batches_and_rounding(oracles):
-    assert list(claims(parts.heads(oracles)).values()) == ["holds"]
+    assert words(claims.HEADS_DIFFER, oracles) == "holds"
+    assert verdicts(parts.heads(oracles)) == ["holds"]
     assert len(parts.heads_table(oracles).frame) == 3
-    assert list(claims(parts.batch(oracles)).values()) == ["holds"]
+    oracles["tables"]["batch"][1]["shares"] = [0.44, 0.45, 0.46]
+    assert words(claims.BATCHED, oracles) == "holds"
     assert "45 % of the neurons; 59 % if choices were independent" in parts.batch(oracles)  # 1 - 0.8^4
-    text = parts.rounded(oracles)
-    assert list(claims(text).values()) == ["holds partly (1 of 2)"]  # 0.04 - 0.03 and 0.1 - 0.03
-    assert "3 bits: +0.500 ± 0.001 nats; with 50 % of the neurons +0.040 ± 0.000 more, +0.010" in text
+    text = parts.rounded(oracles)  # 0.04 - 0.03 and 0.1 - 0.03
+    assert words(claims.ROUNDED, oracles) == "mixed (holds in SmolLM2, 3 bits; fails in SmolLM2, 4 bits)"
+    assert "3 bits: +0.500 ± 0.001 nats; with 50 % of the neurons +0.040 ± 0.000 more" in text
+    assert claims.ROUNDED.judge(oracles).estimates["SmolLM2, 3 bits"].value == pytest.approx(0.01)
 
 
 def test_predictors(guesses):
-    said = claims(predicted.predictable(guesses))
-    better, close = "a trained predictor chooses better than one set for all tokens", "costs less than 0.02 nats"
-    assert said[f"{better}, SmolLM2"] == "does not hold"
-    assert said[f"{better}, ReLU model"] == "holds"
-    assert said[f"a 2-bit copy chooses better than a trained predictor, {GATED}"] == "holds"
-    assert (said[f"a trained predictor {close}, {GATED}"], said[f"a trained predictor {close}, {RELU}"]) == (
-        "does not hold",
-        "holds",
-    )
+    assert [words(claim, guesses) for claim in predicted.PREDICTOR_CLAIMS] == [
+        "does not hold",  # better than one set for all tokens, SmolLM2
+        "holds",  # the same, ReLU model
+        "holds",  # a copy is better, SmolLM2
+        "does not hold",  # the same, ReLU model
+        "does not hold",  # costs little, SmolLM2
+        "holds",  # the same, ReLU model
+    ]
     assert "5.0 %" in str(predicted.selectors(guesses))
     assert "0.700" in cells(predicted.recalls(guesses))[0]
 
 
 def test_predicted_heads_beside_one_set(guesses):
-    assert list(claims(parts.predicted_heads(guesses)).values()) == ["holds"]
+    assert words(claims.PREDICTED_HEADS, guesses) == "holds"
     worse = raised(guesses, "heads", 0.5, chosen_by=PREDICTOR)
-    assert list(claims(parts.predicted_heads(worse)).values()) == ["does not hold"]
+    assert words(claims.PREDICTED_HEADS, worse) == "does not hold"
     assert cells(parts.heads_table(guesses))[0][-2] == "+0.100 ± 0.001"
+    assert verdicts(parts.predicted_heads(guesses)) == ["holds"]  # the ReLU model's heads were not measured
 
 
 def test_lookahead_compares_block_by_block(guesses):
     text = predicted.lookahead(guesses)
     assert "lookahead of 1: recall +0.003 ± 0.001 lower (2 blocks)" in text  # 0.002 and 0.003, block 0 left out
-    assert list(claims(text).values()) == ["holds"]
+    assert words(claims.AHEAD, guesses) == "holds"
     assert "50 % of the neurons: +0.010 ± 0.000 nats" in text
 
 
 def test_search_beside_the_layer(guesses):
-    text = predicted.search(guesses)
-    assert list(claims(text).values()) == ["holds partly (1 of 2)"]
-    assert "ball tree: 4.00 times" in text
+    assert words(claims.NEAREST, guesses) == "mixed (holds in ball tree; fails in scan of all rows)"
+    assert "ball tree: 4.00 times" in predicted.search(guesses)
 
 
 @pytest.mark.parametrize("name", ["levels", "slow_change", "batch"])
@@ -252,9 +274,9 @@ def test_a_lookahead_longer_than_the_model_is_said_and_not_judged(guesses):
     """The ReLU model has few blocks: none stands that far behind another."""
     guesses["tables"]["recall"] += [recall_of(block, 4, 0.5) for block in range(3)]
     text = predicted.lookahead(guesses)
-    assert "lookahead of 4: of 3 blocks none has one so far before it" in text
-    assert "Claim: a lookahead of 4" not in text
-    assert "Claim: a lookahead of 1" in text
+    assert "lookahead of 4: no block so far back" in text
+    assert "four blocks earlier" not in text
+    assert "one block earlier" in text
 
 
 @pytest.mark.parametrize("name", ["predicted", "lookahead"])

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from course_lib.lessons.minitron.figures import equal_compute, found
+from course_lib.lessons.minitron import claims, results
+from course_lib.lessons.minitron.figures import equal_compute
 
 
 def look(run, step, flops, *losses):
@@ -22,8 +23,8 @@ def runs():
     ]
     alone = [
         look("next token", 0, 0, 4.0, 4.0, 4.0),
-        look("next token", 14, 10**15, 3.6, 3.7, 3.9),
-        look("next token", 28, 2.01 * 10**15, 3.2, 3.3, 3.1),
+        look("next token", 14, 10**15, 3.6, 3.7, 3.83),
+        look("next token", 28, 2.01 * 10**15, 3.2, 3.25, 3.15),
         look("next token", 35, 2.5 * 10**15, 1.0, 1.0, 1.0),
         look("from scratch", 0, 0, 11.0, 11.0, 11.0),
         look("from scratch", 14, 10**15, 7.0, 7.1, 7.2),
@@ -33,23 +34,24 @@ def runs():
 
 
 def test_looks_that_cost_the_same_are_paired(runs):
-    pairs = equal_compute.looks(*runs, "next token")
+    pairs = results.looks(*runs, "next token")
     assert [(teacher["step"], other["step"]) for teacher, other in pairs] == [(10, 14), (20, 28)]
-    first, second = equal_compute.than_teacher(pairs)
-    assert first.value == pytest.approx((0.1 + 0.1 + 0.2) / 3)
-    assert second.value == pytest.approx((0.2 + 0.3 + 0.1) / 3)
-    assert second.error == pytest.approx(0.1 / math.sqrt(3))
+    first, second = results.than_teacher(pairs)
+    assert first.value == pytest.approx((0.1 + 0.1 + 0.13) / 3)
+    assert second.value == pytest.approx((0.2 + 0.25 + 0.15) / 3)
+    assert second.error == pytest.approx(0.05 / math.sqrt(3))
 
 
 def test_claims_follow_the_windows(runs):
-    said = equal_compute.claims_table(*runs).splitlines()
-    assert said[0].endswith("than the text alone: holds")
-    assert "after 20 steps by KL and 28 without a teacher: +0.200 ± 0.058 nats; over all 2 looks: holds" in said[1]
-    assert said[2].endswith("ahead of one from nothing: holds")
+    assert claims.TEACHER.judge(*runs).ours == "+0.200 ± 0.029 nats per token"
+    all_claims = claims.TEACHER, claims.TEACHER_ALWAYS, claims.EQUAL_COMPUTE, claims.SCRATCH_ALWAYS
+    assert [claim.judge(*runs).words for claim in all_claims] == ["holds"] * 4
     runs[1]["tables"]["curves"][2]["losses"] = [2.0, 2.1, 2.0]
-    said = equal_compute.claims_table(*runs).splitlines()
-    assert said[0].endswith("does not hold")
-    assert said[1].endswith("holds partly (1 of 2)")
+    assert claims.TEACHER.judge(*runs).words == "does not hold"
+    assert claims.TEACHER_ALWAYS.judge(*runs).words == (
+        "mixed (holds in 10 steps with and 14 without a teacher; fails in 20 steps with and 28 without a teacher)"
+    )
+    assert equal_compute.claims_table(*runs).count("Verdict: ") == 4
 
 
 def test_the_figure_counts_who_is_ahead(runs):
@@ -66,12 +68,12 @@ def test_the_figure_counts_who_is_ahead(runs):
 @pytest.mark.parametrize("run", equal_compute.NAMES)
 def test_the_committed_runs_began_where_they_should_and_cost_the_same(run):
     """As many FLOP within a step's worth; the cut model is the one that learns by KL elsewhere, window by window."""
-    measured, alone = found.results(), equal_compute.results()
-    run_alone = found.curve(alone, run)
-    pairs = equal_compute.looks(measured, alone, run)
+    measured, alone = results.results(), results.without_teacher()
+    run_alone = results.curve(alone, run)
+    pairs = results.looks(measured, alone, run)
     assert len(pairs) == len(run_alone) - 1 >= 6
     assert all(other["tokens"] > teacher["tokens"] for teacher, other in pairs)
-    first = found.curve(measured)[0]["losses"]
+    first = results.curve(measured)[0]["losses"]
     same = run_alone[0]["losses"] == pytest.approx(first, abs=1e-3)  # two processors add in other orders
     assert same == (run == "next token")
     assert all(axes.get_title(loc="left") and axes.get_xlabel() for axes in equal_compute.curves(measured, alone).axes)

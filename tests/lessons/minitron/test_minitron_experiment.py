@@ -9,8 +9,8 @@ import torch
 
 from course_lib.lessons.common import subject
 from course_lib.lessons.minitron import experiment, experiment_equal_compute
-from course_lib.lessons.minitron.claims import after, ground, heads, shapes, training
-from course_lib.lessons.minitron.claims.sizes import QUICK, Sizes
+from course_lib.lessons.minitron.experiments import after, ground, heads, shapes, training
+from course_lib.lessons.minitron.experiments.sizes import QUICK, Sizes
 from course_lib.measure.result_files import as_text, plain
 from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.shape import n_parameters, shape_of

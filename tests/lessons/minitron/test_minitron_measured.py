@@ -6,8 +6,9 @@ import math
 import pytest
 from table_cells import rows
 
-from course_lib.lessons.minitron.figures import found, joined, measured, verdicts
-from course_lib.lessons.minitron.figures.found import BEST, PAPERS
+from course_lib.lessons.minitron import claims, results
+from course_lib.lessons.minitron.figures import joined, measured, verdicts
+from course_lib.lessons.minitron.results import BEST, PAPERS
 
 
 def row(*losses, **columns):
@@ -21,7 +22,7 @@ def of_cut(method, setting, *losses, draw=None, kind="neurons", size=1126):
 
 @pytest.fixture
 def small():
-    """Three windows, two cuts; two draws by lot were read on the first two windows."""
+    """Three windows, two cuts; three random choices were evaluated on the first two windows."""
     tables = {
         "dense": [row(3.0, 3.0, 3.0, parameters=100)],
         "cuts": [
@@ -32,47 +33,51 @@ def small():
             of_cut("activations", PAPERS, 4.5, 4.5, 4.8, kind="heads", size=6),
             of_cut("random", "", 4.5, 4.5, draw=0),
             of_cut("random", "", 5.0, 4.9, draw=1),
+            of_cut("random", "", 4.7, 4.75, draw=2),
             of_cut("random", "", 4.0, 4.0, draw=0, kind="heads", size=6),
             of_cut("random", "", 4.1, 4.0, draw=1, kind="heads", size=6),
+            of_cut("random", "", 4.05, 4.0, draw=2, kind="heads", size=6),
         ],
     }
     return {"tables": tables}
 
 
 def test_lots_are_compared_on_the_windows_that_they_read(small):
-    effects = found.than_lots(small)
+    effects = results.than_lots(small)
     neurons, heads = effects[("neurons", 1126)], effects[("heads", 6)]
-    assert neurons.value == pytest.approx((0.95 + 1.4) / 2)  # of the two draws: means over two windows
-    assert neurons.error == pytest.approx((1.4 - 0.95) / 2)
-    assert heads.value == pytest.approx((-0.55 - 0.5) / 2)
+    assert neurons.value == pytest.approx((0.95 + 1.4 + 1.175) / 3)  # of three random choices: means over two windows
+    assert neurons.error == pytest.approx(0.225 / math.sqrt(3))
+    assert heads.value == pytest.approx((-0.55 - 0.5 - 0.525) / 3)
     assert heads.fails
     assert neurons.holds
     title = measured.scores(small).axes[0].get_title(loc="left")
-    assert title == "Sizes of activations choose clearly better than lots in 1 of 2 cuts;\nat least 2 draws of each"
+    assert title == "Sizes of activations choose clearly better than lots in 1 of 2 cuts;\nat least 3 draws of each"
 
 
 def test_times_the_dense_perplexity_by_hand(small):
-    ours = found.scored(small, ("neurons", 1126))
-    assert found.times_dense(small, ours) == pytest.approx(math.exp(0.6))
-    assert found.times_dense(small, ours, 2) == pytest.approx(math.exp(0.55))
-    assert found.scored(small, ("heads", 6), "output energy", "") is None
+    ours = results.scored(small, ("neurons", 1126))
+    assert results.times_dense(small, ours) == pytest.approx(math.exp(0.6))
+    assert results.times_dense(small, ours, 2) == pytest.approx(math.exp(0.55))
+    assert results.scored(small, ("heads", 6), "output energy", "") is None
 
 
 def test_other_scores_and_aggregations_are_compared_in_pairs(small):
-    (energy,) = found.than_score(small, "output energy", "").values()
+    (energy,) = results.than_score(small, "output energy", "").values()
     assert energy.value == pytest.approx(-0.5 / 3)
-    papers = found.than_papers_aggregation(small)
+    papers = results.than_papers_aggregation(small)
     assert papers[("neurons", 1126), BEST].value == pytest.approx(-0.1)
     assert papers[("neurons", 1126), BEST].fails
     assert papers[("heads", 6), BEST].value == pytest.approx(0.0, abs=1e-12)
-    said = verdicts.aggregations(small)
-    assert said.endswith("is the best of them: does not hold (fails in 1 of 2)")
-    assert "0.100 ± 0.000, -0.000 ± 0.058" in said
+    judged = claims.AGGREGATION.judge(small)
+    assert judged.words == "does not hold (fails in 1 of 2)"
+    values = [(effect.value, effect.error) for effect in judged.estimates.values()]
+    assert values == [pytest.approx((-0.1, 0), abs=1e-9), pytest.approx((0, 0.0577), abs=1e-3)]
+    assert "Verdict: does not hold (fails in 1 of 2)" in verdicts.aggregations(small)
 
 
 @pytest.fixture(scope="module")
 def committed():
-    return found.results()
+    return results.results()
 
 
 FIGURES = ("scores", "width_or_depth", "learning", "heads", "repaired")
@@ -99,26 +104,26 @@ def test_which_way_is_ahead_follows_the_windows(committed):
     assert "blocks at even distances" in measured.width_or_depth(better).axes[0].get_title(loc="left")
     worse = changed(committed, "equal_parameters", {"kind": "depth", "steps": 40}, 9.0)
     assert measured.width_or_depth(worse).axes[0].get_title(loc="left").endswith("fewer neurons: none")
-    assert verdicts.claims(worse)[2][3] == "holds"
+    assert claims.WIDTH.judge(worse).words == "holds"
 
 
 def test_what_is_left_of_the_loss_by_hand(committed):
-    whole = math.log(found.dense(committed)["perplexity"])
-    looks = found.curve(committed)
+    whole = math.log(results.dense(committed)["perplexity"])
+    looks = results.curve(committed)
     assert [row["step"] for row in looks] == sorted(row["step"] for row in looks)
     first, last = (math.log(looks[place]["perplexity"]) - whole for place in (0, -1))
-    assert found.left(committed) == pytest.approx(last / first)
+    assert results.left(committed) == pytest.approx(last / first)
     healed = changed(committed, "curves", {"step": looks[-1]["step"]}, -last)
-    assert found.left(healed) == pytest.approx(0.0, abs=1e-9)
-    assert verdicts.claims(healed)[3][3] == "holds"
+    assert results.left(healed) == pytest.approx(0.0, abs=1e-9)
+    assert claims.REPAIRED.judge(healed).words == "holds"
 
 
 def test_claims_change_with_the_numbers(committed):
     by_lot = changed(committed, "cuts", {"method": "random"}, 20.0)
-    assert verdicts.claims(by_lot)[0][3] == "holds"
-    assert verdicts.claims(changed(committed, "cuts", {"method": "random"}, -20.0))[0][3] == "does not hold"
+    assert claims.LOTS.judge(by_lot).words == "holds"
+    assert claims.LOTS.judge(changed(committed, "cuts", {"method": "random"}, -20.0)).words == "does not hold"
     refit = changed(committed, "refit", {}, 5.0)
-    assert verdicts.claims(refit)[4][3] == "does not hold"
+    assert claims.REFIT.judge(refit).words == "does not hold"
 
 
 def test_who_leads_later_by_hand(small):
@@ -127,9 +132,9 @@ def test_who_leads_later_by_hand(small):
 
     small["tables"]["search_order"] = [{"model": "m"}]
     small["tables"]["search"] = [shape(1, 2.0, 2.2), shape(0, 2.5, 2.6), shape(2, 3.0, 3.0)]
-    assert verdicts.still_best(small)["m"].value == pytest.approx(-0.45)
+    assert results.still_best(small)["m"].value == pytest.approx(-0.45)
     small["tables"]["search"][1]["losses_after"] = [1.0, 1.1]
-    assert verdicts.still_best(small)["m"].holds
+    assert results.still_best(small)["m"].holds
 
 
 def test_shapes_stand_in_the_order_after_learning(committed):
@@ -146,7 +151,7 @@ def test_accuracies_are_those_of_the_measurement(committed):
     assert dense[0] == "dense"
     assert dense[1].startswith(f"{100 * cells[0]['accuracy']:.0f} ±")
     assert chance == ["chance", *(f"{100 * row['chance']:.0f}" for row in cells[: len(chance) - 1])]
-    same = verdicts.accuracy_gained(committed, ("dense", 0), ("dense", 0))
+    same = results.accuracy_gained(committed, ("dense", 0), ("dense", 0))
     assert same.value == 0
 
 

@@ -5,9 +5,7 @@ from statistics import fmean, stdev
 import pytest
 
 from course_lib.lessons.common.tables import load_measured, rows
-from course_lib.lessons.moe import experiment, kept
-from course_lib.lessons.moe.tables import compared, pairs
-from course_lib.lessons.moe.tables import measured as tables
+from course_lib.lessons.moe import claims, experiment, kept, pairs
 
 KINDS = ("top-1", "top-1, balanced", "top-2", "top-2, balanced")
 
@@ -24,7 +22,7 @@ def test_all_kinds_and_seeds_are_measured(committed):
 
 def test_no_kind_of_experts_is_ahead_from_every_beginning(committed):
     for name in KINDS:
-        assert not all(effect.holds for effect in tables.lower(committed, name, "dense"))
+        assert not all(effect.holds for effect in pairs.lower(committed, name, "dense").values())
     dense, *others = (rows(committed, "models", model=name)[0] for name in ("dense", *KINDS))
     assert {round(row["parameters"] / dense["parameters"]) for row in others} == {3, 6}
     assert all(row["flops_a_byte"] / dense["flops_a_byte"] < 1.01 for row in others)
@@ -35,11 +33,11 @@ def test_no_kind_of_experts_is_ahead_from_every_beginning(committed):
 
 
 def test_balance_evens_loads_and_does_not_pay_in_loss(committed):
-    assert all(effect.fails for effect in tables.lower(committed, "top-1, balanced", "top-1"))
-    assert sum(effect.holds for effect in tables.lower(committed, "top-2, balanced", "top-2")) == 1
-    assert sum(effect.fails for effect in tables.lower(committed, "top-2, balanced", "top-2")) == 1
+    assert all(effect.fails for effect in pairs.lower(committed, "top-1, balanced", "top-1").values())
+    two_experts = pairs.lower(committed, "top-2, balanced", "top-2").values()
+    assert sum(effect.holds for effect in two_experts) == sum(effect.fails for effect in two_experts) == 1
     for name, k in (("top-1, balanced", 1), ("top-2, balanced", 2)):
-        assert "in 0, 0, 0 of 4 blocks" in tables.collapse(committed, name, k)
+        assert pairs.collapsed_blocks(committed, name, k) == "in 0, 0, 0 of 4 blocks (3 seeds)"
 
 
 def test_of_one_expert_a_byte_the_first_block_collapses(committed):
@@ -58,26 +56,23 @@ def test_loads_are_most_uneven_after_some_twenty_steps(committed):
         assert by_step[800] < by_step[20]
 
 
-def verdicts(text):
-    return [line.split(": ", 2)[2] for line in text.splitlines() if line.startswith("Claim")]
-
-
 def test_what_is_said_of_jitter_z_loss_bias_and_choosing_experts():
-    found = kept.both()
-    assert verdicts(compared.jitter(found)) == ["holds"]
-    gains = [effect.value for effect in tables.lower(found, "top-1, balanced, jitter", "top-1, balanced")]
+    assert claims.JITTER.judge().words == "holds"
+    found = pairs.joined(*kept.both())
+    gains = [effect.value for effect in claims.JITTER.judge().estimates.values()]
     ends = [row["loss"] for row in rows(found, "models", model="top-1, balanced")]
     assert 0.003 < min(gains) < max(gains) < stdev(ends) / 2  # Switch: -1.471 to -1.468
-    smaller, largest, _, cheap = verdicts(compared.z_loss(found))
-    assert (smaller, largest, cheap) == ("holds", "holds", "holds")
+    assert {claim.judge().words for claim in (claims.Z_LOG_SUM, claims.Z_SMALLER, claims.Z_CHEAP)} == {"holds"}
     sums, heights = (
         [fmean(pairs.of_seeds(found, name, key).values()) for name in ("top-2, balanced, z-loss", "top-2, balanced")]
         for key in ("log_sum_exp", "largest_logit")
     )
     assert sums[0] / sums[1] == pytest.approx(1 / 3, abs=0.04)
     assert heights[0] / heights[1] > 0.9
-    assert verdicts(compared.bias(found)) == ["holds", "holds", "not at this scale (fails in 2 of 3)"]
-    assert verdicts(compared.expert_choice(found)) == ["holds partly (1 of 3)", "holds partly (2 of 3)"]
+    assert claims.BIAS_EVENS.judge().words == claims.BIAS_EVENS_MORE.judge().words == "holds"
+    assert claims.BIAS_CHEAPER.judge().words == "not at this scale (fails in 2 of 3)"
+    assert claims.EXPERT_CHOICE.judge().words == "mixed (holds in seed 1; fails in seed 0, seed 2)"
+    assert claims.EXPERT_CHOICE_ALONE.judge().words == "mixed (holds in seed 0, seed 2; fails in seed 1)"
 
 
 def test_the_figures_of_the_deck_are_drawn_from_it():

@@ -12,8 +12,6 @@ from course_lib.attention.small_models import byte_model
 from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.attention.small_models.training import Schedule
 from course_lib.lessons.moe import experiment
-from course_lib.lessons.moe.claims import future, runs
-from course_lib.lessons.moe.claims.kinds import KINDS
 from course_lib.lessons.moe.experiments import (
     experiment_byte_mixture,
     experiment_moe_classic,
@@ -21,6 +19,8 @@ from course_lib.lessons.moe.experiments import (
     experiment_moe_routers,
     experiment_moe_upcycling,
 )
+from course_lib.lessons.moe.experiments.steps import future, runs
+from course_lib.lessons.moe.experiments.steps.kinds import KINDS
 from course_lib.measure.result_files import plain
 from course_lib.moe.small_models.training import routing
 

@@ -7,8 +7,8 @@ from table_cells import rows as cells
 
 from course_lib.attention.small_models import byte_model
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.moe import experiment
-from course_lib.lessons.moe.claims import runs
+from course_lib.lessons.moe import claims, experiment, pairs
+from course_lib.lessons.moe.experiments.steps import runs
 from course_lib.lessons.moe.figures import measured as plots
 from course_lib.lessons.moe.tables import measured
 from course_lib.measure.result_files import plain
@@ -39,17 +39,15 @@ def test_every_model_has_a_line_and_dense_ones_no_load(found):
 
 
 def test_a_claim_is_about_all_seeds_and_windows(found):
-    said = measured.claim(found, "balancing lowers the loss", "top-2, balanced", "top-2")
-    assert "(2 seeds, 3 windows each)" in said
-    assert "Claim: balancing lowers the loss: " in said
-    assert measured.lower(found, "dense", "dense")[0].value == 0
+    judged = claims.BALANCED_TOP_2.judge(found)
+    assert list(judged.effects) == ["seed 0", "seed 1"]
+    assert judged.n == "3"
+    assert pairs.lower(found, "dense", "dense")["seed 0"].value == 0
 
 
 def test_blocks_of_all_seeds_are_counted(found):
-    assert "in 2, 2 of 2 blocks the 8 busiest experts have more than 50 % (2 seeds)" in measured.collapse(
-        found, "top-2", 8
-    )
-    assert measured.collapse(found, "top-2", 8).endswith("collapse so: holds")
+    assert pairs.collapsed_blocks(found, "top-2", 8) == "in 2, 2 of 2 blocks (2 seeds)"
+    assert claims.COLLAPSE_TOP_2.judge(found).ours in measured.collapse(found, "top-2", 2)
     assert len(measured.specialisation(found, "top-2, balanced").frame) == 2
 
 
@@ -74,5 +72,5 @@ def test_the_committed_copies_are_the_same_model_until_something_differs():
     dense, renormalised, *_ = committed["tables"]["copies"]
     assert renormalised["perplexity"] == pytest.approx(dense["perplexity"], rel=1e-6)
     assert renormalised["largest_difference"] < 1e-3  # sums in another order, of logits up to 40
-    assert measured.trained_on(committed).count("Claim: after 200 steps, ") == 4
+    assert measured.trained_on(committed).count("Claim: four copies of each MLP") == 4
     assert len(measured.first_gradients(committed).frame) == 4

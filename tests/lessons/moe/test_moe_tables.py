@@ -5,6 +5,7 @@ import torch
 from table_cells import rows as cells
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
+from course_lib.lessons.moe import claims, pairs
 from course_lib.lessons.moe.exercises.balance import BALANCE
 from course_lib.lessons.moe.live.training import Run
 from course_lib.lessons.moe.tables import measured, printed, published
@@ -87,30 +88,38 @@ def models():
 
 
 def test_a_claim_has_a_case_a_seed():
-    found = measured.claim(models(), "balancing helps", "top-2, balanced", "top-2")
-    assert found.endswith("Claim: balancing helps: holds partly (2 of 3)")
-    assert "+0.102 ±" in found  # 0.1 and the mean of 0, 0.001, 0.002 and 0.003
-    assert "3 seeds, 4 windows each" in found
+    judged = claims.BALANCED_TOP_2.judge(models())
+    assert judged.words == "mixed (holds in seed 0, seed 1; fails in seed 2)"
+    # 0.1 and the mean of 0, 0.001, 0.002 and 0.003
+    assert judged.estimates["seed 0"].value == pytest.approx(0.1015, abs=1e-4)
+    assert judged.n == "4"
 
 
 def test_ends_collapse_and_specialisation_are_counted():
     first = cells(measured.ends(models()))[0]
     assert first[1:] == ["1,000", "500", "40", "2.016 ± 0.000", "70 %"]  # seconds of all 20 steps
-    assert "in 1, 1, 1 of 1 blocks the busiest expert has more than 50 %" in measured.collapse(models(), "top-2", 1)
-    assert measured.collapse(models(), "top-2", 1).endswith("holds")
-    assert measured.collapse(models(), "top-2, balanced", 1).endswith("not at this scale")
+    assert pairs.collapsed_blocks(models(), "top-2", 1) == "in 1, 1, 1 of 1 blocks (3 seeds)"
+    assert claims.COLLAPSE_TOP_2.judge(models()).words == "holds"
+    assert claims.COLLAPSE.judge(renamed(models(), "top-2", "top-1")).words == "holds"
+    assert claims.COLLAPSE.judge(renamed(models(), "top-2, balanced", "top-1")).words == "not at this scale"
+
+
+def renamed(result, name, other):
+    """The result with a kind of model under another name."""
+    for row in result["tables"]["models"]:
+        row["model"] = other if row["model"] == name else row["model"]
+    return result
 
 
 def test_half_of_the_blocks_are_not_most_of_them():
     """With one seed of three both blocks collapse, with another one of two, with the last none."""
-    found = models()
+    found = renamed(models(), "top-2", "top-1")
     for row in found["tables"]["models"]:
         even = {"load": [0.4, 0.3, 0.3], "known": 0.5, "by_chance": 0.0}
         collapsed = even | {"load": [0.9, 0.1, 0.0]}
         row["blocks"] = [collapsed if at < 2 - row["seed"] else even for at in range(2)]
-    said = measured.collapse(found, "top-2", 1)
-    assert said.startswith("top-2: in 2, 1, 0 of 2 blocks the busiest expert has more than 50 % (3 seeds).")
-    assert said.endswith("holds partly (1 of 3)")
+    assert claims.COLLAPSE.judge(found).ours == "in 2, 1, 0 of 2 blocks (3 seeds)"
+    assert claims.COLLAPSE.judge(found).words == "mixed (holds in seed 0; fails in seed 1, seed 2)"
 
 
 def test_specialisation_is_a_mean_over_seeds():
@@ -120,4 +129,8 @@ def test_specialisation_is_a_mean_over_seeds():
 def test_copies_are_listed_and_compared_after_training():
     row = {"router": "dense", "perplexity": 30.7, "largest_difference": 0.0}
     assert cells(measured.copies({"tables": {"copies": [row]}})) == [["dense", "30.7", "0.0e+00"]]
-    assert "after 20 steps, top-2, balanced reads better than top-2" in measured.trained_on(models())
+    trained = renamed(renamed(models(), "top-2, balanced", "copies, top-2"), "top-2", "dense, trained on")
+    assert claims.UPCYCLED.judge(trained).words == "mixed (holds in seed 0, seed 1; fails in seed 2)"
+    early = [row | {"losses": [0.0] * 4, "steps": 10} for row in trained["tables"]["models"]]
+    trained["tables"]["models"] += early  # only the last step counts
+    assert claims.UPCYCLED.judge(trained).words == "mixed (holds in seed 0, seed 1; fails in seed 2)"

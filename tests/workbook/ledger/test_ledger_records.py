@@ -34,7 +34,6 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "minitron/shapes": IDEAS,
     "moe/experiments/byte_mixture": LOG,
     "moe/experiments/moe_ideas": IDEAS,
-    "moe/experiments/moe_upcycling": "a question of the lesson's own: copies of a dense model, trained on",
     "patterns/budget": IDEAS,
     "sinks/first_tokens": IDEAS,
     "sparse_attention/block_scores": IDEAS,

@@ -4,7 +4,7 @@ One table, ideas. Planned: three quarters of a minute an idea on two idle cores,
 """
 
 from course_lib.lessons.common.ideas import by_idea
-from course_lib.lessons.dejavu.claims.ideas import IDEAS, attempt
+from course_lib.lessons.dejavu.experiments.steps.ideas import IDEAS, attempt
 from course_lib.measure.experiment import Tables
 
 

@@ -1,7 +1,7 @@
 """What tells which neurons a token is about to need: trained predictors, copies on few bits, a search for neighbours.
 
 The claims of Deja Vu (https://arxiv.org/abs/2310.17157) about prediction, on the default model, whose neurons have a
-gate, and on the small ReLU model of bytes. What is measured is in lessons/dejavu/claims.
+gate, and on the small ReLU model of bytes. What is measured is in lessons/dejavu/experiments/steps.
 
 Tables:
 
@@ -19,10 +19,10 @@ the search 1, the ReLU model 8: a good half hour. No step takes more than three 
 
 from functools import partial
 
-from course_lib.lessons.dejavu.claims import active, predicted, predictors, search
-from course_lib.lessons.dejavu.claims.attention import predicted_heads
-from course_lib.lessons.dejavu.claims.ground import GATED, RELU
-from course_lib.lessons.dejavu.claims.sizes import QUICK, Sizes
+from course_lib.lessons.dejavu.experiments.steps import active, predicted, predictors, search
+from course_lib.lessons.dejavu.experiments.steps.attention import predicted_heads
+from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU
+from course_lib.lessons.dejavu.experiments.steps.sizes import QUICK, Sizes
 from course_lib.measure.experiment import Experiment, Step
 
 N_GROUPS = {GATED: 3, RELU: 1}  # of blocks

@@ -12,17 +12,17 @@ from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.tables import listed, rows
 from course_lib.lessons.common.verdicts import ERRORS
-from course_lib.lessons.dejavu.claims.neurons import ALONE, CHOICES, ORACLE, STATIC
-from course_lib.lessons.dejavu.tables import found
-from course_lib.lessons.dejavu.tables.found import GATED, Measured
+from course_lib.lessons.dejavu import results
+from course_lib.lessons.dejavu.experiments.steps.neurons import ALONE, CHOICES, ORACLE, STATIC
+from course_lib.lessons.dejavu.results import GATED, Measured
 
 FAR = 3.0  # nats a token: what lies above is at the edge
 
 
 def levels(measured: Measured | None = None) -> Figure:
     """Nats above the dense model by share of the neurons, each model's ways to choose."""
-    measured = measured or found.results()
-    names = found.models(measured, "neurons")
+    measured = measured or results.results()
+    names = results.models(measured, "neurons")
     fig, panels = figure(n_columns=len(names), width=5.2, height=3.7)
     for axes, model in zip(panels, names, strict=True):
         beyond: dict[float, list[str]] = {}
@@ -36,7 +36,7 @@ def levels(measured: Measured | None = None) -> Figure:
             at = {"xytext": (shift, -4), "textcoords": "offset points", "ha": side, "va": "top"}
             axes.annotate("\n".join(those), (place, FAR), fontsize=8, **at)
         ahead = {
-            f"{worse} than {better}": found.better(measured, "neurons", {"chosen_by": better}, {"chosen_by": worse})
+            f"{worse} than {better}": results.better(measured, "neurons", {"chosen_by": better}, {"chosen_by": worse})
             for better, worse in ((ORACLE, ALONE), (ALONE, STATIC))
         }
         clear = [
@@ -52,7 +52,7 @@ def levels(measured: Measured | None = None) -> Figure:
 
 def _losses(axes: Axes, measured: Measured, these: Sequence[Row], name: str, index: int) -> dict[float, float]:
     """Effects with two errors; a point above FAR is drawn at the edge, and returned: its place and its value."""
-    points = sorted(((100 * row["density"], found.above_dense(measured, row)) for row in these), reverse=True)
+    points = sorted(((100 * row["density"], results.above_dense(measured, row)) for row in these), reverse=True)
     places, heights = [place for place, _ in points], [min(effect.value, FAR) for _, effect in points]
     errors = [ERRORS * effect.error if effect.value < FAR else 0 for _, effect in points]
     axes.errorbar(places, heights, errors, capsize=3, label=name, **line_style(index))
@@ -62,7 +62,7 @@ def _losses(axes: Axes, measured: Measured, these: Sequence[Row], name: str, ind
 def slow_change(measured: Measured) -> Figure:
     """By block: the cosine of the residual before and behind it, and the length of what the MLP adds."""
     fig, (left, right) = figure(n_columns=2, width=4.8, height=3.2)
-    for index, model in enumerate(found.models(measured, "slow_change")):
+    for index, model in enumerate(results.models(measured, "slow_change")):
         blocks = rows(measured, "slow_change", model=model)
         places = [row["block"] for row in blocks]
         left.plot(places, [row["cosine"] for row in blocks], label=model, **line_style(index))
@@ -81,10 +81,10 @@ def slow_change(measured: Measured) -> Figure:
 
 def batch(measured: Measured | None = None) -> Figure:
     """The share of the neurons that some of B sequences need, beside that of independent choices."""
-    measured = measured or found.results()
+    measured = measured or results.results()
     fig, (axes,) = figure(width=6.0, height=3.4)
     ends = {}
-    for index, model in enumerate(found.models(measured, "batch")):
+    for index, model in enumerate(results.models(measured, "batch")):
         those = rows(measured, "batch", model=model)
         sizes, shares = [row["batch"] for row in those], [100 * fmean(row["shares"]) for row in those]
         axes.plot(sizes, shares, label=model, **line_style(index))

@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_bench, load_measured, rows
-from course_lib.lessons.minitron.figures import found
-from course_lib.lessons.minitron.figures.found import Measured
+from course_lib.lessons.minitron import results
+from course_lib.lessons.minitron.results import Measured
 from course_lib.lessons.minitron.tables import HEAD_SIZE, VOCABULARY
 from course_lib.pruning.structured.shape import Shape, count
 
@@ -45,23 +45,23 @@ def zeros() -> list[Point]:
 def cuts(measured: Measured) -> list[Point]:
     """Fewer neurons and fewer blocks, before and after they learnt: dense models, timed."""
     timed = {row["side"]: row for row in load_bench("cpu_structured")["tables"]["sides"][:5]}
-    whole, points = found.dense(measured), []
-    ways = found.ways(measured)
+    whole, points = results.dense(measured), []
+    ways = results.ways(measured)
     for side, way in (("1126 neurons", "neurons"), ("24 blocks", "blocks by influence")):
         looks = dict(ways[way])
         if way == "neurons":
-            last = found.curve(measured)[-1]
+            last = results.curve(measured)[-1]
             looks[last["step"]] = last | {"parameters": looks[0]["parameters"]}
         for steps, row in looks.items():
             share = row["parameters"] / whole["parameters"]
             name = f"{steps} steps" if steps else "cut"
-            points.append(Point(side, name, found.times_dense(measured, row), share, timed[side]["times_anchor"]))
+            points.append(Point(side, name, results.times_dense(measured, row), share, timed[side]["times_anchor"]))
     return points
 
 
 def together(measured: Measured | None = None) -> Figure:
     """Perplexity over bytes and over speed."""
-    measured = measured or found.results()
+    measured = measured or results.results()
     fig, panels = figure(n_columns=2, width=5.4, height=4.0)
     points = zeros() + cuts(measured)
     families = list(dict.fromkeys(point.family for point in points))

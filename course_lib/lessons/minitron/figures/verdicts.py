@@ -1,17 +1,21 @@
 """What lesson 05 prints of its committed measurement: tables, and claims with their verdicts."""
 
 import math
-from collections.abc import Iterable
 
-from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.table import Table, number, plus_minus
-from course_lib.lessons.common.tables import load_published, origin, rows, wrapped
-from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
-from course_lib.lessons.minitron.figures import found
-from course_lib.lessons.minitron.figures.found import Measured
+from course_lib.lessons.common.tables import origin, rows
+from course_lib.lessons.minitron import claims, results
+from course_lib.lessons.minitron.results import Measured
 
-Claim = tuple[str, str, str, str]  # what is claimed, what the source has, what was measured here, and the verdict
+PAPER_CLAIMS = (
+    claims.LOTS,
+    claims.GRADIENTS,
+    claims.WIDTH,
+    claims.REPAIRED,
+    claims.REFIT,
+    claims.FIRST_LEADS,
+)
 
 
 def provenance(measured: Measured) -> str:
@@ -28,10 +32,10 @@ def aggregations_table(measured: Measured) -> Table:
     """Perplexity by what is pruned and by how windows and tokens are aggregated."""
     settings = list(dict.fromkeys(row["setting"] for row in rows(measured, "cuts", method="activations")))
     frame = []
-    for cut in found.cuts(measured):
-        by_setting = {setting: found.scored(measured, cut, setting=setting) for setting in settings}
+    for cut in results.cuts(measured):
+        by_setting = {setting: results.scored(measured, cut, setting=setting) for setting in settings}
         values = {setting: row["perplexity"] if row else None for setting, row in by_setting.items()}
-        frame.append({"what is pruned": found.name_of(cut)} | values)
+        frame.append({"what is pruned": results.name_of(cut)} | values)
     return Table(
         frame,
         caption="Perplexity by aggregation of the activations: over windows, then over tokens",
@@ -41,13 +45,7 @@ def aggregations_table(measured: Measured) -> Table:
 
 def aggregations(measured: Measured) -> str:
     """The paper's way to aggregate against the other three."""
-    lines = []
-    effects = found.than_papers_aggregation(measured)
-    by_tokens = [effect for (_, setting), effect in effects.items() if setting == found.BEST]
-    gains = ", ".join(f"{-effect.value:.3f} ± {effect.error:.3f}" for effect in by_tokens)
-    lines.append(wrapped(f"L2 over tokens too, nats below the paper's way: {gains}"))
-    lines.append(f"Claim: the mean over tokens, then L2 over windows, is the best of them: {verdict(effects.values())}")
-    return "\n".join(lines)
+    return str(claims.AGGREGATION.judge(measured))
 
 
 def heads_add_up(measured: Measured) -> Table:
@@ -55,9 +53,9 @@ def heads_add_up(measured: Measured) -> Table:
     frame = []
     for which in dict.fromkeys(row["set"] for row in rows(measured, "heads_by_block")):
         alone = rows(measured, "heads_by_block", set=which)
-        total = sum(math.log(found.times_dense(measured, row, len(row["losses"]))) for row in alone)
+        total = sum(math.log(results.times_dense(measured, row, len(row["losses"]))) for row in alone)
         (together,) = rows(measured, "heads", set=which, chosen="score")
-        once = math.log(found.times_dense(measured, together, len(alone[0]["losses"])))
+        once = math.log(results.times_dense(measured, together, len(alone[0]["losses"])))
         frame.append({"heads removed": which, "sum over single blocks": total, "all blocks at once": once})
     return Table(
         frame,
@@ -89,28 +87,7 @@ def zero_shot(measured: Measured) -> Table:
 
 def accuracies(measured: Measured) -> str:
     """Does learning show in the answers, and does width or depth answer more?"""
-    learnt, cut = ("neurons", found.curve(measured)[-1]["step"]), ("neurons", 0)
-    steps = max(found.ways(measured)["neurons"])
-    pairs = {
-        f"After {learnt[1]} steps the narrower model answers more than right after the cut": (learnt, cut),
-        f"After {steps} steps it answers more than the one with fewer blocks": (
-            ("neurons", steps),
-            ("blocks by influence", steps),
-        ),
-    }
-    lines = []
-    for claim, pair in pairs.items():
-        effect = accuracy_gained(measured, *pair)
-        lines.append(f"{100 * effect.value:+.1f} ± {100 * effect.error:.1f} points on average.")
-        lines.append(f"    Claim: {claim}: {verdict(effect)}")
-    return "\n".join(lines)
-
-
-def accuracy_gained(measured: Measured, better: tuple[str, int], worse: tuple[str, int]) -> Effect:
-    """By how much one model answers more than another, the mean over tasks on which the dense model has a signal."""
-    by_cell = {(row["model"], row["steps"], row["task"]): row for row in rows(measured, "zero_shot")}
-    tasks = [row["task"] for row in rows(measured, "zero_shot", model="dense") if has_signal(row)]
-    return mean_of([accuracy_gap(by_cell[*better, task], by_cell[*worse, task]) for task in tasks])
+    return report((claims.LEARNT_ANSWERS, claims.WIDTH_ANSWERS), measured)
 
 
 def search(measured: Measured) -> Table:
@@ -148,87 +125,6 @@ def step_cost(measured: Measured) -> Table:
     )
 
 
-def claims(measured: Measured) -> list[Claim]:
-    """(claim, the source's numbers, ours, verdict), each verdict from an effect and its error."""
-    lots, ways = found.than_lots(measured), found.ways(measured)
-    steps = max(ways["neurons"])
-    depth = {after: found.width_over_depth(measured, after)["blocks by influence"] for after in (False, True)}
-    published = {row["benchmark"]: row for row in rows(load_published("minitron"), "width_and_depth")}
-    ahead = sum(row["width"] > row["depth"] for row in published.values())
-    looks = found.curve(measured)
-    refits = {row["steps"]: row for row in rows(measured, "refit", setting=found.BEST) if row["damping"] == 1.0}
-    gains = {
-        0: log_gap(refits[0], found.scored(measured, ("neurons", 1126))),
-        steps: log_gap(refits[steps], ways["neurons"][steps]),
-    }
-    leads = still_best(measured)
-    gradients = found.than_score(measured, "LLM-Pruner", "param_first")
-    return [
-        (
-            "Sizes of activations choose better than lots",
-            "Minitron: one forward pass is enough",
-            f"{_range(lots.values())} nats better by cut",
-            verdict(lots.values()),
-        ),
-        (
-            "Gradients choose no better than they",
-            "Minitron: no gradients needed",
-            f"{_range(gradients.values())} nats better by cut",
-            verdict(gradients.values()),
-        ),
-        (
-            f"Width is better than depth (by influence), {steps} steps after the cut",
-            f"{ahead} of {len(published)} benchmarks (Llama-3.1 8B to 4.5B)",
-            f"{depth[True].value:+.3f} ± {depth[True].error:.3f} nats; {depth[False].value:+.3f} before",
-            verdict(depth[True], larger_models=True),
-        ),
-        (
-            f"{looks[-1]['step']} steps repair more than half of what the cut cost",
-            "a few hundred iterations",
-            f"{100 * found.left(measured):.0f} % of the loss is left",
-            verdict(_half_repaired(measured)),
-        ),
-        (
-            f"A refit helps, at once and {steps} steps later",
-            "-",
-            "; ".join(f"{gain.value:+.3f} ± {gain.error:.3f} nats" for gain in gains.values()),
-            verdict(gains.values()),
-        ),
-        (
-            "The shape that leads after the cut leads ten steps later",
-            "not so with Qwen3-8B",
-            "; ".join(f"{effect.value:+.3f} ± {effect.error:.3f} nats" for effect in leads.values()),
-            verdict(leads.values()),
-        ),
-    ]
-
-
-def _range(effects: Iterable[Effect]) -> str:
-    values = [effect.value for effect in effects]
-    return f"{min(values):+.2f} to {max(values):+.2f}"
-
-
-def _half_repaired(measured: Measured) -> Effect:
-    """By how much the long run gained more, in nats a token, than what is left of the way to the dense model."""
-    first, *_, last = found.curve(measured)
-    windows = zip(first["losses"], last["losses"], found.dense(measured)["losses"], strict=True)
-    return of_samples([(cut + whole) / 2 - end for cut, end, whole in windows])
-
-
-def still_best(measured: Measured) -> dict[str, Effect]:
-    """By model: by how much the best other shape reads worse, after its steps, than the one that led after the cut."""
-    effects = {}
-    for order in rows(measured, "search_order"):
-        led, *others = sorted(rows(measured, "search", model=order["model"]), key=lambda row: row["rank_before"])
-        rival = min(others, key=lambda row: row["after"])
-        pairs = zip(led["losses_after"], rival["losses_after"], strict=True)
-        effects[order["model"]] = of_samples([other - leader for leader, other in pairs])
-    return effects
-
-
 def claims_table(measured: Measured) -> str:
     """The claims and what became of them here."""
-    lines = []
-    for claim, source, here, said in claims(measured):
-        lines += [f"Claim: {claim}: {said}", f"    source: {source}; here: {here}"]
-    return "\n".join(lines)
+    return report(PAPER_CLAIMS, measured)

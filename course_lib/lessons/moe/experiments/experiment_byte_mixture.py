@@ -12,9 +12,9 @@ from pathlib import Path
 
 from course_lib.attention.small_models.byte_model import byte_windows, load_half, save_half
 from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.moe.claims.kinds import KINDS
-from course_lib.lessons.moe.claims.looks import model_row
-from course_lib.lessons.moe.claims.runs import Sizes, trained
+from course_lib.lessons.moe.experiments.steps.kinds import KINDS
+from course_lib.lessons.moe.experiments.steps.looks import model_row
+from course_lib.lessons.moe.experiments.steps.runs import Sizes, trained
 from course_lib.measure.experiment import QUICK_RESULTS, Experiment, Step, Tables
 from course_lib.moe.small_models.byte_mixture import NAME, WEIGHTS
 from course_lib.moe.small_models.training import read, routing

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.moe.claims.recurrent import MIDDLES, recurrent
-from course_lib.lessons.moe.claims.trees import arm
-from course_lib.lessons.moe.claims.vowels import LEARNERS, vowels
+from course_lib.lessons.moe.experiments.steps.recurrent import MIDDLES, recurrent
+from course_lib.lessons.moe.experiments.steps.trees import arm
+from course_lib.lessons.moe.experiments.steps.vowels import LEARNERS, vowels
 from course_lib.measure.experiment import Experiment, Step
 
 

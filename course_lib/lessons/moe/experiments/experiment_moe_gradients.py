@@ -7,7 +7,7 @@ medians and the values of every problem, so that two estimators are compared pro
 from dataclasses import dataclass
 from functools import partial
 
-from course_lib.lessons.moe.claims.gradients import LOSSES, estimators
+from course_lib.lessons.moe.experiments.steps.gradients import LOSSES, estimators
 from course_lib.measure.experiment import Experiment, Step
 
 

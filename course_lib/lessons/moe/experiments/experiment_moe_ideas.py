@@ -7,7 +7,7 @@ thread, as its result says step by step.
 from dataclasses import dataclass
 from functools import partial
 
-from course_lib.lessons.moe.claims.ideas import IDEAS, measured
+from course_lib.lessons.moe.experiments.steps.ideas import IDEAS, measured
 from course_lib.measure.experiment import Experiment, Step
 
 

@@ -12,10 +12,9 @@ A run is a step of about seven minutes with one thread, 100 for all 15 (beside o
 from dataclasses import replace
 from functools import partial
 
-from course_lib.lessons.moe import experiment
-from course_lib.lessons.moe.claims.future import future
-from course_lib.lessons.moe.claims.kinds import KINDS
-from course_lib.lessons.moe.claims.runs import Sizes, run
+from course_lib.lessons.moe.experiments.steps.future import future
+from course_lib.lessons.moe.experiments.steps.kinds import KINDS
+from course_lib.lessons.moe.experiments.steps.runs import QUICK, SIZES, Sizes, run
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 NAMES = (
@@ -40,7 +39,7 @@ def measured(sizes: Sizes, name: str, seed_of_run: int, seed: int) -> Tables:
 
 EXPERIMENT = Experiment(
     "Other routers over the same experts",
-    replace(experiment.SIZES, kinds=NAMES),
-    replace(experiment.QUICK, kinds=NAMES, seeds=(0,)),
+    replace(SIZES, kinds=NAMES),
+    replace(QUICK, kinds=NAMES, seeds=(0,)),
     steps,
 )

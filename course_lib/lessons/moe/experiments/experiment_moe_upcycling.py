@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.moe.claims import runs
-from course_lib.lessons.moe.claims.copies import copied
-from course_lib.lessons.moe.claims.trained_on import NAMES, learnt
+from course_lib.lessons.moe.experiments.steps import runs
+from course_lib.lessons.moe.experiments.steps.copies import copied
+from course_lib.lessons.moe.experiments.steps.trained_on import NAMES, learnt
 from course_lib.measure.experiment import Experiment, Step
 from course_lib.models import DEFAULT_MODEL
 

@@ -1,16 +1,17 @@
-"""Tables and verdicts from what `course reproduce moe` and `moe_upcycling` measured. A seed is a case of a claim.
+"""Tables and verdicts from what `course reproduce moe` and `moe_upcycling` measured.
 
 Dimension key: L blocks, E experts.
 """
 
 from statistics import fmean, stdev
-from typing import Any
 
+from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
-from course_lib.lessons.common.tables import Measured, rows, wrapped
-from course_lib.lessons.common.verdicts import Effect, of_count, of_samples, verdict
+from course_lib.lessons.common.tables import Measured, rows
+from course_lib.lessons.moe import claims
 
-Row = dict[str, Any]
+COLLAPSE = {("top-1", 1): claims.COLLAPSE, ("top-2", 2): claims.COLLAPSE_TOP_2}
+UPCYCLED = (claims.UPCYCLED, claims.UPCYCLED_NOISE, claims.UPCYCLED_REDRAWN, claims.UPCYCLED_TOP_1)
 
 
 def ends(measured: Measured) -> Table:
@@ -48,46 +49,9 @@ def _seconds(measured: Measured, name: str) -> float:
     return fmean(row["processor_seconds"] for row in found if row["step"] == last)
 
 
-def lower(measured: Measured, better: str, worse: str, threshold: float = 0.0) -> list[Effect]:
-    """By how many nats a byte one kind of model reads better than another, window by window, measured from a
-    threshold; a case a seed.
-    """
-    effects = []
-    for row in rows(measured, "models", model=better):
-        (other,) = rows(measured, "models", model=worse, seed=row["seed"])
-        gains = [high - low for low, high in zip(row["losses"], other["losses"], strict=True)]
-        effects.append(of_samples(gains, threshold))
-    return effects
-
-
-def claim(measured: Measured, said: str, better: str, worse: str, larger_models: bool = False) -> str:
-    """The effects of all seeds, and what is said of the claim, which may be one about larger models."""
-    effects = lower(measured, better, worse)
-    found = ", ".join(f"{effect.value:+.3f} ± {effect.error:.3f}" for effect in effects)
-    windows = f"{effects[0].n} windows"
-    return (
-        f"{better} beside {worse}: {found} nats a byte lower ({len(effects)} seeds, {windows} each).\n"
-        f"Claim: {said}: {verdict(effects, larger_models)}"
-    )
-
-
-def page(*parts: str) -> str:
-    """The lines of all parts, broken at the width of a page; a claim and its verdict stay together."""
-    lines = [line for part in parts for line in part.splitlines()]
-    return "\n".join(line if line.startswith("Claim") else wrapped(line) for line in lines)
-
-
-def collapse(measured: Measured, name: str, k: int, share: float = 0.5) -> str:
-    """In how many blocks of each seed the k busiest experts have more than this share of all choices."""
-    loads = [[block["load"] for block in row["blocks"]] for row in rows(measured, "models", model=name)]
-    held = [sum(sum(sorted(load)[-k:]) > share for load in of_seed) for of_seed in loads]
-    cases = [of_count(here, len(of_seed), more_than=0.5) for here, of_seed in zip(held, loads, strict=True)]
-    busiest = "busiest expert has" if k == 1 else f"{k} busiest experts have"
-    return (
-        f"{name}: in {', '.join(map(str, held))} of {len(loads[0])} blocks the {busiest} more than {100 * share:.0f} % "
-        f"({len(held)} seeds).\n"
-        f"Claim: most blocks collapse so: {verdict(cases, larger_models=True)}"
-    )
+def collapse(measured: Measured, name: str, k: int) -> str:
+    """In how many blocks of each seed the k busiest experts of a model have more than half of all choices."""
+    return str(COLLAPSE[name, k].judge(measured))
 
 
 def specialisation(measured: Measured, name: str) -> Table:
@@ -133,10 +97,5 @@ def first_gradients(measured: Measured) -> Table:
 
 
 def trained_on(measured: Measured) -> str:
-    """Copies trained on, beside the dense model trained on over the same bytes."""
-    last = max(row["steps"] for row in rows(measured, "models"))
-    at_last = {"models": rows(measured, "models", steps=last)}
-    names = list(dict.fromkeys(row["model"] for row in at_last["models"]))
-    dense, *others = names
-    claims = (claim(at_last, f"after {last} steps, {name} reads better than {dense}", name, dense) for name in others)
-    return page(*claims)
+    """Copies trained on, compared with the dense model trained on over the same bytes."""
+    return report(UPCYCLED, measured)

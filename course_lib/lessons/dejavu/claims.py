@@ -1,0 +1,349 @@
+"""The claims of lesson 09: what Deja Vu, CATS and TEAL say of contextual sparsity, and how we judge it."""
+
+import math
+from functools import partial
+
+from course_lib.lessons.common.claim import PERCENT, TIMES, Claim, Unit
+from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.dejavu import effects
+from course_lib.lessons.dejavu.experiments.steps.attention.heads import OUTPUT
+from course_lib.lessons.dejavu.experiments.steps.neurons import ALONE, EMBEDDING, ORACLE, RECORDED, STATIC
+from course_lib.lessons.dejavu.experiments.steps.predicted import COPY, PREDICTOR
+from course_lib.lessons.dejavu.experiments.steps.predicted import STATIC as ONE_SET
+from course_lib.lessons.dejavu.experiments.steps.slow_change import WAYS
+from course_lib.lessons.dejavu.results import CHEAP, CLOSE, GATED, RELU
+
+COSINE = 0.95  # of the residual before and after a block
+SHORT = 0.5  # of the residual's length
+MOST = 0.75  # of the blocks
+LOST = 0.01  # of the recall, by reading an earlier block
+DEARER = 0.02  # nats per token
+BATCH = 4  # sequences that are decoded together
+
+DEJA_VU = "Liu and others (2023), arXiv:2310.17157"
+TEAL = "Liu and others (2024), arXiv:2408.14690"
+RELU_STRIKES_BACK = "Mirzadeh and others (2023), arXiv:2310.04564"
+
+_claim = partial(Claim, results=("dejavu/measured",), source=DEJA_VU)
+_predicted = partial(_claim, results=("dejavu/experiments/dejavu_predictors",))
+
+
+def _published(table: str, column: str, **wanted: str) -> float:
+    (row,) = rows(load_published("dejavu"), table, **wanted)
+    return float(row[column])
+
+
+# A small set exists: an oracle computes all values and keeps the largest.
+
+_exists = partial(_claim, below=CHEAP, larger_models=True, quantity="loss increase")
+FEW_HEADS = _exists(
+    id="dejavu-few-heads",
+    text=f"keeping a fifth of the heads, chosen for each token by an oracle, costs less than {CHEAP} nats per token",
+    measure=partial(effects.fewest, table="heads", smallest="kept", chosen_by=OUTPUT),
+    refuted=f"a fifth of the heads, chosen by an oracle, that costs over {CHEAP} nats",
+    published="no loss of accuracy with 80 % of the heads skipped (OPT-175B)",
+)
+FEW_NEURONS = _exists(
+    id="dejavu-few-neurons",
+    text=f"keeping 5 % of the neurons, chosen for each token by an oracle, costs less than {CHEAP} nats per token",
+    measure=partial(effects.fewest, table="neurons", smallest="density", chosen_by=ORACLE),
+    refuted=f"a twentieth of the neurons, chosen by an oracle, that costs over {CHEAP} nats",
+    published="no loss of accuracy with 95 % of the neurons skipped (OPT-175B)",
+)
+FEW_OF_BOTH = _exists(
+    id="dejavu-few-of-both",
+    text="keeping heads and neurons with a seventh of the weights, chosen for each token by an oracle, costs less than "
+    f"{CHEAP} nats per token",
+    measure=partial(effects.fewest, table="together", smallest="left"),
+    refuted=f"heads and neurons with a seventh of the weights or less that cost over {CHEAP} nats",
+    published="no loss of accuracy with 85 % of the weights skipped (OPT-175B)",
+)
+RELU_ZEROS = _claim(
+    id="dejavu-relu-zeros",
+    text="after a ReLU, more than 85 % of the hidden values are zero",
+    measure=effects.zeros,
+    above=0.85,
+    unit=PERCENT,
+    quantity="fraction of the ReLU model's hidden values that are zero",
+    refuted="15 % or more of the values after the ReLU that are not zero",
+)
+
+# The choice depends on the context.
+
+
+CONTEXT_HELPS, TOKEN_HELPS, EMBEDDING_HELPS, ON_THE_FLY = (
+    _claim(
+        id=f"dejavu-{name}",
+        text=text,
+        measure=partial(effects.between_choices, better=better, worse=worse),
+        quantity=quantity,
+        refuted="a model and a density at which the second way to choose has a loss as low",
+    )
+    for name, better, worse, text, quantity in (
+        (
+            "context-helps", ORACLE, ALONE,
+            "neurons chosen in context, by an oracle, have a lower loss than neurons chosen by the token alone",
+            "loss with the token alone minus that in context",
+        ),
+        (
+            "token-helps", ALONE, STATIC,
+            "neurons chosen by the token alone have a lower loss than one set for all tokens",
+            "loss with one set minus that with the token alone",
+        ),
+        (
+            "embedding-helps", EMBEDDING, STATIC,
+            "neurons chosen by a fitted map of the token's embedding have a lower loss than one set for all tokens",
+            "loss with one set minus that with the map",
+        ),
+        (
+            "on-the-fly", ORACLE, RECORDED,
+            "an oracle that chooses on the fly has a lower loss than one that recorded its choice in a dense pass",
+            "loss with the recorded choice minus that on the fly",
+        ),
+    )
+)  # fmt: skip
+HEADS_DIFFER = _claim(
+    id="dejavu-heads-differ",
+    text="heads chosen for each token by an oracle have a lower loss than the same heads for all tokens",
+    measure=effects.own_heads,
+    quantity="loss with the same heads minus that with each token's own",
+    refuted="the same heads for all tokens with a loss as low",
+)
+
+# The choice can be predicted.
+
+
+PREDICTOR_GATED, PREDICTOR_RELU, COPY_GATED, COPY_RELU = (
+    _predicted(
+        id=f"dejavu-{name}-{suffix}",
+        text=f"in {place}, neurons chosen by {better} have a lower loss than {than}",
+        measure=partial(effects.between_selectors, model=model, better=better, worse=worse),
+        quantity=f"loss with {worse} minus that with {better}",
+        refuted=f"{worse} with a loss as low",
+    )
+    for name, better, worse, than in (
+        ("predictor", PREDICTOR, ONE_SET, "one set for all tokens"),
+        ("copy", COPY, PREDICTOR, "those of a trained predictor"),
+    )
+    for suffix, model, place in (("gated", GATED, "SmolLM2"), ("relu", RELU, "the ReLU model"))
+)
+
+
+def _published_cost() -> str:
+    """The log ratio of the published perplexities on WikiText."""
+    perplexity = partial(_published, "dejavu_accuracy", "WikiText")
+    ratio = perplexity(model="MLP 85 % sparse") / perplexity(model="OPT-175B")
+    return f"{math.log(ratio):+.4f} nats per token (OPT-175B, 85 % of the neurons skipped, WikiText)"
+
+
+PREDICTOR_CHEAP_GATED, PREDICTOR_CHEAP = (
+    _predicted(
+        id=f"dejavu-predictor-cheap{suffix}",
+        text=f"in {place}, neurons chosen by a trained predictor cost less than {CLOSE} nats per token",
+        measure=partial(effects.predictor_cost, model=model),
+        below=CLOSE,
+        quantity="loss increase",
+        refuted=f"neurons chosen by a trained predictor that cost over {CLOSE} nats",
+        published=_published_cost,
+    )
+    for suffix, model, place in (("-gated", GATED, "SmolLM2"), ("", RELU, "the ReLU model"))
+)
+PREDICTED_HEADS, PREDICTED_HEADS_RELU = (
+    _predicted(
+        id=f"dejavu-predicted-heads{suffix}",
+        text=f"in {place}, heads chosen by a trained predictor have a lower loss than the same heads for all tokens",
+        measure=partial(effects.predicted_heads, model=model),
+        quantity="loss with the same heads minus that with predicted ones",
+        refuted="the same heads for all tokens with a loss as low",
+    )
+    for suffix, model, place in (("", GATED, "SmolLM2"), ("-relu", RELU, "the ReLU model"))
+)
+AHEAD, AHEAD_BY_TWO, AHEAD_BY_FOUR = (
+    _predicted(
+        id=f"dejavu-ahead{suffix}",
+        text=f"a predictor that reads its input {distance} earlier loses less than one percentage point of recall",
+        measure=partial(effects.recall_lost, ahead=n_blocks),
+        below=LOST,
+        unit=Unit("percentage points", scale=100),
+        quantity="recall lost, mean of the blocks",
+        refuted=f"predictors that read their input {distance} earlier and lose over one percentage point of recall",
+    )
+    for suffix, n_blocks, distance in (
+        ("", 1, "one block"),
+        ("-by-two", 2, "two blocks"),
+        ("-by-four", 4, "four blocks"),
+    )
+)
+
+
+def _published_search() -> str:
+    milliseconds = partial(_published, "dejavu_search", "milliseconds")
+    mlp = milliseconds(what="the whole MLP")
+    times = [f"over {milliseconds(what=f'{name}, more than') / mlp:.0f} times ({name})" for name in ("HNSW", "FAISS")]
+    return f"{', '.join(times)} on OPT-175B"
+
+
+NEAREST = _predicted(
+    id="dejavu-nearest",
+    text="a nearest-neighbour search for the neurons takes longer than the MLP that it is to save",
+    measure=effects.search_times,
+    unit=TIMES,
+    quantity="time of the search over that of the MLP",
+    refuted="a search that is faster than the MLP",
+    published=_published_search,
+)
+
+# The residual changes slowly from block to block.
+
+_slow = partial(_claim, above=MOST, unit=PERCENT, quantity="fraction of the blocks, by model")
+SLOW = _slow(
+    id="dejavu-slow",
+    text=f"most blocks after the first turn the residual little: its cosine before and after is above {COSINE}",
+    measure=partial(effects.fitting_blocks, column="cosine", low=COSINE),
+    shown=partial(effects.counted_blocks, column="cosine", low=COSINE),
+    refuted=f"a model in which a quarter of the blocks or more have a cosine of {COSINE} or less",
+    published="a cosine of about 0.99 from the second block on (OPT-175B)",
+)
+RESIDUAL_DOMINATES = _slow(
+    id="dejavu-residual-dominates",
+    text="most MLPs after the first block add a vector that is less than half as long as the residual",
+    measure=partial(effects.fitting_blocks, column="size_ratio_mlp", high=SHORT),
+    shown=partial(effects.counted_blocks, column="size_ratio_mlp", high=SHORT),
+    refuted="a model in which a quarter of the MLPs or more add over half of the residual's length",
+)
+
+
+def _published_task(setting: str) -> str:
+    accuracy = partial(_published, "dejavu_depth", "Hellaswag")
+    dense, altered = accuracy(setting="as trained"), accuracy(setting=setting)
+    return f"HellaSwag accuracy {100 * altered:.1f} %, {100 * dense:.1f} % as trained (OPT-175B)"
+
+
+def _published_skipping(setting: str) -> str:
+    perplexity = partial(_published, "dejavu_skipped", "WikiText")
+    return f"{math.log(perplexity(setting=setting) / perplexity(setting='as trained')):+.2f} nats per token (WikiText)"
+
+
+IN_PARALLEL, PAIRS_IN_PARALLEL, SKIP_FOURTH, SKIP_SECOND = (
+    _claim(
+        id=f"dejavu-{name}",
+        text=f"{what} for less than {CHEAP} nats per token",
+        measure=partial(effects.altered, way=way),
+        below=CHEAP,
+        quantity="loss increase",
+        refuted=f"a model that loses over {CHEAP} nats",
+        published=published,
+        larger_models=True,
+    )
+    for way, (name, what, published) in zip(
+        WAYS,
+        (
+            (
+                "in-parallel", "attention and MLP of a block can run in parallel",
+                partial(_published_task, "attention and MLP of a block side by side"),
+            ),
+            (
+                "pairs-in-parallel", "two successive blocks can run in parallel",
+                partial(_published_task, "those of two blocks side by side"),
+            ),
+            (
+                "skip-fourth", "every fourth block can be skipped",
+                partial(_published_skipping, "one block of four left out"),
+            ),
+            (
+                "skip-second", "every second block can be skipped",
+                partial(_published_skipping, "one block of two left out"),
+            ),
+        ),
+        strict=True,
+    )
+)  # fmt: skip
+
+# Sparsity without a predictor.
+
+GREEDY_LEVELS = _claim(
+    id="dejavu-greedy-levels",
+    text="in TEAL, levels found greedily have a lower loss than one density for all inputs",
+    source=TEAL,
+    measure=effects.between_levels,
+    quantity="loss with one density minus that with greedy levels",
+    refuted="one density for all inputs with a loss as low",
+)
+SWAPPED_RELU = _claim(
+    id="dejavu-swapped-relu",
+    text=f"SiLU can be replaced by ReLU without training for less than {CHEAP} nats per token",
+    source=RELU_STRIKES_BACK,
+    measure=effects.swapped,
+    below=CHEAP,
+    quantity="loss increase",
+    refuted=f"a model that loses over {CHEAP} nats",
+)
+HALF_WINDOWS = _claim(
+    id="dejavu-half-windows",
+    text="in TEAL's evaluation, a dense first half of the window lowers the loss of the sparse second half",
+    source="",
+    measure=effects.between_windows,
+    quantity="loss after a sparse first half minus that after a dense one",
+    refuted="a loss that is as low after a sparse first half",
+)
+
+# What it saves.
+
+BATCHED = _claim(
+    id="dejavu-batch",
+    text=f"{BATCH} sequences decoded together need less than half of the neurons",
+    measure=partial(effects.union, n=BATCH),
+    below=0.5,
+    unit=PERCENT,
+    quantity="fraction of the neurons that any of the sequences needs",
+    refuted=f"{BATCH} sequences that together need half of the neurons or more",
+)
+BATCH_NEEDS_MORE = _claim(
+    id="dejavu-batch-needs-more",
+    text=f"{BATCH} sequences decoded together need over twice the neurons of one",
+    measure=partial(effects.beyond_twice, n=BATCH),
+    shown=partial(effects.together_and_alone, n=BATCH),
+    quantity="fraction of the neurons that they need minus twice that of one sequence",
+    refuted="a batch that needs no more than twice the neurons of one sequence",
+)
+ROUNDED = _claim(
+    id="dejavu-rounded",
+    text=f"in a model with rounded weights, leaving out half of the neurons costs at most {DEARER} nats per token more",
+    measure=effects.dearer,
+    below=DEARER,
+    quantity="cost of leaving out neurons in the rounded model minus that without rounding",
+    refuted=f"a grid on which leaving out neurons costs over {DEARER} nats more",
+    published="accuracy 0.86, 0.452, 0.726 and 0.754 on four tasks with 4-bit weights, "
+    "dense 0.86, 0.446, 0.726 and 0.758 (OPT-175B)",
+)
+
+
+def _published_speed() -> str:
+    """How many times as fast as FasterTransformer, over the lengths of the prompt."""
+    (deja_vu,) = rows(load_published("dejavu"), "dejavu_latency", system="Deja Vu")
+    (other,) = rows(load_published("dejavu"), "dejavu_latency", system="FasterTransformer")
+    times = [other[column] / deja_vu[column] for column in other if column != "system"]
+    return f"{min(times):.1f} to {max(times):.1f} times FasterTransformer (OPT-175B, eight A100)"
+
+
+TWICE = _claim(
+    id="dejavu-twice",
+    text="with predicted neurons a model decodes over 2 times as fast as dense",
+    results=("bench/cpu_contextual_relu",),
+    measure=effects.decoding,
+    above=math.log(2),
+    unit=TIMES,
+    quantity="dense decoding time over that with predictors, ReLU model",
+    refuted="a share of the neurons at which decoding is less than twice as fast",
+    published=_published_speed,
+    larger_models=True,
+)
+ONE_KERNEL = _claim(
+    id="dejavu-one-kernel",
+    text="on a GPU, one kernel that gathers rows and multiplies them is faster than gathering the rows first",
+    results=("bench/gpu_h200",),
+    measure=effects.gathered,
+    unit=TIMES,
+    quantity="time to gather rows first over that of one kernel",
+    refuted="a density and a number of tokens at which gathering first takes no longer",
+)

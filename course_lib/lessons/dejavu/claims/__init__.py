@@ -1,1 +1,0 @@
-"""What `course reproduce dejavu` and its companions measure, a claim a file."""

@@ -1,0 +1,1 @@
+"""What `course reproduce dejavu` and its companions measure, one question per file."""

@@ -1,0 +1,1 @@
+"""Heads chosen by an oracle, the same for all tokens, and by trained predictors."""

@@ -1,1 +1,0 @@
-"""What `course reproduce minitron` measures, a claim a file."""

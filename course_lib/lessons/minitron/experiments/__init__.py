@@ -1,0 +1,1 @@
+"""What `course reproduce minitron` and its companions measure, one question per file."""

@@ -1,1 +1,0 @@
-"""What `course reproduce moe` and its companions measure, a claim a file."""

@@ -1,0 +1,1 @@
+"""What `course reproduce moe` and its companions measure, one question per file."""
