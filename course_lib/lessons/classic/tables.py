@@ -100,7 +100,7 @@ def monks_table(measured: dict[str, Any]) -> Table:
 
 
 def monks_verdict(measured: dict[str, Any]) -> str:
-    """Whether OBS, with nothing retrained, reaches the published counts; and magnitude with refitting compared with it.
+    """Whether OBS, with nothing retrained, reaches the published counts; and compared with magnitude with refitting.
 
     The stop watches the training patterns; "no accuracy lost on all 432" is asked after it.
     """

@@ -2,9 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -91,28 +89,6 @@ class Effect:
 Effects = Effect | Mapping[str, Effect]  # one, or one for each named case of a claim
 
 
-@dataclass(frozen=True)
-class Said:
-    """A verdict that was given: its words, and the effects of the claim's cases on which it stands."""
-
-    words: str
-    effects: tuple[Effect, ...]
-
-
-_HEARD: ContextVar[list[Said] | None] = ContextVar("heard", default=None)
-
-
-@contextmanager
-def overheard() -> Iterator[list[Said]]:
-    """The verdicts given inside, for claims that are not records yet."""
-    heard: list[Said] = []
-    token = _HEARD.set(heard)
-    try:
-        yield heard
-    finally:
-        _HEARD.reset(token)
-
-
 def t_quantile(freedom: int | float) -> float:
     """The two-sided 95 % quantile of Student's t: 12.7 for one degree of freedom, 1.96 for infinitely many."""
     if freedom <= 0:
@@ -163,10 +139,7 @@ def verdict(effects: Effects | Iterable[Effect], larger_models: bool = False) ->
     cases = _by_name(effects)
     if not cases:
         raise ValueError("got no effect; expected one, or one for each case of the claim.")
-    words = _words(cases, isinstance(effects, Mapping), larger_models)
-    if (heard := _HEARD.get()) is not None:
-        heard.append(Said(words, tuple(cases.values())))
-    return words
+    return _words(cases, isinstance(effects, Mapping), larger_models)
 
 
 def _words(cases: dict[str, Effect], are_named: bool, larger_models: bool) -> str:

@@ -1,6 +1,5 @@
-"""The claims of the documents that the course is built from, and what became of each of them here.
+"""What the documents claim that the course is built from, and the verdict on each statement.
 
-`sources/` has a file for each document and a record for each claim in it; `rules/` has a file for each lesson and names
-the lines of the lesson that judge a claim. Nothing is decided here: a lesson's line gives the verdict, and the effects
-behind it are overheard while the lesson prints it.
+`sources` holds the statements of the documents, each with the id of the claim that judges it; the claims themselves are
+records in course_lib/lessons/LESSON/claims.py. `course claims` writes docs/claims.md from both.
 """

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 from course_lib.discover import modules
 from course_lib.lessons.common.claim import Claim
-from course_lib.workbook.ledger import rules, sources
-from course_lib.workbook.ledger.record import LIBRARY, Rule, Source, Statement
+from course_lib.workbook.ledger import sources
+from course_lib.workbook.ledger.record import LIBRARY, Source, Statement
 
 
 def all_sources() -> list[Source]:
@@ -21,18 +21,12 @@ def all_statements() -> list[Statement]:
 
 
 @lru_cache(maxsize=1)
-def all_claims() -> dict[str, Claim | Rule]:
-    """Claims by id: the constants of every lessons/LESSON/claims.py, and what rules/ still holds."""
+def all_claims() -> dict[str, Claim]:
+    """Claims by id: the constants of every lessons/LESSON/claims.py."""
     lessons = sorted(path.name for path in (LIBRARY / "lessons").iterdir() if (path / "__init__.py").exists())
     names = [f"course_lib.lessons.{lesson}.claims" for lesson in lessons]
     values = [value for name in names if find_spec(name) for value in vars(import_module(name)).values()]
-    by_id = {claim.id: claim for value in values for claim in claims_of(value)}
-    return by_id | {
-        f"{module.__name__.rpartition('.')[2]}-{name.lower().replace('_', '-')}": value
-        for module in modules(rules)
-        for name, value in vars(module).items()
-        if isinstance(value, Rule)
-    }
+    return {claim.id: claim for value in values for claim in claims_of(value)}
 
 
 def claims_of(value: object) -> list[Claim]:

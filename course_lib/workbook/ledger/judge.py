@@ -1,15 +1,13 @@
 """The verdict on a lesson's claim with the effects behind it, and the commands and seeds that measured them."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from course_lib.lessons.common.claim import MOST_LISTED, Claim, with_error
-from course_lib.lessons.common.verdicts import Effect, Said, overheard, word_of
+from course_lib.lessons.common.verdicts import Effect, word_of
 from course_lib.measure.result_files import load
 from course_lib.workbook.ledger.everything import all_claims
-from course_lib.workbook.ledger.record import Rule
 
 
 @dataclass(frozen=True)
@@ -49,50 +47,14 @@ def judged(claim_id: str) -> Judged:
         raise ValueError(f"got the claim {claim_id!r}; expected one of {', '.join(sorted(claims))}.")
     claim = claims[claim_id]
     commands, seeds = _origin(claim)
-    if isinstance(claim, Claim):
-        found = claim.judge()
-        return Judged(claim.text, found.words, tuple(found.effects.values()), commands, seeds, found.ours)
-    return _from_printed_line(claim, commands, seeds)
+    found = claim.judge()
+    return Judged(claim.text, found.words, tuple(found.effects.values()), commands, seeds, found.ours)
 
 
-def _from_printed_line(rule: Rule, commands: tuple[str, ...], seeds: tuple[int, ...]) -> Judged:
-    try:
-        with overheard() as heard:
-            text = rule.lines()
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, StopIteration) as error:
-        raise ValueError(
-            f"the line {rule.line!r} of lesson {rule.lesson} cannot be computed from "
-            f"{', '.join(map(str, rule.paths))} ({type(error).__name__}: {error}). The result is partial or of another "
-            f"version: measure it anew ({', '.join(commands)} --no-resume)."
-        ) from error
-    line, said = _of_line(rule, _claims(text), heard)
-    return Judged(line, said.words, said.effects, commands, seeds)
-
-
-def _origin(rule: Claim | Rule) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    found = [load(path) for path in rule.paths]
+def _origin(claim: Claim) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    found = [load(path) for path in claim.paths]
     seeds = dict.fromkeys(each["seed"] for each in found if "seed" in each)  # `make gpu` has one for each bench
     return tuple(each["command"] for each in found), tuple(seeds)
-
-
-def _claims(text: str) -> list[str]:
-    """The claims that are judged, one each: from the word Claim to the next or to the end."""
-    parts = re.split(r"(?m)^.*?\bClaim: ", text)[1:]
-    return [" ".join(part.split()) for part in parts]
-
-
-def _of_line(rule: Rule, claims: Sequence[str], heard: Sequence[Said]) -> tuple[str, Said]:
-    """Claims and verdicts come in one order, the lesson's; of several verdicts on each claim the first counts."""
-    at = [index for index, claim in enumerate(claims) if rule.line in claim]
-    if len(at) != 1 or len(heard) % len(claims):
-        raise ValueError(
-            f"got {len(at)} lines with {rule.line!r} among {len(claims)} claims and {len(heard)} verdicts of lesson "
-            f"{rule.lesson}; expected one line, and as many verdicts for each claim. Its claims: {list(claims)}."
-        )
-    claim, said = claims[at[0]], heard[at[0] * (len(heard) // len(claims))]
-    if word_of(said.words) not in claim:
-        raise ValueError(f"lesson {rule.lesson} prints {claim!r}, but the verdict in its place is {said.words!r}.")
-    return claim.partition(f": {said.words}")[0], said
 
 
 def shown(effects: Sequence[Effect]) -> str:

@@ -9,7 +9,7 @@ from course_lib.lessons.common.verdicts import FAILS, HOLDS, MIXED, NOT_AT_THIS_
 from course_lib.workbook.catalogue import exercises_of
 from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements
 from course_lib.workbook.ledger.judge import Judged, judged, shown
-from course_lib.workbook.ledger.record import LIBRARY, Rule, Source, Statement
+from course_lib.workbook.ledger.record import LIBRARY, Source, Statement
 
 PATH = LIBRARY.parent / "docs" / "claims.md"
 SUMMARY = LIBRARY / "lessons" / "capstone" / "verdicts.json"  # the same verdicts as data, for the last lesson
@@ -116,7 +116,7 @@ def deciding(statements: Iterable[Statement]) -> list[str]:
     return parts
 
 
-def lesson_of(claim: Claim | Rule) -> str:
+def lesson_of(claim: Claim) -> str:
     """The lesson's number and name, as in "07 KV eviction"."""
     return exercises_of(claim.lesson).LESSON
 

@@ -1,6 +1,5 @@
 """What a document states, and which claim of a lesson judges it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,26 +7,6 @@ from course_lib.lessons.common.claim import result_path
 from course_lib.measure.result_files import load
 
 LIBRARY = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """A claim that still stands in a line that a lesson prints. Lessons move to records of the class `Claim`."""
-
-    lesson: str  # the folder
-    results: tuple[str, ...]  # LESSON/NAME or bench/NAME, JSON without its ending; none where sizes are counted
-    lines: Callable[[], str]
-    line: str  # words that only this line has
-    effect: str  # what the effect is, and its unit
-    refuted: str  # what would have to be measured for the claim to fail
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        return tuple(map(result_path, self.results))
-
-    @property
-    def quantity(self) -> str:
-        return self.effect
 
 
 @dataclass(frozen=True, kw_only=True)
