@@ -41,7 +41,7 @@ def window_verdict(measured: Measured | None = None) -> str:
             lines.append(
                 f"{full['task']}, {100 * window['budget']:.0f} % kept, n = {window['n']}: window "
                 f"{100 * window['exact']:.0f} %; clearly better {', '.join(better) or 'none'}, clearly worse "
-                f"{', '.join(worse) or 'none'}, undecided {len(gaps) - len(better) - len(worse)} of {len(gaps)}"
+                f"{', '.join(worse) or 'none'}, not significant {len(gaps) - len(better) - len(worse)} of {len(gaps)}"
             )
     return "\n".join([*lines, str(claims.CHOOSING.judge(measured))])
 

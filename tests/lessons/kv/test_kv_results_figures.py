@@ -119,7 +119,7 @@ def test_recycled_attention_must_be_clearly_better(second, word):
 def test_policies_are_compared_with_a_window_of_as_many_slots():
     first, second, *claim = questions.window_verdict(made_up()).splitlines()
     assert first == (
-        "word, 10 % kept, n = 20: window 10 %; clearly better H2O, SnapKV, clearly worse none, undecided 1 of 3"
+        "word, 10 % kept, n = 20: window 10 %; clearly better H2O, SnapKV, clearly worse none, not significant 1 of 3"
     )
     assert second.startswith("word, 20 % kept")
     assert "\n".join(claim) == str(claims.CHOOSING.judge(made_up()))
