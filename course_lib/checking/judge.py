@@ -1,5 +1,6 @@
 """Judge a function against an exercise: run it on the cases, compare, and recognise named mistakes."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from course_lib.checking.known import Known, difference, drawn
 from course_lib.checking.trivial import BY_HEART
 
 State = Literal["right", "wrong", "not attempted"]
+_STUB = re.compile(r"Exercise ([a-z_]+\.[a-z_0-9]+): replace this line")  # what a stub of `masters.stub` raises
 MANY = 5  # wrong cases explained for each right one that is contradicted: then the right ones may be right by chance
 
 
@@ -38,6 +40,7 @@ class Verdict:
     contradicted: int = 0
     easy: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    waits_for: str = ""  # the exercise whose stub raised, where that is another one
 
     @property
     def n_wrong(self) -> int:
@@ -142,11 +145,19 @@ def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> V
     return conclude(Known(exercise, cases), outcomes)
 
 
+def _other_stub(exercise: Exercise, outcomes: list[Outcome]) -> str:
+    """The id of another exercise of which the answer calls the function, where that one is still a stub."""
+    stubs = [_STUB.search(outcome.error or "") for outcome in outcomes]
+    others = {stub[1] for stub in stubs if stub} - {exercise.id}
+    return min(others, default="")
+
+
 def conclude(known: Known, outcomes: list[Outcome]) -> Verdict:
     """As `verdict`, for cases on which more than one answer is judged."""
     exercise, n_cases = known.exercise, len(known.cases)
     if not outcomes or all(outcome.unattempted for outcome in outcomes):
-        return Verdict(exercise, "not attempted" if outcomes else "wrong", 0, n_cases)
+        state = "not attempted" if outcomes else "wrong"
+        return Verdict(exercise, state, 0, n_cases, waits_for=_other_stub(exercise, outcomes))
     if len(outcomes) < n_cases:
         known = Known(exercise, known.cases[: len(outcomes)])
     cases, expected = known.cases, known.expected

@@ -62,9 +62,12 @@ def last_checked() -> str:
 
 
 def judged(exercise: Exercise, function: Callable) -> Verdict:
-    """What the check of this very function said; without one, what it would say. Nothing is shown or counted."""
+    """What check says about a function now. Nothing is shown or counted.
+
+    A right answer is not run again. Another one is, because the functions that it calls may have changed.
+    """
     last, verdict = _newest.get(exercise.id, (None, None))
-    return verdict if last is function else judge(exercise, function, SEED)
+    return verdict if last is function and verdict.state == "right" else judge(exercise, function, SEED)
 
 
 def _record(verdict: Verdict) -> tuple[progress.Record, str]:
@@ -91,6 +94,7 @@ def _surroundings(verdict: Verdict) -> show.Surroundings:
         next_title=later[0].title if later else "",
         stale=stale.mark(exercise.id, exercise.title) if right else (),
         solution=_solution(exercise.id) if right and not strict() else "",
+        waits_for=find(verdict.waits_for).title if verdict.waits_for else "",
     )
 
 

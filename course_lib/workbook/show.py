@@ -28,12 +28,14 @@ class Surroundings:
         next_title: what the next exercise of the lesson is called; empty after the last one.
         stale: numbers of cells that used the course's function, and are out of date now.
         solution: the source of one way to solve the exercise.
+        waits_for: title of the exercise whose function this one calls, while that one is not written.
     """
 
     progress: str = ""
     next_title: str = ""
     stale: tuple[int, ...] = ()
     solution: str = ""
+    waits_for: str = ""
 
 
 _ALONE = Surroundings()  # outside a student's notebook
@@ -118,6 +120,9 @@ def _values(got: Any, expected: Any) -> list[str]:
 def _next_step(v: Verdict, surroundings: Surroundings) -> str:
     """What to do now, in one sentence."""
     again = "then run its cell and this one again."
+    if v.waits_for:
+        other = surroundings.waits_for
+        return f"Your function calls the one of “{other}”, which is not written yet. Write that one first, {again}"
     if v.state == "not attempted":
         return "Write the function above, run its cell, then run this one."
     if v.state == "wrong" and v.difference.startswith("it raised"):
@@ -132,7 +137,7 @@ def _next_step(v: Verdict, surroundings: Surroundings) -> str:
     if v.exercise.library is not None:
         return "Go on with the cells below: they now use your function."
     if surroundings.next_title:
-        return f"Go on to the next exercise, “{surroundings.next_title}”."
+        return f"Go on with the cells below. The next exercise is “{surroundings.next_title}”."
     return "This was the last exercise of the lesson: the last cell, check_all(), shows them all."
 
 

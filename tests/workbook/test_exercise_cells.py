@@ -123,8 +123,35 @@ def test_the_next_step_is_one_sentence(function, surroundings, said):
 def test_after_an_answer_that_nothing_calls_comes_the_next_exercise_or_the_overview():
     verdict = card("start.sparsity", lambda tensor: (tensor == 0).double().mean().item())
     assert verdict.exercise.library is None
-    assert "the next exercise, “Next”." in show.as_text(verdict, Record(), Surroundings(next_title="Next"))
+    shown = show.as_text(verdict, Record(), Surroundings(next_title="Next"))
+    assert "Go on with the cells below. The next exercise is “Next”." in shown
     assert "check_all()" in show.as_text(verdict, Record())
+
+
+def keep_rows_stub(score, sparsity):
+    raise NotImplementedError("Exercise wanda.keep_rows: replace this line")
+
+
+def test_an_answer_that_calls_an_unwritten_function_is_told_which(capsys):
+    check("wanda.sequential", lambda first, second, inputs, sparsity: keep_rows_stub(first, sparsity))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Not attempted" in shown
+    assert "Your function calls the one of “Compare within each output”, which is not written yet." in shown
+    check("wanda.keep_rows", keep_rows_stub)
+    assert "Write the function above" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_answer_that_was_not_right_is_run_again_because_a_helper_may_have_changed(monkeypatch):
+    helper = {"norm": lambda inputs: inputs.square().sum(dim=0)}
+
+    def score(weight, inputs):
+        return weight.abs() * helper["norm"](inputs)
+
+    exercise = find("wanda.score")
+    check("wanda.score", score)
+    assert checks.judged(exercise, score).state == "wrong"
+    helper["norm"] = lambda inputs: inputs.norm(dim=0)
+    assert checks.judged(exercise, score).state == "right"
 
 
 def test_progress_in_the_lesson_follows_each_check(capsys):

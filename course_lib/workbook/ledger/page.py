@@ -37,7 +37,7 @@ def page(sources: Iterable[Source] | None = None) -> str:
     parts = [TITLE, INTRODUCTION, *counts(statements)]
     for source in sources:
         parts += [f"## {source.title}", source.about + ".", *filter(None, [source.same_as]), table(source.statements)]
-    return "\n\n".join([*parts, *deciding(statements)]) + "\n"
+    return "\n\n".join([*parts, *by_lesson()]) + "\n"
 
 
 def summary() -> str:
@@ -104,16 +104,23 @@ def _run(found: Judged) -> str:
     return f"{', '.join(f'`{command}`' for command in found.commands)}{seeds}"
 
 
-def deciding(statements: Iterable[Statement]) -> list[str]:
-    """Every claim that judges one of the statements, lesson by lesson."""
-    ids = sorted({s.claim for s in statements if s.claim}, key=lambda name: (lesson_of(all_claims()[name]), name))
-    parts = ["## What decides", "The claims as the lessons word them, judged by their committed results."]
+def by_lesson() -> list[str]:
+    """Every claim that a lesson judges, also those that no document above states."""
+    ids = sorted(all_claims(), key=lambda name: (lesson_of(all_claims()[name]), name))
+    parts = ["## All claims by lesson", "As the lessons word them: our value, the published one, and the verdict."]
+    head = ("", "claim", "ours", "published", "verdict", "it would be refuted by")
     for lesson in dict.fromkeys(lesson_of(all_claims()[name]) for name in ids):
-        lines = [_row(("", "claim, in the words of the lesson", "it would be refuted by")), "|:--|:--|:--|"]
-        for name in (name for name in ids if lesson_of(all_claims()[name]) == lesson):
-            lines.append(_row((f'<a id="{name}"></a>{name}', judged(name).line, all_claims()[name].refuted)))
+        lines = [_row(head), "|:--|:--|:--|:--|:--|:--|"]
+        lines += [_row(_claim_cells(name)) for name in ids if lesson_of(all_claims()[name]) == lesson]
         parts += [f"### {lesson}", "\n".join(lines)]
     return parts
+
+
+def _claim_cells(name: str) -> tuple[str, ...]:
+    found, claim = judged(name), all_claims()[name]
+    ours = found.ours if claim.shown else f"{found.ours} ({claim.quantity})"
+    anchor = f'<a id="{name}"></a>{name}'
+    return anchor, claim.text, ours, claim.published_value, found.words, claim.refuted
 
 
 def lesson_of(claim: Claim) -> str:
