@@ -1,12 +1,17 @@
 """What a mask does to the output of its layer, from the Gram matrix: against the outputs themselves."""
 
+import statistics
+from pathlib import Path
+
 import pytest
 import torch
 
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.wanda.experiments import masks
 from course_lib.models import tiny_model
 from course_lib.pruning.input_statistics import grams_by_block, input_grams, input_norms
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_errors_are_those_of_the_outputs(generator):
@@ -59,3 +64,13 @@ def test_the_committed_masks_are_those_of_the_experiment():
     assert measured["sizes"]["sparsity"] == masks.Sizes().sparsity
     for better, worse in CLEAR:
         assert sum(row["relative_error"][better] < row["relative_error"][worse] for row in found) > 0.9 * len(found)
+
+
+def test_what_the_lesson_says_of_all_layers_is_what_was_measured():
+    errors = [row["relative_error"] for row in rows(load_measured("wanda", "masks"), "masks")]
+    ratios = sorted(error["magnitude, row"] / error["wanda, row"] for error in errors)
+    text = " ".join((ROOT / "solutions" / "04_wanda.py").read_text(encoding="utf-8").replace("\n# ", " ").split())
+    assert len(ratios) == 210
+    assert ratios[0] > 1
+    assert "Wanda's error is smaller in every layer" in text
+    assert f"magnitude's is {statistics.median(ratios):.1f} times as large in the median layer" in text
