@@ -9,7 +9,7 @@ from course_lib.data import corpora
 from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.drawn_tables import drawn_claims
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, percent
+from course_lib.lessons.common.tables import load_measured, load_published, percent
 from course_lib.lessons.common.verdicts import ERRORS, of_samples, verdict
 from course_lib.lessons.patterns import budget, claims, figures, tables
 from course_lib.lessons.patterns.experiment import measured

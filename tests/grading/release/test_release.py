@@ -113,10 +113,10 @@ def test_no_line_of_a_solution_is_inside(copy):
 
 @pytest.mark.parametrize("name", ["a.py", "b.ipynb", "c.safetensors"])
 def test_a_solution_line_is_found_however_it_is_written(name):
-    line = "leaving=score.topk( n_leaving , dim = 1,largest=False).indices   # three"
+    line = "pruned=score.topk( n_pruned , dim = 1,largest=False).indices   # three"
     content = json.dumps({"cells": [{"source": ["x = 1\n", line]}]}) if name.endswith("ipynb") else f"\0\n  {line}"
     (found,) = leaks.leaks({name: content.encode()}, masters.masters(["04"]))
-    assert (found.file, found.line) == (name, "leaving = score.topk(n_leaving, dim=1, largest=False).indices")
+    assert (found.file, found.line) == (name, "pruned = score.topk(n_pruned, dim=1, largest=False).indices")
 
 
 def test_a_release_with_a_solution_inside_is_refused(tmp_path, monkeypatch):
@@ -227,7 +227,7 @@ def test_outside_a_checkout_it_refuses(tmp_path):
 
 def test_a_notebook_that_is_out_of_date_is_refused(tmp_path, capsys):
     path = course_of_one_lesson(tmp_path) / "notebooks" / "04_wanda.ipynb"
-    path.write_text(path.read_text().replace("how large it usually is", "how loud it usually is"))
+    path.write_text(path.read_text().replace("magnitude", "size", 1))
     with pytest.raises(ValueError, match="is not what its master gives .* Run `course build`"):
         release.run(tmp_path / "a.zip", None, None, None, QUIET, tmp_path)
     assert "04_wanda.ipynb: differs" in capsys.readouterr().out
