@@ -5,11 +5,12 @@
 # gradients and without retraining. The method is **Wanda**, short for *pruning by weights and activations* (Sun, Liu,
 # Bair and Kolter, 2023). It needs one number for each input of a layer: the norm of that input over a sample of text.
 #
-# We first ask why the simplest method fails on language models. Then you write Wanda in six small steps and join them
-# into one function of about 25 lines that prunes the real model. At the end we compare with the paper.
+# We first ask why the simplest method fails on language models. Then you write the parts of Wanda, and one function
+# of about 25 lines joins them and prunes the real model. At the end we compare with the paper.
 #
-# **Afterwards you can** explain what outlier features do to magnitude pruning, write a block-by-block pruning loop
-# with forward hooks, choose a comparison group and say why it matters, and compare pruned models with their errors.
+# **Afterwards you can** explain what outlier features do to magnitude pruning, read and change a block-by-block
+# pruning loop with forward hooks, choose a comparison group and say why it matters, and judge the difference between
+# two pruned models by its standard error.
 #
 # **You need** lesson 00, and norms and `topk` in PyTorch. Lesson 03 is not required.
 #
@@ -35,7 +36,8 @@ from course_lib.workbook import check, mine
 # %% [markdown]
 # We need two samples of text, with no article in both. The **calibration set** is a small amount of text on which we
 # observe the inputs of the layers. On the evaluation set we measure the **perplexity** of a model, that is, the
-# exponential of its mean loss per token (lower is better).
+# exponential of its mean loss per token (lower is better). The model is SmolLM2-135M-Instruct, whose weights were
+# rounded to 4 bits once before the course received them (lesson 00). By a *layer* we mean one weight matrix.
 
 # %%
 model, tokenizer = load_model()
@@ -133,9 +135,9 @@ for block in (11, 28, 2):
 # %% [markdown]
 # In block 11 a single token per window made one feature look 1,235 times as large as the median. Such values are not
 # outlier features. They are called **massive activations** (Sun, Chen, Kolter and Liu, 2024): huge values of single
-# features at single tokens, very often the first one. Lesson 08 is about that token. In block 28 a ratio of 59 remains
-# without the first token: a second feature is large there on the other tokens as well, so block 28 has both. Not
-# everything fits into the two classes, however: in block 2 the ratio hardly falls.
+# features at single tokens, very often the first one. Lesson 08 is about that token. In block 28 a ratio of 59
+# remains without the first token: a second feature is large there on the other tokens as well, so block 28 has both.
+# Not everything fits into the two classes, however: in block 2 the ratio hardly falls.
 #
 # To sum up: the inputs of this model do differ in size, by factors of 18 to 70 at q, k and v alone. The Wanda paper
 # names outlier features as the reason why magnitude pruning fails on language models.
@@ -163,9 +165,9 @@ plots.removed_weights(weight, inputs)
 #
 # $W$ has shape (outputs, inputs), and $X$, the inputs of the layer, has shape (tokens, inputs). When $W_{ij}$ is set
 # to zero, output $i$ changes on every token. The score of the weight is the Euclidean norm of this change over all
-# tokens. Work out on paper what that is, then compute it for all weights at once, without a loop. A constant factor
-# or the square of the whole score is accepted too. Keep one scale for all rows, because some groups in section 4
-# compare weights of different rows.
+# tokens. Work out on paper what that is, then compute it for all weights at once, without a loop. You may also return
+# the squared score, or multiply all scores by the same positive constant. Do not scale rows differently: in section 4
+# we compare weights of different rows.
 
 
 # %% exercise="wanda.score"
@@ -198,9 +200,8 @@ check("wanda.score", wanda_score)
 #
 # </details>
 #
-# Now we compute the score of the example layer. The score uses $X$ only through its column norms, and a column with a
-# single non-negative entry has that entry as its norm. So we can pass a matrix with one row, the norms, in place of
-# $X$.
+# Now we compute the score of the example layer. The score uses $X$ only through its column norms. The norm of a
+# column with one non-negative entry is that entry, so we can pass a matrix with one row, the norms, in place of $X$.
 
 # %%
 score = mine("wanda.score", wanda_score)(weight, norms[example][None])
@@ -294,8 +295,7 @@ def keep_rows(score, sparsity):
 check("wanda.keep_rows", keep_rows)
 
 # %% [markdown]
-# Now the other direction: each input column is a group. It looks like a small change, but it changes what the method
-# is.
+# Now the other direction: each input column is a group. It looks like a small change, but the result is surprising.
 
 # %% [markdown]
 # ### Compare within each input
@@ -338,7 +338,7 @@ for group, keep in keep_by_group.items():
 #
 # </details>
 #
-# Within rows the two masks also agree on 93 % of the weights. Does this mean that the two methods are nearly the
+# Within rows the two masks agree on 93 % of the weights. Does this mean that the two methods are nearly the
 # same? We should judge a mask by what it does to the output of the layer. With $\hat W$ for the pruned weight, the
 # relative squared error is $\lVert X \hat W^\top - X W^\top \rVert^2 / \lVert X W^\top \rVert^2$.
 
@@ -354,9 +354,10 @@ for n_inputs in (0, 1, 6, weight.shape[1]):
 
 # %% [markdown]
 # The first line is magnitude's mask with a relative squared error of 5 %, the last line is Wanda's with 1 %. Look at
-# the lines between them: if we take Wanda's choice for a single input, the outlier feature 247, most of the difference
-# is gone already, and with six inputs nearly all of it. So a few decisions on outlier features matter more than all
-# the others, and the number of equal entries is not a good measure of a mask.
+# the lines between them: if we take Wanda's choice for a single input, the outlier feature 247, most of the
+# difference is gone already, and with six inputs nearly all of it. (The mixed masks keep a few weights more, because
+# Wanda keeps more weights of these inputs.) So a few decisions on outlier features matter more than all the others,
+# and the number of equal entries is not a good measure of a mask.
 #
 # This is one layer with a strong outlier feature. We compared both masks in all 210 layers of the model on other text
 # (`course reproduce masks`): Wanda's error is smaller in every layer, and magnitude's is 1.9 times as large in the
@@ -421,13 +422,14 @@ for pattern, keep in masks.items():
 # Both masks remove half of the weights. The smaller the group, the more often a weight is removed only because its
 # neighbours have even higher scores.
 #
-# **Cost**: at the same sparsity, a higher perplexity than half of each row. Section 7 measures how much higher.
+# **Cost**: 2:4 gives a higher perplexity than removing half of each row, although the sparsity is the same. Section 7
+# measures how much higher.
 #
 # ## 6. The whole method, block by block
 #
-# After we have pruned a layer, the next layers receive different inputs from before. Their norms should be those of
-# the inputs that they will really get. So we prune the **transformer blocks** in order: run a block on the
-# calibration set to collect the norms, prune its layers, and run it again to compute the inputs of the next block.
+# After we have pruned a layer, the later layers receive other inputs than in the dense model. We should score them
+# with the norms of these new inputs. So we prune the **transformer blocks** in order: run a block on the calibration
+# set to collect the norms, prune its layers, and run it again to compute the inputs of the next block.
 
 # %%
 plots.block_by_block()
@@ -463,11 +465,12 @@ def prune_two_layers(first, second, inputs, sparsity):
 check("wanda.sequential", prune_two_layers)
 
 # %% [markdown]
-# Now the real model: 30 transformer blocks, 210 matrices, 106 million weights. Wanda prunes a whole block at a time: it
-# collects the norms of all seven matrices in one run of the block, and only then prunes them. So the first matrices of
-# a block receive inputs from pruned blocks, but `o_proj` and `down_proj` are scored with inputs that the block's own
-# q, k, v, gate and up produced before they were pruned. (Your two-layer function is more careful. With blocks, one
-# extra run per block is enough.) The next cell is the whole method. It needs two kinds of hooks:
+# Now the real model: 30 transformer blocks, 210 matrices, 106 million weights. Wanda prunes a whole block at a time:
+# it collects the norms of all seven matrices in one run of the block, and only then prunes them. So the first
+# matrices of a block receive inputs from pruned blocks, but `o_proj` and `down_proj` are scored with inputs that the
+# block's own q, k, v, gate and up produced before they were pruned. (Your two-layer function updates the inputs after
+# every layer. Wanda updates them only after every block, which saves time.) The next cell is the whole method. It
+# needs two kinds of hooks:
 #
 # - `collect` runs before every linear layer and adds its inputs to a running total (your `accumulate`).
 # - `prune_and_rerun` runs after every block, when the totals of its layers are complete. It scores and masks the
@@ -524,9 +527,9 @@ n_kept, n_weights = (sum(int(count(mask)) for mask in masks.values()) for count 
 print(f"kept {n_kept:,} of {n_weights:,} weights in {len(masks)} matrices")
 
 # %% [markdown]
-# The library does the same in `prune_model`. It also handles other architectures, other methods, and models larger than
-# memory. Does it keep the same weights? The first blocks do not depend on the
-# later ones, so we can compare them on a copy that ends after four blocks. `Wanda()` removes half of each row:
+# The library does the same in `prune_model`. It also handles other architectures, other methods, and models larger
+# than memory. Does it keep the same weights? The first blocks do not depend on the later ones, so we can compare them
+# on a copy that ends after four blocks. `Wanda()` removes half of each row:
 
 # %%
 first_blocks = copy.deepcopy(model)
@@ -538,8 +541,9 @@ n_different = sum(
 print(f"weights that differ between your loop and the library, in four blocks: {n_different}")
 
 # %% [markdown]
-# From here on we can use the library. Here is the baseline, magnitude pruning with the same comparison group, so that
-# only the score differs. We evaluate all three models on the evaluation set:
+# The number should be 0. From here on we can use the library. Here is the baseline, magnitude pruning. `Magnitude()`
+# removes half of each row too, so that only the score differs. (Section 7 ranks whole layers, which is magnitude's
+# usual group.) We evaluate all three models on the evaluation set:
 
 # %%
 baseline = copy.deepcopy(model)
@@ -551,9 +555,9 @@ for name, result in results.items():
 
 # %% [markdown]
 # The number after ± is the **standard error**: if we repeated the measurement with other windows of text, the result
-# would typically move by this much. All three models are evaluated on the same four windows, so a comparison need not
-# include the differences between windows. We subtract the losses window by window. A window that is hard for one model
-# is usually hard for the others too, and this part drops out of the difference:
+# would typically move by this much. All three models are evaluated on the same four windows, so the differences
+# between windows cancel when we compare two models. We subtract the losses window by window: a window that is hard
+# for one model is usually hard for the others too, and this part drops out of the difference.
 
 # %%
 losses = {name: torch.tensor(result.losses) for name, result in results.items()}  # nats per token, one per window
@@ -563,15 +567,18 @@ for better, worse in (("dense", "Wanda 50 %"), ("Wanda 50 %", "magnitude 50 %"))
     print(f"{worse} minus {better}: {difference.mean():+.2f} ± {standard_error:.2f} nats per token")
 
 # %% [markdown]
-# Wanda raises the loss, but magnitude pruning raises it by much more: the difference between the two is many times
-# its standard error. The loss is measured in **nats**, that is, with the natural logarithm. A difference of 1.8 nats
-# means a perplexity that is $e^{1.8} \approx 6$ times higher.
+# Wanda raises the loss, but magnitude pruning raises it by much more. The difference between the two is about 20
+# times its standard error. Is that enough? The standard error of four windows is itself uncertain, so the usual rule
+# of two standard errors is too lenient: by **Student's t distribution** a mean of four values must be 3.2 standard
+# errors from zero. All verdicts of this course use this rule. The loss is measured in **nats**, that is, with the
+# natural logarithm. A difference of 1.8 nats means a perplexity that is $e^{1.8} \approx 6$ times higher.
 #
 # ## 7. Results: what holds for larger models, and what it costs
 #
 # Your measurement used 2,048 tokens for calibration and four windows for evaluation. For the next table and figure,
-# `course reproduce wanda` used 8,192 tokens and 12 or 16 windows, more sparsities and more patterns, so the numbers
-# differ a little from yours. The table compares with the numbers that the authors publish with their code. The texts
+# `course reproduce wanda` used 8,192 tokens for calibration, 16 windows for the table and 12 for the figure. So its
+# numbers differ from yours: for example, magnitude's perplexity at 50 % is 8 times Wanda's there, and about 6 times
+# in your run. The table compares our results with the numbers that the authors publish with their code. The texts
 # differ, so perplexities cannot be compared, but ratios can: we divide the perplexity of each pruned model by that of
 # the same model before pruning.
 
@@ -581,9 +588,9 @@ tables.perplexity_ratios()
 # %% [markdown]
 # In the row *Wanda 50 %*, our model has 2.3 times its dense perplexity, and the published LLaMA-2 models 1.2 to 1.3
 # times. In every column and for every pattern, magnitude pruning has the higher ratio of the two methods. But our
-# small model loses more than the larger ones with either method. Two likely reasons, which we have not tested, are that
-# a small model has fewer weights to spare, and that its weights had been rounded to 4 bits before we pruned them. A
-# tighter pattern costs more: compare 50 %, 4:8 and 2:4 of the same method.
+# small model loses more than the larger ones with either method. Two likely reasons, which we have not tested, are
+# that a small model has fewer weights to spare, and that its weights had been rounded to 4 bits before we pruned
+# them. A tighter pattern costs more: compare 50 %, 4:8 and 2:4 of the same method.
 #
 # How far can we go?
 
@@ -591,10 +598,10 @@ tables.perplexity_ratios()
 plots.sweep()
 
 # %% [markdown]
-# At 30 % sparsity magnitude pruning (dark, circles) already has 1.6 times the dense perplexity (dotted line), and Wanda
-# (red, dashed) is still near it. At 50 % magnitude's perplexity is 8 times Wanda's, and at 70 % more than 100 times. But
-# Wanda also has its limits: from 60 % on, its perplexity is several times the dense one, and the model is of little
-# use.
+# At 30 % sparsity magnitude pruning (dark, circles) already has 1.6 times the dense perplexity (dotted line), and
+# Wanda (red, dashed) is still near it. At 50 % magnitude's perplexity is 8 times Wanda's, and at 70 % more than 100
+# times. But Wanda also has its limits: from 60 % on, its perplexity is several times the dense one, and the model is
+# of little use.
 #
 # Does the paper's main claim hold for our model?
 
@@ -611,14 +618,14 @@ print(claims.BELOW_MAGNITUDE.judge())
 tables.cost()
 
 # %% [markdown]
-# - **Time.** Nearly all of the time goes into running each block twice, which every method with a calibration set
-#   needs. The score itself
-#   takes 0.54 s for LLaMA-7B in the paper, against 203 s for SparseGPT's, forward passes not counted.
+# - **Time.** Nearly all of the time goes into running each block twice, which every method needs that uses the inputs
+#   from the pruned blocks. The paper reports 0.54 s for the scores of LLaMA-7B. SparseGPT, a method that lesson 03
+#   introduces, needs 203 s for its scores. Both times leave out the forward passes.
 # - **Memory.** Wanda needs one number per input feature. SparseGPT needs a matrix of all pairs of features. For
 #   example, for the widest layer of LLaMA-2-70B with its 28,672 inputs, that is 115 kB against 3.3 GB.
 # - **It does not pay off** when nothing makes use of the zeros. A matrix that is half zeros but stored densely is as
-#   large and as slow as before. Lesson 01 counts the bytes of other formats: a bitmap makes half of the weights 1.8
-#   times smaller in 16 bits, but needs kernels that can read it.
+#   large and as slow as before. Lesson 01 counts the bytes of other formats: with a bitmap, a matrix at 50 % sparsity
+#   takes 1.8 times less memory in 16 bits, but needs kernels that can read it.
 # - **2:4** is the format that GPUs can multiply directly, and its higher perplexity is the price.
 #
 # How much faster is 2:4 on a GPU? We measured PyTorch's own 2:4 product and the dense one:
@@ -641,9 +648,9 @@ gpu.table("nm_matmul", **two_four)
 # How much can they help?
 #
 # Let a row of $W$ change by a vector $\delta$. Its outputs on the calibration set change by $X\delta$, and the
-# squared norm of this is $\delta^\top H \delta$ with $H = X^\top X$. If two inputs are copies of each other, $H$ has
-# no inverse. We therefore add a small multiple of the identity to it, as in lesson 03. This is called **damping**.
-# From here on, $H$ is the damped matrix.
+# squared norm of this is $\delta^\top H \delta$ with $H = X^\top X$. The solution needs the inverse of $H$, which
+# does not exist if, for example, two inputs are copies of each other. We therefore add a small multiple of the
+# identity to it, as in lesson 03. This is called **damping**. From here on, $H$ is the damped matrix.
 
 # %% [markdown]
 # ### What a removal costs
@@ -682,13 +689,13 @@ check("wanda.obs_score", obs_score)
 # $$ \text{alone: } W_{ij}^2 H_{jj} \qquad \text{helped: } \frac{W_{ij}^2}{\left[H^{-1}\right]_{jj}} $$
 #
 # The first cost is the square of Wanda's score (except for the damping), and squares do not change a ranking. The
-# second is the score of the optimal brain surgeon (lesson 02), which SparseGPT uses. If the inputs are uncorrelated,
-# $H$ is diagonal, $[H^{-1}]_{jj} = 1 / H_{jj}$, and the two are equal. In other words, **Wanda is SparseGPT's score
-# without the correlations between inputs, and without the update of the other weights.**
+# second is the score of the optimal brain surgeon (lesson 02), which SparseGPT uses. If the columns of $X$ are
+# orthogonal, $H$ is diagonal, $[H^{-1}]_{jj} = 1 / H_{jj}$, and the two are equal. In other words, **Wanda uses
+# SparseGPT's score with the off-diagonal entries of $H$ ignored, and it does not update the other weights.**
 #
 # </details>
 #
-# How much do the correlations matter in our example layer?
+# How much do the off-diagonal entries matter in our example layer?
 
 # %%
 hessian = inputs.T @ inputs
@@ -700,11 +707,13 @@ plots.score_ranks(cost_helped, score)
 
 # %% [markdown]
 # The other weights could save nearly two thirds of the cost, and yet both scores rank the weights in nearly the same
-# order. How can both be true? The ratio of the two costs depends on the input alone, and not on the weight. Where this
-# ratio is about the same for all inputs, help makes all removals cheaper, but it does not change their order.
+# order. How can both be true? The ratio of the two costs depends on the input alone, and not on the weight. Where
+# this ratio is about the same for all inputs, help makes all removals cheaper, but it does not change their order.
 #
-# So we do not expect SparseGPT's score to choose a better mask than Wanda's. If SparseGPT is better, the reason should
-# be the update of the other weights. Lesson 03 measures the two separately.
+# Similar rankings do not yet mean equally good masks, as section 4 has shown. So we measured the output error in all
+# 210 layers (`course reproduce masks`): without the update of the other weights, SparseGPT's score has a larger error
+# than Wanda's in 203 of them. If SparseGPT is better than Wanda, the reason must be the update. Lesson 03 measures
+# the two separately.
 #
 # ## 9. Optional: accuracy and its error
 #
@@ -741,17 +750,18 @@ check("wanda.interval", interval)
 # What does "95 %" promise? If we computed many such intervals, 95 % of them should contain the true accuracy. For $n$
 # questions we can compute this exactly: for a given true accuracy, add up the probabilities of all counts whose
 # interval contains it. The figure does this for 100 questions, for your interval and for **Wilson's interval**
-# (1927). Yours takes the standard error from the observed accuracy. Wilson's contains every true accuracy that would
-# make the observation unsurprising, that is, at most 1.96 of *its own* standard errors away.
+# (1927). Yours takes the standard error from the observed accuracy $\hat p$. Wilson's takes it from the true one: it
+# contains every $p$ with $|\hat p - p| \le 1.96 \sqrt{p (1 - p) / n}$.
 
 # %%
 plots.coverage(mine("wanda.interval", interval))
 
 # %% [markdown]
-# In the middle, both curves stay close to the promised 95 %. Near 0 and 1 the normal approximation (solid) falls to
-# 63 %, because it estimates the error from the observed $\hat p$. For example, with 1 right answer of 100 its
-# interval starts below 0, and with 0 right answers it has no width at all. The next figure therefore uses Wilson's
-# interval. It shows the benchmarks of the paper and four more, for the dense model and for both methods at 50 %.
+# In the middle, both curves stay close to the promised 95 %. At a true accuracy of 1 % or 99 % the interval by the
+# normal approximation (solid) contains the truth in only 63 % of the cases, and closer to 0 and 1 in even fewer,
+# because it estimates the error from the observed accuracy. For example, with 1 right answer of 100 its interval
+# starts below 0, and with 0 right answers it has no width at all. The next figure therefore uses Wilson's interval.
+# It shows the benchmarks of the paper and four more, for the dense model and for both methods at 50 %.
 
 # %%
 plots.zero_shot()
@@ -770,8 +780,8 @@ print(claims.ACCURACY.judge())
 #
 # So far every layer lost the same fraction of its weights. This is not necessarily the best choice. Some layers may
 # be able to lose more, and then others can lose less. *OWL* (Yin and others, 2024) is one answer: it counts the
-# outliers of each block and gives a lower sparsity to blocks that have many. The authors report that OWL takes Wanda
-# on LLaMA-7B at 70 % from a perplexity of 85.8 to 24.6.
+# unusually large scores of each block and gives a lower sparsity to blocks that have many. The authors report that at
+# 70 % sparsity Wanda gives LLaMA-7B a perplexity of 85.8, and Wanda with OWL 24.6.
 #
 # Now it is your turn. Choose the sparsity of every layer so that the model as a whole loses 40 % of its block weights
 # and has the lowest perplexity that you can reach. There is no right answer, and nothing is graded. Your rule returns
@@ -795,19 +805,19 @@ tables.layer_sparsity(layer_sparsity.measure(relative_sparsity))
 
 # %% [markdown]
 # The rows above yours are simple ideas that we measured on the same text (`course reproduce layer_sparsity`). The
-# last column compares each of them with equal sparsity, window by window. A row means something where its number is
-# larger than about twice its standard error. Is any idea clearly better than equal sparsity? Is yours?
+# last column compares each of them with equal sparsity, window by window. A difference is clear if its absolute value
+# is more than about twice its standard error. Is any idea clearly better than equal sparsity? Is yours?
 #
 # ## To take home
 #
 # 1. The effect of a weight depends on the input that it multiplies. Wanda therefore scores a weight by the product of
 #    its magnitude and the norm of its input.
-# 2. Outlier features are large on most tokens, and magnitude pruning removes their weights. Massive activations are
-#    large at single tokens.
+# 2. Outlier features are large on most tokens, and magnitude pruning removes most of their weights. Massive activations
+#    are large at single tokens.
 # 3. The comparison group is part of the method. Within one input, Wanda and magnitude pruning are the same.
 # 4. A pruning loop with hooks needs about 25 lines: collect, prune, run the block again.
-# 5. A number needs its standard error. Where a difference is not larger than about two of them, nothing follows from
-#    it.
+# 5. A number needs its standard error. Where a difference is not larger than two of them (3.2 with only four samples),
+#    nothing follows from it.
 #
 # Three questions. Answer first, then unfold.
 #
@@ -815,7 +825,7 @@ tables.layer_sparsity(layer_sparsity.measure(relative_sparsity))
 # What changes for magnitude pruning, and what for Wanda?</summary>
 #
 # The layer computes the same as before, and Wanda's score does not change at all. For magnitude pruning, however, the
-# weights of this input are now small, so they are removed first.
+# weights of this input are now small, so within a row or a layer they are removed first.
 #
 # </details>
 #
@@ -823,8 +833,9 @@ tables.layer_sparsity(layer_sparsity.measure(relative_sparsity))
 # first token alone. How many weights per row can this feature change in Wanda's mask?</summary>
 #
 # At most two: the feature's own weight, which is now kept, and the one weight of the row that is removed in its
-# place. A larger norm of one feature changes the score of one weight per row. So massive activations are spectacular,
-# but their effect on Wanda's masks is small.
+# place. A larger norm of one feature changes the score of one weight per row. Whether this is good depends on the
+# other tokens. An outlier feature deserves its weights, because it is large everywhere. The feature in block 11 is
+# small on all tokens but one per window, and Wanda keeps its weights for the sake of that token.
 #
 # </details>
 #

@@ -27,6 +27,7 @@ except ModuleNotFoundError:
     ) from None
 
 """
+_OVERVIEW = "from course_lib.workbook import check_all\n\ncheck_all()"
 _LAST = """## All exercises
 
 Run the last cell when you have finished, and save the notebook before you do. It checks every exercise once more and
@@ -128,7 +129,7 @@ def _add_both_ends(notebook: NotebookNode, root: Path) -> None:
         first.source = _FIRST.format(line=_install_line(root)) + first.source
     if any(functions_checked(cell.source) for cell in notebook.cells):
         notebook.cells.append(new_markdown_cell(_LAST, id="check-all-text"))
-        notebook.cells.append(new_code_cell("check_all()", id="check-all"))
+        notebook.cells.append(new_code_cell(_OVERVIEW, id="check-all"))
 
 
 def _install_line(root: Path) -> str:

@@ -97,7 +97,7 @@ def other(weight, inputs):
     [
         (raises, "it raised ValueError: not this layer"),
         (endless, "it did not finish within 0.2 seconds"),
-        (other, "on real data: row 0: your score drops a weight worth 5"),
+        (other, "on real data: row 0: your 1 lowest scores include a weight whose true score is 5"),
         (lambda weight, inputs: None, "it returned None"),
     ],
 )

@@ -18,8 +18,7 @@ from course_lib.settings import check_below_one, check_layers
 class D2O(H2O):
     """Layers: share_l = L · softmax(−v)_l, v_l the variance of the tokens' H2O scores, scaled to 0 … 1 in each head.
 
-    Tokens: who leaves by H2O's score is added to the kept key of highest cosine u, with weight e^u against that one's
-    e, if u reaches a threshold τ ← smoothing · τ + (1 − smoothing) · mean(u); otherwise it is gone.
+    Tokens: an evicted one is merged into the kept key of highest cosine u, weights e^u and e, if u ≥ τ, a running mean.
 
     Deviation: weights sum to 1, where the authors' code shrinks norms; τ and the choice are per head, not their mean.
     As there, rotated keys of different positions merge. `spared` layers keep all; the first pass is the whole prompt.

@@ -289,9 +289,9 @@ def score_ranks(
 
 def normal(n_right: int, n: int) -> tuple[float, float, float]:
     """Return (accuracy, lower, upper), Z standard errors to either side."""
-    accuracy = n_right / n
-    half = Z * math.sqrt(accuracy * (1 - accuracy) / n)
-    return accuracy, accuracy - half, accuracy + half
+    fraction = n_right / n
+    half = Z * math.sqrt(fraction * (1 - fraction) / n)
+    return fraction, fraction - half, fraction + half
 
 
 def wilson(n_right: int, n: int) -> tuple[float, float, float]:

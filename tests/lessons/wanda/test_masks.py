@@ -73,4 +73,6 @@ def test_what_the_lesson_says_of_all_layers_is_what_was_measured():
     assert len(ratios) == 210
     assert ratios[0] > 1
     assert "Wanda's error is smaller in every layer" in text
+    n_worse = sum(error["sparsegpt_score, row"] > error["wanda, row"] for error in errors)
+    assert f"SparseGPT's score has a larger error than Wanda's in {n_worse} of them" in text
     assert f"magnitude's is {statistics.median(ratios):.1f} times as large in the median layer" in text
