@@ -120,8 +120,8 @@ GROUP = Exercise(
     library=_library,
     mistakes=read_mistakes(globals(), steps_of=_group),
     also_right=(
-        Variant("masks of rows", lambda *given: _by_masks(_named(given), *given[7:])),
-        Variant("with an axis of heads", lambda *given: _by_axes(_named(given), *given[7:])),
+        Variant("masks of rows", lambda *given: _by_masks(_named(given[:7]), *given[7:])),
+        Variant("with an axis of heads", lambda *given: _by_axes(_named(given[:7]), *given[7:])),
     ),
     hints=(
         "A head is made by rows of one kind of matrix and read by columns of another. Go through the seven matrices: "
@@ -135,7 +135,7 @@ GROUP = Exercise(
 
 
 def _named(matrices: tuple[Tensor, ...]) -> Weights:
-    return dict(zip(("q", "k", "v", "o", "gate", "up", "down"), matrices, strict=False))
+    return dict(zip(("q", "k", "v", "o", "gate", "up", "down"), matrices, strict=True))
 
 
 def _by_masks(weights: Weights, groups: Tensor, neurons: Tensor, n_key_value: int) -> Weights:
