@@ -138,7 +138,7 @@ def take_home(measured: dict[str, Any] | None = None, small: dict[str, Any] | No
     measured, small = measured or results(), small or load_measured("classic", "small")
     judged = [claim.judge(measured) for claim in (claims.XOR_RIGHT, claims.XOR_CHOICE, claims.MONKS_FEWER, claims.ROWS)]
     judged.append(claims.FISHER_ORDER.judge(small))
-    lines = [[each.claim.text, each.claim.source.split(",")[0], each.ours, each.words] for each in judged]
+    lines = [[each.claim.text, each.claim.source.partition(")")[0] + ")", each.ours, each.words] for each in judged]
     header = ["claim", "from", "measured here", "verdict"]
     return schematics.table(header, lines, [26, 13, 34, 18], "What this lesson measured, on its own networks")
 

@@ -30,7 +30,7 @@ def verdicts() -> Figure:
             axes.barh(lessons, sizes, 0.7, list(left.values()), label=word, **look)
         left = {lesson: left[lesson] + size for lesson, size in zip(lessons, sizes, strict=True)}
     axes.invert_yaxis()
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.legend(frameon=False, fontsize=9, loc="upper right")
     found = counts()
     judged = sum(found[word] for word in WORDS)
     title = f"Of {judged} claims that were judged {found[WORDS[0]]} hold and {found[WORDS[1]]} hold partly"
