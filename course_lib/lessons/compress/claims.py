@@ -93,7 +93,7 @@ MORE_VECTORS, MORE_STEPS, TOKENS_AS_START = (
 
 
 def sentence_rows(measured: Measured, name: str) -> dict[str, dict]:
-    """The rows of one model behind written sentences, by sentence; without those of random tokens."""
+    """The rows of one model after written sentences, by sentence; without those of random tokens."""
     found_rows = found.some(measured, "words", model=name)
     return {row["prompt"]: row for row in found_rows if not row["prompt"].startswith("lot")}
 
@@ -127,7 +127,7 @@ SENTENCE = _claim(
     text="the authors' sentences lower the loss of a compressed model",
     measure=_joined(partial(_sentences, _than_nothing)),
     quantity="loss without the sentence minus loss with it, by model and sentence",
-    refuted="a compressed model whose loss is no lower behind the sentence",
+    refuted="a compressed model whose loss is no lower after the sentence",
     larger_models=True,
 )
 THAN_RANDOM_TOKENS = _claim(
@@ -143,7 +143,7 @@ THAN_WRITTEN = _claim(
     text="a learned prompt is better than the authors' sentences",
     measure=_joined(partial(_sentences, _than_learned)),
     quantity="loss with the sentence minus loss with the learned prompt, by model and sentence",
-    refuted="a compressed model with a loss as low behind a sentence",
+    refuted="a compressed model with a loss as low after a sentence",
 )
 
 
@@ -238,7 +238,7 @@ BEYOND_ON_OTHER_TEXT = _claim(
 
 
 def ways(measured: Measured, name: str) -> list[dict]:
-    """The prompt and its rivals on one model, each with `way`, seconds and bytes beside the model."""
+    """The prompt and its rivals on one model, each with `way`, seconds and bytes in addition to the model."""
     own = found.one(measured, "own", model=name)
     if own is None:
         return []
