@@ -71,16 +71,8 @@ def counts(statements: Iterable[Statement]) -> list[str]:
 
 def table(statements: Iterable[Statement]) -> str:
     """One row per statement."""
-    head = (
-        "",
-        "claim",
-        "ours",
-        "published",
-        "verdict",
-        "distance to the threshold ± standard error",
-        "n",
-        "decided by",
-    )
+    distance = "distance to the threshold ± standard error"
+    head = ("", "claim", "verdict", "ours", "published", distance, "n", "decided by")
     lines = [_row(head), "|:--|:--|:--|:--|:--|:--|--:|:--|"]
     return "\n".join([*lines, *(_row(_cells(statement)) for statement in statements)])
 
@@ -89,11 +81,11 @@ def _cells(statement: Statement) -> tuple[str, ...]:
     said = f"{statement.says} ({statement.at})"
     if not statement.claim:
         why = statement.why_not or f"`{statement.awaits}` will judge it"
-        return statement.id, said, why, statement.published, verdict_of(statement), "", "", ""
+        return statement.id, said, verdict_of(statement), why, statement.published, "", "", ""
     found, claim = judged(statement.claim), all_claims()[statement.claim]
     effect = f"{shown(found.effects)}: {claim.quantity}"
     decided = f"lesson {lesson_of(claim)[:2]}, [{statement.claim}](#{statement.claim}), {_run(found)}"
-    return statement.id, said, found.ours, statement.published, found.words, effect, found.n, decided
+    return statement.id, said, found.words, found.ours, statement.published, effect, found.n, decided
 
 
 def _run(found: Judged) -> str:

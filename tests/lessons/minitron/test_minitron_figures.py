@@ -160,10 +160,10 @@ def test_ideas_fit_the_budget_and_no_neuron_more_does():
 
 def test_the_table_of_ideas_compares_by_windows():
     ideas = {
-        "one": shapes.Attempt({}, 10, torch.tensor([2.0, 3.0])),
-        "two": shapes.Attempt({}, 9, torch.tensor([1.8, 2.9])),
+        "one": shapes.Attempt({}, 10, torch.tensor([2.0, 3.0, 2.5])),
+        "two": shapes.Attempt({}, 9, torch.tensor([1.84, 2.86, 2.35])),
     }
-    assert rows(shapes.table(ideas)) == [["one", "10", "12.2", "–"], ["two", "9", "10.5", "+0.150 ± 0.050"]]
+    assert rows(shapes.table(ideas)) == [["one", "10", "12.2", "–"], ["two", "9", "10.5", "+0.150 ± 0.006"]]
     assert rows(shapes.table(ideas, ideas["one"]))[-1][0] == "yours"
     assert title(shapes.compared(ideas)) == "Clearly better than one: two"
 

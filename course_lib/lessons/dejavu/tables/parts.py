@@ -50,7 +50,7 @@ def batch(measured: Measured) -> str:
         alone = fmean(those[0]["shares"])
         for row in those:
             shares, chance = row["shares"], 1 - (1 - alone) ** row["batch"]
-            line = f"{model}, {row['batch']:>2} at once: {percent(fmean(shares))} of the neurons; "
+            line = f"{model}, {row['batch']} at once: {percent(fmean(shares))} of the neurons; "
             lines.append(f"{line}{percent(chance)} if choices were independent")
     return "\n".join([*lines, str(claims.BATCHED.judge(measured))])
 
