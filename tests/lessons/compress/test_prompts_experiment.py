@@ -127,6 +127,12 @@ def test_all_tables_print_what_a_quick_run_gives(tables):
     printed = (gain_tables.gains, gain_tables.settings, over.sentences, over.moved, over.other_text)
     texts = [table(measured) for table in (*printed, practice.rivals, practice.tasks, practice.smaller)]
     assert all("Claim: " in text for text in texts)
-    shown = (claims.gains_table, claims.settings_table, over.sentences_table, over.moved_table, over.shares_table)
+    shown = (
+        gain_tables.gains_table,
+        gain_tables.settings_table,
+        over.sentences_table,
+        over.moved_table,
+        over.shares_table,
+    )
     shown += (over.other_text_table, practice.rivals_table, practice.tasks_table, practice.smaller_table)
     assert all(str(table(measured)).startswith(table(measured).caption[:20]) for table in shown)
