@@ -81,9 +81,11 @@ def test_every_command_and_option_exists(text):
     commands = get_command(app).commands
     for name, rest in re.findall(r"course ([\w-]+)((?: [^`\n#]*)?)", text):
         if f"`course {name}" in text or f"\ncourse {name}" in text:
-            known = {option for each in commands[name].params for option in each.opts}
+            known = {option for each in commands[name].params for option in each.opts + each.secondary_opts}
             assert set(re.findall(r"--[a-z-]+", rest)) <= known
-    known = {option for each in commands.values() for param in each.params for option in param.opts}
+    known = {
+        option for each in commands.values() for param in each.params for option in param.opts + param.secondary_opts
+    }
     assert set(re.findall(r"`(--[a-z-]+)", text)) <= known
 
 
