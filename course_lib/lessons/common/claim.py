@@ -41,6 +41,10 @@ class Unit:
         """Value ± standard error with the unit; the value alone where all cases were counted."""
         return f"{self._number(estimate)} {self.name}".rstrip()
 
+    def threshold(self, value: int | float) -> str:
+        """A threshold with the unit, without a sign."""
+        return f"{math.exp(value) if self.is_log else value * self.scale:.4g} {self.name}".rstrip()
+
     def several(self, estimates: Mapping[str, Effect]) -> str:
         """The estimates of several cases with their names; of more than three, from the smallest to the largest."""
         if len(estimates) <= MOST_LISTED:
@@ -84,6 +88,9 @@ class Claim:
         measure: takes the loaded results in that order; returns one estimate or a mapping from case to estimate.
         above, below: the threshold. The claim is right where every estimate is above (or below) it. Without either,
             the claim is right where the estimate is above 0.
+        because: why this threshold: the source's own words, or a convention of the field. Needed where there is one.
+        other_thresholds: thresholds that another reader could reasonably choose; the page says at which of them the
+            verdict would change.
         unit: how estimates are written.
         quantity: what the number that is shown means, such as "perplexity over the dense model's".
         refuted: the outcome that would refute the claim.
@@ -102,6 +109,8 @@ class Claim:
     source: str = ""
     above: int | float | None = None
     below: int | float | None = None
+    because: str = ""
+    other_thresholds: tuple[int | float, ...] = ()
     unit: Unit = NATS
     published: str | Callable[[], str] = ""
     larger_models: bool = False
@@ -110,6 +119,16 @@ class Claim:
     def __post_init__(self) -> None:
         if self.above is not None and self.below is not None:
             raise ValueError(f"claim {self.id}: got above={self.above} and below={self.below}; expected one threshold.")
+
+    @property
+    def threshold(self) -> int | float:
+        return self.below if self.below is not None else self.above or 0.0
+
+    @property
+    def counts_as(self) -> str:
+        """From where on the claim is right, with the reason: "less than 1.01 times: ..."."""
+        side = "less" if self.below is not None else "more"
+        return f"{side} than {self.unit.threshold(self.threshold)}" + (f": {self.because}" if self.because else "")
 
     @property
     def lesson(self) -> str:
@@ -147,8 +166,9 @@ class Claim:
         ours = self.shown(*results) if self.shown else self._ours(estimates)
         return Judgement(self, by_case, effects, verdict(given, self.larger_models), ours)
 
-    def _effect(self, estimate: Effect) -> Effect:
-        return estimate.below(self.below) if self.below is not None else estimate.above(self.above or 0.0)
+    def _effect(self, estimate: Effect, threshold: int | float | None = None) -> Effect:
+        threshold = self.threshold if threshold is None else threshold
+        return estimate.below(threshold) if self.below is not None else estimate.above(threshold)
 
     def _ours(self, estimates: Effects) -> str:
         return self.unit(estimates) if isinstance(estimates, Effect) else self.unit.several(estimates)
@@ -179,6 +199,15 @@ class Judgement:
         if not sizes or any(effect.n is None for effect in self.effects.values()):
             return "–"
         return str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+
+    @property
+    def flips(self) -> dict[str, str]:
+        """Other thresholds of the claim, in its unit, at which the verdict is another one."""
+        words = {}
+        for threshold in self.claim.other_thresholds:
+            moved = {name: self.claim._effect(each, threshold) for name, each in self.estimates.items()}
+            words[self.claim.unit.threshold(threshold)] = verdict(moved.get("", moved), self.claim.larger_models)
+        return {threshold: word for threshold, word in words.items() if word_of(word) != self.verdict}
 
     def __str__(self) -> str:
         published = f"; published: {value}" if (value := self.claim.published_value) else ""

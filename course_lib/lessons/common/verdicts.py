@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jaxtyping import Float
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 from torch import Tensor
 
 from course_lib.lessons.common.tables import COLUMNS
@@ -66,6 +66,13 @@ class Effect:
         return t_quantile(self.degrees_of_freedom) * self.error
 
     @property
+    def p_value(self) -> float:
+        """Of the two-sided test that the value is 0; 0 for exact counts."""
+        if self.error in (0, math.inf) or self.degrees_of_freedom <= 0:
+            return float(self.error != 0)
+        return 2 * float(stdtr(min(self.degrees_of_freedom, 1e9), -abs(self.value) / self.error))
+
+    @property
     def holds(self) -> bool:
         return self.value > self.margin
 
@@ -122,6 +129,10 @@ def verdict(effects: Effects | Iterable[Effect], larger_models: bool = False) ->
     An effect *holds* where its 95 % interval (Student's t) lies above 0, *fails* where it lies below 0 (an exact count:
     where it is not above 0), and is undecided otherwise.
 
+    Where every case holds (or every case fails) by its own interval, so does the claim: a claim about all cases needs
+    no correction, since each of them has to pass its test. In every other outcome single cases are singled out, and the
+    more cases there are, the more of them differ from 0 by chance. They are then decided after Holm's correction.
+
     - "holds": every case holds.
     - "holds partly (3 of 4)": no case fails and at least half of them hold.
     - "does not hold": no case holds and at least half of them fail; "not at this scale" where the claim is about larger
@@ -143,10 +154,10 @@ def verdict(effects: Effects | Iterable[Effect], larger_models: bool = False) ->
 
 
 def _words(cases: dict[str, Effect], are_named: bool, larger_models: bool) -> str:
-    held = [name for name, case in cases.items() if case.holds]
-    failed = [name for name, case in cases.items() if case.fails]
-    if len(held) == len(cases):
+    if all(case.holds for case in cases.values()):
         return HOLDS
+    decided = decide_cases(cases)
+    held, failed, open_cases = ([name for name in cases if decided[name] == word] for word in (HOLDS, FAILS, UNDECIDED))
     if not held and not failed:
         return UNDECIDED + _samples_needed(list(cases.values()))
     if not failed and 2 * len(held) >= len(cases):
@@ -154,13 +165,33 @@ def _words(cases: dict[str, Effect], are_named: bool, larger_models: bool) -> st
     if not held and 2 * len(failed) >= len(cases):
         word = NOT_AT_THIS_SCALE if larger_models else FAILS
         return word if len(failed) == len(cases) else f"{word} (fails in {len(failed)} of {len(cases)})"
-    open_cases = [name for name, case in cases.items() if case.undecided]
     parts = {"holds in": held, "fails in": failed, "undecided in": open_cases}
     counted, named = (
         "; ".join(f"{word} {how(names)}" for word, names in parts.items() if names) for how in (len, ", ".join)
     )
     is_short = are_named and len(cases) <= MOST_NAMED and len(named) <= _LONGEST
     return f"{MIXED} ({named if is_short else counted})"
+
+
+def decide_cases(cases: Mapping[str, Effect]) -> dict[str, str]:
+    """Whether each of several cases holds, fails or is undecided, with Holm's correction for their number.
+
+    The smallest p value must be at most 5 % / m for m cases with an error, the next one at most 5 % / (m − 1), and so
+    on; from the first one above its bound, all are undecided. The probability of any wrong decision is then at most
+    5 %. Exact counts have no error and need no correction. If all cases fail by their own intervals, all of them fail.
+
+    Source: Holm (1979), A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6.
+    """
+    if all(case.fails for case in cases.values()):
+        return dict.fromkeys(cases, FAILS)
+    measured = sorted((name for name in cases if cases[name].error > 0), key=lambda name: cases[name].p_value)
+    significant = set(cases) - set(measured)
+    for rank, name in enumerate(measured):
+        if cases[name].p_value >= (1 - CONFIDENCE) / (len(measured) - rank):
+            break
+        significant.add(name)
+    words = {name: HOLDS if case.value > 0 else FAILS for name, case in cases.items()}
+    return {name: words[name] if name in significant else UNDECIDED for name in cases}
 
 
 def _by_name(effects: Effects | Iterable[Effect]) -> dict[str, Effect]:
@@ -192,7 +223,7 @@ def _samples_needed(undecided: list[Effect]) -> str:
     """How many samples would decide the hardest case, if its value stays and its error falls with the root of n."""
     if any(case.n is None or math.isinf(case.error) for case in undecided):
         return ""
-    hardest = max(undecided, key=lambda case: math.inf if case.value == 0 else (case.error / case.value) ** 2)
+    hardest = max(undecided, key=lambda case: (abs(case.error / case.value) if case.value else math.inf, case.n))
     if (needed := samples_needed(hardest)) is None:
         return f" (n = {hardest.n}; even {_OUT_OF_REACH} times as many samples would not decide)"
     return f" (n = {hardest.n}; about {needed} samples would decide)"

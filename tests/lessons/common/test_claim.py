@@ -55,6 +55,22 @@ def test_our_value_stands_in_the_claims_unit(unit, said):
     assert claim(GAIN, unit=unit).judge().ours == said
 
 
+def test_a_threshold_is_written_in_the_claims_unit_with_its_reason():
+    assert claim(GAIN).counts_as == "more than 0 nats per token"
+    assert claim(GAIN, below=math.log(1.05), unit=TIMES, because="the paper's 5 %").counts_as == (
+        "less than 1.05 times: the paper's 5 %"
+    )
+    assert claim(GAIN, above=0.95, unit=PERCENT).counts_as == "more than 95 %"
+
+
+def test_other_thresholds_that_change_the_verdict_are_named():
+    found = claim(GAIN, above=0.2, other_thresholds=(0.1, 0.29, 0.5), unit=PERCENT).judge()
+    assert found.flips == {"29 %": "undecided (n = 9; about 141 samples would decide)", "50 %": "does not hold"}
+    assert claim(GAIN, above=0.2).judge().flips == {}
+    two = claim(GAIN, Effect(value=0.5, error=0.02, n=9), above=0.2, other_thresholds=(0.4,)).judge()
+    assert two.flips == {"0.4 nats per token": "mixed (holds in case 1; fails in case 0)"}
+
+
 def test_a_few_cases_are_named_and_many_are_summarised():
     assert (
         claim(GAIN, Effect(value=0.5, error=0.0), unit=PERCENT).judge().ours == "30.0 ± 2.0 % (case 0), 50 % (case 1)"

@@ -6,10 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import stdtrit
 
 from course_lib.lessons.common.verdicts import (
     WORDS,
     Effect,
+    decide_cases,
     of_count,
     of_independent,
     of_samples,
@@ -183,8 +185,50 @@ def test_the_order_of_cases_does_not_matter(cases, random):
 
 @given(st.lists(effects, min_size=2, max_size=6))
 def test_words_of_several_cases_follow_from_counts(cases):
-    word, n_held, n_failed = word_of(verdict(cases)), sum(c.holds for c in cases), sum(c.fails for c in cases)
-    assert (word == "holds") == (n_held == len(cases))
-    assert (word == "holds partly") == (len(cases) / 2 <= n_held < len(cases) and not n_failed)
-    assert (word == "does not hold") == (n_held == 0 and 2 * n_failed >= len(cases))
-    assert (word == "undecided") == (n_held == n_failed == 0)
+    decided = list(decide_cases({str(i): case for i, case in enumerate(cases)}).values())
+    word, n_held, n_failed = word_of(verdict(cases)), decided.count("holds"), decided.count("does not hold")
+    assert (word == "holds") == all(case.holds for case in cases)
+    if word != "holds":
+        assert (word == "holds partly") == (len(cases) / 2 <= n_held and not n_failed)
+        assert (word == "does not hold") == (n_held == 0 and 2 * n_failed >= len(cases))
+        assert (word == "undecided") == (n_held == n_failed == 0)
+
+
+def at_p(p, n=6):
+    """An effect whose two-sided p value is p: its distance from 0 is the t quantile."""
+    return Effect(value=float(stdtrit(n - 1, 1 - p / 2)), error=1.0, n=n)
+
+
+def test_p_values_are_those_of_students_t():
+    assert Effect(value=2.571, error=1.0, n=6).p_value == pytest.approx(0.05, abs=1e-4)  # t(5) of a printed table
+    assert at_p(0.013).p_value == pytest.approx(0.013)
+    assert [Effect(value=1.0, error=error).p_value for error in (0.0, math.inf)] == [0, 1]
+    assert Effect(value=9.0, error=0.1, n=1).p_value == 1
+
+
+def test_holms_correction_by_hand():
+    """Bounds of 5 % / 4, / 3, / 2 and / 1 for four cases; nothing passes after the first case above its bound."""
+    p_values = {"a": 0.012, "b": 0.016, "c": 0.03, "d": 0.04}
+    decided = decide_cases({name: at_p(p) for name, p in p_values.items()} | {"exact": Effect(value=1.0, error=0.0)})
+    assert decided == {"a": "holds", "b": "holds", "c": "undecided", "d": "undecided", "exact": "holds"}
+
+
+def test_one_significant_case_of_16_is_no_evidence():
+    cases = {str(i): at_p(0.5) for i in range(15)} | {"best": at_p(0.0105)}
+    assert cases["best"].holds
+    assert set(decide_cases(cases).values()) == {"undecided"}
+
+
+def test_a_claim_of_all_cases_needs_no_correction():
+    assert verdict([at_p(0.04)] * 10) == "holds"
+    assert verdict([at_p(0.04)] * 9 + [at_p(0.5)]) == "undecided (n = 6; about 47 samples would decide)"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_many_true_nulls_any_is_decided_in_one_of_20_tries(seed):
+    """Ten cases without an effect: uncorrected, some case is significant in 1 − 0.95^10 = 40 % of the tries."""
+    samples = torch.randn(500, 10, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    tries = [{str(i): of_samples(case) for i, case in enumerate(cases)} for cases in samples]
+    wrong = sum(set(decide_cases(cases).values()) != {"undecided"} for cases in tries) / len(tries)
+    assert wrong < 0.05 + 4 * math.sqrt(0.05 * 0.95 / len(tries))
+    assert sum(any(not case.undecided for case in cases.values()) for cases in tries) / len(tries) > 0.3
