@@ -43,7 +43,8 @@ class Unit:
 
     def threshold(self, value: int | float) -> str:
         """A threshold with the unit, without a sign."""
-        return f"{math.exp(value) if self.is_log else value * self.scale:.4g} {self.name}".rstrip()
+        number = f"{math.exp(value):.3g}" if self.is_log else f"{value * self.scale:.4g}"
+        return f"{'1.0' if number == '1' and self.is_log else number} {self.name}".rstrip()
 
     def several(self, estimates: Mapping[str, Effect]) -> str:
         """The estimates of several cases with their names; of more than three, from the smallest to the largest."""

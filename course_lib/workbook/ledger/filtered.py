@@ -3,12 +3,12 @@
 from course_lib.lessons.common.tables import COLUMNS, listed
 from course_lib.lessons.common.verdicts import WORDS
 from course_lib.workbook.ledger.everything import all_claims, all_statements
-from course_lib.workbook.ledger.judge import judged, shown
-from course_lib.workbook.ledger.page import AWAITED, NOT_MEASURED, lesson_of, verdict_of
-from course_lib.workbook.ledger.record import Statement
+from course_lib.workbook.ledger.judge import judged
+from course_lib.workbook.ledger.page import lesson_of, verdict_of
+from course_lib.workbook.ledger.record import Label, Statement
 
-VERDICTS = (*WORDS, NOT_MEASURED, AWAITED)
-BESIDE = "–"  # in place of a lesson's number
+VERDICTS = (*WORDS, *Label)
+NO_LESSON = "–"  # in place of a lesson's number
 
 
 def table(verdict: str | None = None, lesson: str | None = None) -> str:
@@ -22,7 +22,7 @@ def table(verdict: str | None = None, lesson: str | None = None) -> str:
     """
     if verdict not in (None, *VERDICTS):
         raise ValueError(f"got verdict {verdict!r}; expected one of {listed(VERDICTS)}, or None for all.")
-    known = sorted({_number(statement) for statement in all_statements()} - {BESIDE})
+    known = sorted({_number(statement) for statement in all_statements()} - {NO_LESSON})
     if lesson not in (None, *known):
         raise ValueError(f"got lesson {lesson!r}; expected one of {listed(known)}, or None for all.")
     chosen = [s for s in all_statements() if verdict in (None, verdict_of(s)) and lesson in (None, _number(s))]
@@ -31,11 +31,11 @@ def table(verdict: str | None = None, lesson: str | None = None) -> str:
 
 
 def _lines(statement: Statement) -> list[str]:
-    """Two lines at most: the statement; then its verdict with the effects behind it, or why there is none."""
-    found = shown(judged(statement.claim).effects) if statement.claim else statement.why_not or statement.awaits
+    """Two lines: the statement; then its verdict with our value, or why there is none."""
+    found = judged(statement.claim).ours if statement.claim else statement.why_not
     said = f"{_number(statement)}  {statement.id}: {statement.says}", f"      {verdict_of(statement)}: {found}"
     return [text if len(text) <= COLUMNS else f"{text[: COLUMNS - 1]}…" for text in said]
 
 
 def _number(statement: Statement) -> str:
-    return lesson_of(all_claims()[statement.claim])[:2] if statement.claim else BESIDE
+    return lesson_of(all_claims()[statement.claim])[:2] if statement.claim else NO_LESSON

@@ -8,25 +8,28 @@ from course_lib.lessons.common.claim import Claim
 from course_lib.lessons.common.verdicts import FAILS, HOLDS, MIXED, NOT_AT_THIS_SCALE, PARTLY, UNDECIDED, WORDS
 from course_lib.workbook.catalogue import exercises_of
 from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements
-from course_lib.workbook.ledger.judge import Judged, judged, shown
-from course_lib.workbook.ledger.record import LIBRARY, Source, Statement
+from course_lib.workbook.ledger.judge import Judged, judged
+from course_lib.workbook.ledger.record import LIBRARY, Label, Source, Statement
 
 PATH = LIBRARY.parent / "docs" / "claims.md"
 SUMMARY = LIBRARY / "lessons" / "capstone" / "verdicts.json"  # the same verdicts as data, for the last lesson
-NOT_MEASURED, AWAITED = "not measured", "not measured yet"
 TITLE = "# Claims"
 INTRODUCTION = f"""
-What the documents claim that this course is built from, in our words, and what we measured. `course claims` writes this
-page from the committed results; no verdict and no number of ours is typed in by hand.
+This page lists what the course's source documents claim, in our words, and what we measured. `course claims` writes it
+from the committed results; no verdict and no number of ours is typed in by hand.
 
-*Ours* and *published* stand next to each other in the unit of the claim. The verdict comes from the distance between
-our value and the claim's threshold: positive is on the claim's side, and ratios are compared as logarithms. A claim
-**{HOLDS}** where the 95 % interval of this distance (Student's t) lies above zero, and **{FAILS}** where it lies below.
-Where a claim names several cases, all of them must hold; it **{PARTLY}** where no case fails and at least half of them
-hold, and is **{MIXED}** where some cases hold and others fail. It is **{UNDECIDED}** where the interval contains zero.
-**{NOT_AT_THIS_SCALE.capitalize()}** replaces "{FAILS}" for claims about larger models: the default model has 135
-million parameters, and its weights were rounded to 4 bits once. "Counted" distances have no error, because all existing
-cases were counted. n is the number of independent samples per case; a dash means that it is not known.
+*Published* and *measured here* are in the same unit; ± is one standard error. *Counts as* is the threshold from which
+on a claim is right, with its reason. The verdict comes from the 95 % interval (Student's t) around our value. A claim
+**{HOLDS}** where the interval lies on the claim's side of the threshold, **{FAILS}** where it lies on the other side,
+and is **{UNDECIDED}** where it contains the threshold. Where a claim names several cases, all of them must hold.
+Otherwise it **{PARTLY}** where no case fails and at least half of them hold, and is **{MIXED}** where some cases hold
+and others fail; single cases are decided after Holm's correction for their number. **{NOT_AT_THIS_SCALE.capitalize()}**
+replaces "{FAILS}" for claims about larger models: the default model has 135 million parameters, and its weights were
+rounded to 4 bits once. A value without ± was counted over all existing cases, such as the layers of the model. n is the
+number of independent samples per case; a dash means that it is not known.
+
+Some statements need no measurement or cannot have one here: they are true by construction, theorems, counts of
+operations or bytes, or comparisons within the source's own table, or they need a larger model or a GPU.
 """.strip()
 
 
@@ -46,7 +49,7 @@ def summary() -> str:
         {
             "id": statement.id,
             "says": statement.says,
-            "verdict": verdict_of(statement),
+            "verdict": verdict_of(statement) if statement.claim else Label.OPEN,
             "lesson": lesson_of(all_claims()[statement.claim])[:2] if statement.claim else None,
         }
         for statement in all_statements()
@@ -55,37 +58,44 @@ def summary() -> str:
 
 
 def verdict_of(statement: Statement) -> str:
-    """One of the words of the verdict rule, or that it is not measured."""
-    if statement.claim:
-        return judged(statement.claim).verdict
-    return AWAITED if statement.awaits else NOT_MEASURED
+    """One of the words of the verdict rule, or the label that says why nothing is measured."""
+    return judged(statement.claim).verdict if statement.claim else str(statement.label)
 
 
 def counts(statements: Iterable[Statement]) -> list[str]:
     """One row per verdict."""
     found = Counter(map(verdict_of, statements))
     lines = ["| verdict | claims |", "|:--|--:|"]
-    lines += [f"| {word} | {found[word]} |" for word in (*WORDS, NOT_MEASURED, AWAITED)]
+    lines += [f"| {word} | {found[word]} |" for word in (*WORDS, *Label)]
     return ["\n".join([*lines, f"| all | {sum(found.values())} |"])]
 
 
 def table(statements: Iterable[Statement]) -> str:
     """One row per statement."""
-    distance = "distance to the threshold ± standard error"
-    head = ("", "claim", "verdict", "ours", "published", distance, "n", "decided by")
-    lines = [_row(head), "|:--|:--|:--|:--|:--|:--|--:|:--|"]
+    head = ("", "claim", "published", "measured here", "n", "counts as", "verdict", "decided by")
+    lines = [_row(head), "|:--|:--|:--|:--|--:|:--|:--|:--|"]
     return "\n".join([*lines, *(_row(_cells(statement)) for statement in statements)])
 
 
 def _cells(statement: Statement) -> tuple[str, ...]:
     said = f"{statement.says} ({statement.at})"
     if not statement.claim:
-        why = statement.why_not or f"`{statement.awaits}` will judge it"
-        return statement.id, said, verdict_of(statement), why, statement.published, "", "", ""
+        return statement.id, said, statement.published, statement.why_not, "", "", verdict_of(statement), ""
     found, claim = judged(statement.claim), all_claims()[statement.claim]
-    effect = f"{shown(found.effects)}: {claim.quantity}"
+    published = statement.published or claim.published_value
     decided = f"lesson {lesson_of(claim)[:2]}, [{statement.claim}](#{statement.claim}), {_run(found)}"
-    return statement.id, said, found.words, found.ours, statement.published, effect, found.n, decided
+    return statement.id, said, published, _ours(claim), found.n, counts_as(claim), found.words, decided
+
+
+def _ours(claim: Claim) -> str:
+    ours = claim.judge().ours
+    return ours if claim.shown else f"{ours} ({claim.quantity})"
+
+
+def counts_as(claim: Claim) -> str:
+    """The threshold with its reason, and other reasonable thresholds at which the verdict changes."""
+    flips = [f"with {threshold}: {word}" for threshold, word in claim.judge().flips.items()]
+    return "; ".join([claim.counts_as, *flips])
 
 
 def _run(found: Judged) -> str:
@@ -99,20 +109,19 @@ def _run(found: Judged) -> str:
 def by_lesson() -> list[str]:
     """Every claim that a lesson judges, also those that no document above states."""
     ids = sorted(all_claims(), key=lambda name: (lesson_of(all_claims()[name]), name))
-    parts = ["## All claims by lesson", "As the lessons word them: our value, the published one, and the verdict."]
-    head = ("", "claim", "ours", "published", "verdict", "it would be refuted by")
+    parts = ["## All claims by lesson", "Each claim as the lesson words it."]
+    head = ("", "claim", "published", "measured here", "counts as", "verdict", "it would be refuted by")
     for lesson in dict.fromkeys(lesson_of(all_claims()[name]) for name in ids):
-        lines = [_row(head), "|:--|:--|:--|:--|:--|:--|"]
-        lines += [_row(_claim_cells(name)) for name in ids if lesson_of(all_claims()[name]) == lesson]
+        lines = [_row(head), "|:--|:--|:--|:--|:--|:--|:--|"]
+        lines += [_row(_claim_cells(all_claims()[name])) for name in ids if lesson_of(all_claims()[name]) == lesson]
         parts += [f"### {lesson}", "\n".join(lines)]
     return parts
 
 
-def _claim_cells(name: str) -> tuple[str, ...]:
-    found, claim = judged(name), all_claims()[name]
-    ours = found.ours if claim.shown else f"{found.ours} ({claim.quantity})"
-    anchor = f'<a id="{name}"></a>{name}'
-    return anchor, claim.text, ours, claim.published_value, found.words, claim.refuted
+def _claim_cells(claim: Claim) -> tuple[str, ...]:
+    anchor = f'<a id="{claim.id}"></a>{claim.id}'
+    words = claim.judge().words
+    return anchor, claim.text, claim.published_value, _ours(claim), counts_as(claim), words, claim.refuted
 
 
 def lesson_of(claim: Claim) -> str:

@@ -1,12 +1,23 @@
 """What a document states, and which claim of a lesson judges it."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
-from course_lib.lessons.common.claim import result_path
-from course_lib.measure.result_files import load
-
 LIBRARY = Path(__file__).parents[2]
+
+
+class Label(StrEnum):
+    """Why no measurement decides a statement. Readers see the text in the place of a verdict."""
+
+    BY_CONSTRUCTION = "true by construction"
+    THEOREM = "theorem"
+    COUNTED = "counted"
+    FROM_SOURCE = "from the source's own table"
+    LARGER_MODEL = "needs a larger model"
+    GPU = "needs a GPU"
+    NO_FINDING = "not a finding"
+    OPEN = "not measured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +29,8 @@ class Statement:
         at: the slide's title or the paper's name.
         says: the statement, one sentence.
         claim: id of the claim that judges it, such as "wanda-accuracy".
-        why_not: why it is not measured.
-        awaits: the result that will judge it, LESSON/NAME, or a part that is not in it yet, LESSON/NAME: PART.
+        label: the kind of reason why it is not measured.
+        why_not: the reason itself; the count, where it is counted.
         published: the source's own number.
     """
 
@@ -27,16 +38,18 @@ class Statement:
     at: str
     says: str
     claim: str = ""
+    label: Label | None = None
     why_not: str = ""
-    awaits: str = ""
     published: str = ""
 
     def __post_init__(self) -> None:
-        if sum(map(bool, (self.claim, self.why_not, self.awaits))) != 1:
+        if bool(self.claim) == bool(self.why_not):
             raise ValueError(
-                f"statement {self.id}: got claim={self.claim!r}, why_not={self.why_not!r}, awaits={self.awaits!r}; "
-                "expected exactly one of them: what judges it, why nothing does, or the result that will."
+                f"statement {self.id}: got claim={self.claim!r} and why_not={self.why_not!r}; expected exactly one of "
+                "them: what judges it, or why nothing does."
             )
+        if bool(self.why_not) != (self.label is not None):
+            raise ValueError(f"statement {self.id}: got label={self.label!r} and why_not={self.why_not!r}; give both.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +60,3 @@ class Source:
     about: str  # who, where, when
     statements: tuple[Statement, ...]
     same_as: str = ""  # statements that stand under another document already, and how many of them
-
-
-def is_there(awaited: str) -> bool:
-    """Whether a result has been measured by now, or a part of it: a table, or a step."""
-    name, _, part = awaited.partition(": ")
-    if not (path := result_path(name)).exists():
-        return False
-    result = load(path)
-    return not part or part in result["tables"] or part in result["steps"]

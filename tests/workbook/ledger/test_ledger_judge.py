@@ -1,16 +1,15 @@
 """What a verdict on the claims page consists of: the words, the effects as they are shown, and where they come from."""
 
 import json
-import math
 
 import pytest
 
 from course_lib.lessons.common import tables
 from course_lib.lessons.common.claim import Claim
 from course_lib.lessons.common.verdicts import Effect
-from course_lib.workbook.ledger import judge, record
-from course_lib.workbook.ledger.judge import judged, shown
-from course_lib.workbook.ledger.record import Statement
+from course_lib.workbook.ledger import judge
+from course_lib.workbook.ledger.judge import judged
+from course_lib.workbook.ledger.record import Label, Statement
 
 YES, NO, OPEN = (Effect(value=value, error=0.1, n=8) for value in (1.0, -1.0, 0.1))
 
@@ -61,38 +60,19 @@ def test_a_result_that_is_missing_or_incomplete_is_an_error(lesson, results, mea
         judged("kv-made")
 
 
-def test_what_is_there_of_a_result(lesson):
-    path = tables._LESSONS / "kv" / "made.json"
-    path.write_text(json.dumps({"tables": {"rows": []}, "steps": {"2048: dense": {}}}), encoding="utf-8")
-    assert all(record.is_there(name) for name in ("kv/made", "kv/made: rows", "kv/made: 2048: dense"))
-    assert not any(record.is_there(name) for name in ("kv/made: tasks", "kv/made: 4096: dense", "kv/other"))
-
-
-@pytest.mark.parametrize(
-    ("effects", "said"),
-    [
-        ([Effect(value=0.123456, error=0.0456)], "+0.123 ± 0.046"),
-        ([Effect(value=12.3, error=1.2), Effect(value=-0.8, error=0.13)], "+12.3 ± 1.2, -0.80 ± 0.13"),
-        ([Effect(value=844.0, error=48.0)], "+844 ± 48"),
-        ([Effect(value=0.1, error=1e-9)], "+0.10000 ± 0.00000"),  # five digits at most
-        ([Effect(value=0.46666, error=0.0)], "+0.467 (counted)"),
-        ([Effect(value=0.5, error=math.inf)], "+0.5 (error not known)"),
-        ([OPEN, YES, NO, OPEN], "-1.00 ± 0.10 to +1.00 ± 0.10, 4 cases"),
-    ],
-)
-def test_effects_are_shown_with_two_digits_of_their_error(effects, said):
-    assert shown(effects) == said
-
-
 @pytest.mark.parametrize(("sizes", "said"), [((8, 8), "8"), ((3, 29, 5), "3 to 29"), ((8, None), "–"), ((None,), "–")])
 def test_sample_sizes(sizes, said):
     effects = tuple(Effect(value=1.0, error=0.1, n=n) for n in sizes)
     assert judge.Judged("", "holds", effects, (), ()).n == said
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"why_not": "a theorem", "awaits": "kv/x"}, {"claim": "kv-made", "why_not": "a theorem"}]
-)
+@pytest.mark.parametrize("fields", [{}, {"claim": "kv-made", "label": Label.THEOREM, "why_not": "proved in 2008"}])
 def test_a_statement_is_judged_or_says_why_not(fields):
     with pytest.raises(ValueError, match="statement x-1: got .*; expected exactly one of them"):
+        Statement(id="x-1", at="a slide", says="It is so.", **fields)
+
+
+@pytest.mark.parametrize("fields", [{"why_not": "proved in 2008"}, {"claim": "kv-made", "label": Label.THEOREM}])
+def test_a_label_comes_with_its_reason(fields):
+    with pytest.raises(ValueError, match="statement x-1: got label=.* and why_not=.*; give both"):
         Statement(id="x-1", at="a slide", says="It is so.", **fields)

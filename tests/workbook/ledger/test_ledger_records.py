@@ -16,7 +16,7 @@ from course_lib.measure.result_files import load
 from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements, claims_of
 from course_lib.workbook.ledger.judge import judged
 from course_lib.workbook.ledger.page import PATH, SUMMARY, page, summary, verdict_of
-from course_lib.workbook.ledger.record import LIBRARY, is_there
+from course_lib.workbook.ledger.record import LIBRARY, Label
 
 IDEAS = "what simple ideas got in the lesson's open task"
 LOG = "the log of how a packaged model was trained"
@@ -45,8 +45,6 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "wanda/experiments/layer_sparsity": IDEAS,
     "wanda/experiments/masks": "theorems and choices of Wanda's paper that no document repeats",
 }
-# Statements whose result is not committed yet. With the result comes the claim that judges it.
-AWAITED: dict[str, set[str]] = {}
 STATEMENTS = {statement.id: statement for statement in all_statements()}
 CLAIMS = all_claims()
 JUDGED = [statement for statement in STATEMENTS.values() if statement.claim]
@@ -123,13 +121,6 @@ def test_every_statement_names_a_claim_that_there_is():
     assert sorted({statement.claim for statement in JUDGED} - set(CLAIMS)) == []
 
 
-def test_statements_that_wait_are_those_of_the_list_and_their_results_are_not_there():
-    waiting = {statement.id: statement.awaits for statement in STATEMENTS.values() if statement.awaits}
-    assert waiting == {statement: result for result, ids in AWAITED.items() for statement in ids}
-    there = [result for result in AWAITED if is_there(result)]
-    assert there == [], "measured by now: write the claims that judge the statements that wait for it"
-
-
 def results():
     """Every result of a lesson, as claims name it."""
     paths = (LIBRARY / "lessons").rglob("*.json")
@@ -179,9 +170,16 @@ def test_statements_are_short_sentences_without_a_verdict():
         assert not statement.why_not.endswith("."), statement.id
 
 
-def test_a_verdict_is_one_of_the_words_or_says_that_nothing_was_measured():
+def test_a_verdict_is_one_of_the_words_or_a_label_that_says_why_there_is_none():
     for statement in STATEMENTS.values():
-        assert (verdict_of(statement) in WORDS) == bool(statement.claim)
+        assert verdict_of(statement) in (WORDS if statement.claim else list(Label))
+
+
+def test_counts_are_given_where_a_statement_is_counted():
+    counted = [statement for statement in STATEMENTS.values() if statement.label in (Label.COUNTED, Label.FROM_SOURCE)]
+    assert len(counted) > 8
+    for statement in counted:
+        assert re.search(r"\d|operations|fewer|times", statement.why_not), statement.id
 
 
 def test_the_committed_page_and_summary_are_what_the_results_say():
