@@ -86,6 +86,7 @@ class Claim:
         text: the claim in one sentence, without a full stop.
         source: the paper or talk that makes the claim.
         results: the result files that `measure` needs, as LESSON/NAME or bench/NAME without ".json".
+        basis: what decides a claim that needs no result file.
         measure: takes the loaded results in that order; returns one estimate or a mapping from case to estimate.
         above, below: the threshold. The claim is right where every estimate is above (or below) it. Without either,
             the claim is right where the estimate is above 0.
@@ -107,6 +108,7 @@ class Claim:
     quantity: str
     refuted: str
     results: tuple[str, ...] = ()
+    basis: str = "counted from shapes"
     source: str = ""
     above: int | float | None = None
     below: int | float | None = None

@@ -83,7 +83,7 @@ def _cells(statement: Statement) -> tuple[str, ...]:
         return statement.id, said, statement.published, statement.why_not, "", "", verdict_of(statement), ""
     found, claim = judged(statement.claim), all_claims()[statement.claim]
     published = statement.published or claim.published_value
-    decided = f"lesson {lesson_of(claim)[:2]}, [{statement.claim}](#{statement.claim}), {_run(found)}"
+    decided = f"lesson {lesson_of(claim)[:2]}, [{statement.claim}](#{statement.claim}), {_run(claim, found)}"
     return statement.id, said, published, _ours(claim), found.n, counts_as(claim), found.words, decided
 
 
@@ -98,10 +98,10 @@ def counts_as(claim: Claim) -> str:
     return "; ".join([claim.counts_as, *flips])
 
 
-def _run(found: Judged) -> str:
+def _run(claim: Claim, found: Judged) -> str:
     """The commands behind a verdict, and their seeds."""
     if not found.commands:
-        return "counted from shapes"
+        return claim.basis
     seeds = f", seed {', '.join(map(str, found.seeds))}" if found.seeds else ""
     return f"{', '.join(f'`{command}`' for command in found.commands)}{seeds}"
 

@@ -50,3 +50,35 @@ def test_a_sweep_that_stays():
 @pytest.mark.parametrize("name", ["HALF_IS_CHEAP", "TWO_FOUR_IS_CHEAP", "MAGNITUDE_FAILS_EARLY"])
 def test_windows_that_disagree_decide_nothing(name):
     assert getattr(claims, name).judge(made_up(shaky=True)).verdict == "undecided"
+
+
+def test_claims_on_the_papers_own_table_by_hand():
+    """LLaMA-7B loses 59.99 − 54.21 = 5.78 points with Wanda at 50 %, 13B 62.59 − 59.33 = 3.26."""
+    lost = claims.LARGER_LOSE_LESS.judge()
+    assert lost.estimates["LLaMA-13B after LLaMA-7B"].value == pytest.approx(0.0578 - 0.0326)
+    assert len(lost.estimates) == 5
+    above = claims.SPARSEGPT_ABOVE.judge().estimates
+    assert {model: round(100 * each.value, 2) for model, each in above.items()} == {
+        "LLaMA-7B": 0.73, "LLaMA-13B": -0.72, "LLaMA-30B": -0.51, "LLaMA-65B": -0.37,
+        "LLaMA-2-7B": 0.0, "LLaMA-2-13B": -0.11, "LLaMA-2-70B": 0.25,
+    }  # fmt: skip
+    ratios = claims.PUBLISHED_SECONDS.judge().estimates
+    assert [round(each.value) for each in ratios.values()] == [376, 373, 279, 242]
+    assert claims.ALWAYS_ABOVE_MAGNITUDE.judge().words == "holds"
+    assert len(claims.ALWAYS_ABOVE_MAGNITUDE.judge().estimates) == 21
+
+
+def test_the_papers_tasks_and_those_with_a_signal_are_two_claims():
+    """All right with Wanda and half of them with magnitude on sciq; the other way round on the paper's tasks."""
+    answers = {True: "1" * 20, False: "10" * 10}
+    zero_shot = []
+    for task in (*claims.PAPERS_TASKS, "sciq"):
+        for method in ("dense", "wanda", "magnitude"):
+            right = answers[method != ("magnitude" if task == "sciq" else "wanda")]
+            accuracy = right.count("1") / 20
+            row = {"task": task, "method": method, "pattern": "dense" if method == "dense" else "50%", "n": 20}
+            dense = {"accuracy": 0.5 if task != "sciq" else 0.9, "standard_error": 0.1, "chance": 0.5}
+            zero_shot.append(row | {"accuracy": accuracy, "right": right} | (dense if method == "dense" else {}))
+    measured = {"tables": {"zero_shot": zero_shot}}
+    assert claims.ACCURACY.judge(measured).words == "not at this scale"
+    assert claims.ACCURACY_WITH_SIGNAL.judge(measured).words == "holds"

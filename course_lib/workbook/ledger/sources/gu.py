@@ -194,7 +194,7 @@ SOURCE = Source(
             id="gu-30",
             at="Comparisons",
             says="SparseGPT is a strong baseline.",
-            claim="sparsegpt-than-wanda-half",
+            claim="sparsegpt-than-magnitude",
         ),
         Statement(
             id="gu-31",
@@ -227,9 +227,8 @@ SOURCE = Source(
         Statement(
             id="gu-35",
             at="Comparisons",
-            says="At 2:4, SparseGPT is more accurate than Wanda (LLaMA-7B).",
-            claim="sparsegpt-than-wanda-2-4",
-            published="50.60 and 48.53 % of the answers, LLaMA-7B",
+            says="In the table SparseGPT is more accurate than Wanda at 2:4.",
+            claim="wanda-published-sparsegpt-above-2-4",
         ),
         Statement(
             id="gu-36",
@@ -362,6 +361,30 @@ SOURCE = Source(
             at="Heavy-Hitter Oracle",
             says="Heavy hitters are more adaptive than attention sinks.",
             claim="kv-than-sinks",
+        ),
+        Statement(
+            id="gu-57",
+            at="Comparisons",
+            says="In the table SparseGPT is more accurate than Wanda at 50 %.",
+            claim="wanda-published-sparsegpt-above-half",
+        ),
+        Statement(
+            id="gu-58",
+            at="Comparisons",
+            says="In the table larger models lose less accuracy with Wanda.",
+            claim="wanda-published-larger-lose-less",
+        ),
+        Statement(
+            id="gu-59",
+            at="Comparisons",
+            says="In the table Wanda is more accurate than magnitude pruning throughout.",
+            claim="wanda-published-above-magnitude",
+        ),
+        Statement(
+            id="gu-60",
+            at="Comparisons",
+            says="In the table SparseGPT's metric takes hundreds of times as long as Wanda's.",
+            claim="wanda-published-seconds",
         ),
     ),
 )
