@@ -32,7 +32,9 @@ def table(verdict: str | None = None, lesson: str | None = None) -> str:
 
 def _lines(statement: Statement) -> list[str]:
     """Two lines at most: the statement; then its verdict with the effects behind it, or why there is none."""
-    found = shown(judged(statement.claim).effects) if statement.claim else statement.why_not or statement.awaits
+    found = (
+        shown(judged(statement.claim).effects.values()) if statement.claim else statement.why_not or statement.awaits
+    )
     said = f"{_number(statement)}  {statement.id}: {statement.says}", f"      {verdict_of(statement)}: {found}"
     return [text if len(text) <= COLUMNS else f"{text[: COLUMNS - 1]}…" for text in said]
 

@@ -8,7 +8,7 @@ from course_lib.lessons.common.claim import Claim
 from course_lib.lessons.common.verdicts import FAILS, HOLDS, MIXED, NOT_AT_THIS_SCALE, PARTLY, UNDECIDED, WORDS
 from course_lib.workbook.catalogue import exercises_of
 from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements
-from course_lib.workbook.ledger.judge import Judged, judged, shown
+from course_lib.workbook.ledger.judge import judged, origin, shown
 from course_lib.workbook.ledger.record import LIBRARY, Source, Statement
 
 PATH = LIBRARY.parent / "docs" / "claims.md"
@@ -83,17 +83,18 @@ def _cells(statement: Statement) -> tuple[str, ...]:
         why = statement.why_not or f"`{statement.awaits}` will judge it"
         return statement.id, said, verdict_of(statement), why, statement.published, "", "", ""
     found, claim = judged(statement.claim), all_claims()[statement.claim]
-    effect = f"{shown(found.effects)}: {claim.quantity}"
-    decided = f"lesson {lesson_of(claim)[:2]}, [{statement.claim}](#{statement.claim}), {_run(found)}"
+    effect = f"{shown(found.effects.values())}: {claim.quantity}"
+    decided = f"lesson {lesson_of(claim)[:2]}, [{statement.claim}](#{statement.claim}), {_run(claim)}"
     return statement.id, said, found.words, found.ours, statement.published, effect, found.n, decided
 
 
-def _run(found: Judged) -> str:
+def _run(claim: Claim) -> str:
     """The commands behind a verdict, and their seeds."""
-    if not found.commands:
+    commands, seeds = origin(claim)
+    if not commands:
         return "counted from shapes"
-    seeds = f", seed {', '.join(map(str, found.seeds))}" if found.seeds else ""
-    return f"{', '.join(f'`{command}`' for command in found.commands)}{seeds}"
+    seeds_text = f", seed {', '.join(map(str, seeds))}" if seeds else ""
+    return f"{', '.join(f'`{command}`' for command in commands)}{seeds_text}"
 
 
 def by_lesson() -> list[str]:

@@ -185,7 +185,6 @@ def test_a_verdict_is_one_of_the_words_or_says_that_nothing_was_measured():
 
 
 def test_the_committed_page_and_summary_are_what_the_results_say():
-    judged.cache_clear()
     assert PATH.read_text(encoding="utf-8") == page(), "run `course claims`"
     assert SUMMARY.read_text(encoding="utf-8") == summary(), "run `course claims`"
     assert page() == page()
