@@ -1,8 +1,9 @@
 """`make check`: the tests of what changed, nearest first, as many as take about two minutes; and what was left out.
 
 A test file belongs to a change when it imports a changed file, or imports one that does, and so on. A file that is
-found by being in its folder counts for whoever imports the folder. A file that is not Python counts for all that
-mention its name. An exercise also gets the tests that run once per exercise, for itself alone. Options are handed on to pytest; `--list` shows what would run.
+found by being in its folder counts for all files that import the folder. A file that is not Python counts for all that
+mention its name. A changed exercise also gets the tests that run once per exercise, for this exercise alone. Options
+are handed on to pytest; `--list` shows what would run.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The verdict on a lesson's claim, the effects behind it as text, and the commands and seeds that measured them."""
+"""The verdict on a lesson's claim, its effects as text, and the commands and seeds that measured them."""
 
 from collections.abc import Collection
 

@@ -27,7 +27,7 @@ def lesson(tmp_path, monkeypatch):
     path = tmp_path / "kv" / "made.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"command": "course reproduce made", "seed": 3, "tables": {}}), encoding="utf-8")
-    yield lambda record: monkeypatch.setattr(judge, "all_claims", lambda: {record.id: record})
+    return lambda record: monkeypatch.setattr(judge, "all_claims", lambda: {record.id: record})
 
 
 def test_a_verdict_comes_with_our_value_and_its_origin(lesson):

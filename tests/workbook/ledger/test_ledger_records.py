@@ -14,7 +14,6 @@ from course_lib.lessons.common.tables import COLUMNS
 from course_lib.lessons.common.verdicts import WORDS, Effect, verdict
 from course_lib.measure.result_files import load
 from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements, claims_of
-from course_lib.workbook.ledger.judge import judged
 from course_lib.workbook.ledger.page import PATH, SUMMARY, page, summary, verdict_of
 from course_lib.workbook.ledger.record import LIBRARY, is_there
 
