@@ -83,6 +83,45 @@ def test_what_does_not_fit_the_time_is_said(root, monkeypatch):
     assert late == ["tests/test_middle.py"]
 
 
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ("course_lib/lessons/wanda/exercises/column_groups.py", ["wanda.column_groups"]),
+        ("course_lib/lessons/wanda/exercises/column_groups.md", ["wanda.column_groups"]),
+        ("course_lib/lessons/wanda/exercises/common.py", ["wanda."]),
+        ("course_lib/lessons/wanda/exercises/__init__.py", ["wanda."]),
+        ("course_lib/grading/hidden_cases/wanda.py", ["wanda."]),
+        ("course_lib/grading/hidden_cases/__init__.py", []),
+        ("course_lib/lessons/wanda/plots.py", []),
+    ],
+)
+def test_the_exercises_to_which_a_file_belongs(changed, expected):
+    assert what_changed.exercises_of([changed]) == expected
+
+
+def test_an_exercise_has_all_of_its_tests_whatever_the_time(monkeypatch, capsys):
+    runs = []
+    monkeypatch.setattr(
+        what_changed, "changed_files", lambda *_: ["course_lib/lessons/wanda/exercises/column_groups.py"]
+    )
+    monkeypatch.setattr(what_changed, "run_tests", lambda *arguments: runs.append(arguments) or 5 * (len(runs) - 1))
+    assert what_changed.main(["-x"]) == 0
+    (_, *chosen), (_, option, ids, *narrowed) = runs
+    assert (option, ids) == ("-k", "wanda.column_groups")
+    assert set(what_changed.PER_EXERCISE) <= {*chosen, *narrowed}
+    assert set(chosen).isdisjoint(narrowed)
+    left = next(line for line in capsys.readouterr().out.splitlines() if "no time for them" in line)
+    assert not any(name in left for name in what_changed.PER_EXERCISE)
+
+
+@pytest.mark.parametrize("codes", [(1, 0), (0, 1)])
+def test_a_failure_in_either_run_is_a_failure(codes, monkeypatch):
+    left = list(codes)
+    monkeypatch.setattr(what_changed, "changed_files", lambda *_: ["course_lib/lessons/wanda/exercises/score.md"])
+    monkeypatch.setattr(what_changed, "run_tests", lambda *_: left.pop(0))
+    assert what_changed.main([]) == 1
+
+
 def test_it_compares_with_where_the_branch_left_main(root, git):
     first = git("rev-parse", "HEAD")
     (root / "course_lib" / "ground.py").write_text("SIZE = 4")
@@ -102,6 +141,7 @@ def test_it_compares_with_where_the_branch_left_main(root, git):
 
 def test_the_project_has_the_files_that_it_names():
     names = {path.name for path in (what_changed.ROOT / "tests").rglob("test_*.py")}
+    assert all((what_changed.ROOT / name).exists() for name in what_changed.PER_EXERCISE)
     assert set(what_changed.BY_FOLDER.values()) | set(what_changed.SECONDS) | {"test_style.py"} <= names
     assert all((what_changed.ROOT / name).exists() for name in what_changed.EVERYTHING)
     assert all((what_changed.ROOT / name).exists() for name in what_changed.FOUND_BY.values())

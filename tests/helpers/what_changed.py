@@ -1,8 +1,9 @@
 """`make check`: the tests of what changed, nearest first, as many as take about two minutes; and what was left out.
 
 A test file belongs to a change when it imports a changed file, or imports one that does, and so on. A file that is
-found by being in its folder counts for whoever imports the folder. A file that is not Python counts for all that
-mention its name. Options are handed on to pytest; `--list` shows what would run.
+found by being in its folder counts for all files that import the folder. A file that is not Python counts for all that
+mention its name. A changed exercise also gets the tests that run once per exercise, for this exercise alone. Options
+are handed on to pytest; `--list` shows what would run.
 """
 
 import ast
@@ -22,6 +23,18 @@ EVERYTHING = ("pyproject.toml", "requirements.lock", "tests/conftest.py", "tests
 SECONDS = json.loads(Path(__file__).with_name("seconds.json").read_text(encoding="utf-8"))
 OTHERS = 3
 BUDGET = 200  # CPU seconds, which two cores spend in under two minutes; the rest of three is for start and lint
+# Tests that run once per exercise, with its id in their name: too slow for all exercises, quick for those that changed.
+PER_EXERCISE = (
+    "tests/lessons/test_every_exercise.py",
+    "tests/lessons/test_named_mistakes.py",
+    "tests/lessons/test_answers.py",
+    "tests/lessons/test_mutated_references.py",
+    "tests/grading/test_hidden_cases.py",
+    "tests/checking/test_easy_cases.py",
+)
+OF_AN_EXERCISE = re.compile(
+    r"course_lib/lessons/(\w+)/exercises/(\w+)\.(?:py|md)|course_lib/grading/hidden_cases/(\w+)\.py"
+)
 
 
 def main(options: list[str]) -> int:
@@ -31,13 +44,37 @@ def main(options: list[str]) -> int:
     if wide := sorted(set(changed) & set(EVERYTHING)):
         print(f"Every test depends on {' and '.join(wide)}: run `make test` before you hand this in.")
     chosen, late, far = choose(distances(importers(ROOT), changed), ROOT)
+    exercises = exercises_of(changed)
+    narrowed = [name for name in PER_EXERCISE if name in late] if exercises else []
+    late = [name for name in late if name not in narrowed]
+    if narrowed:
+        print(f"To run for {', '.join(exercises)} alone; for other exercises in `make test`: {' '.join(narrowed)}")
     if late:
         print(f"Left to `make test`, because there is no time for them: {', '.join(late)}")
     print(f"Left to `make test`, because no import leads from them to a change: {len(far)} test files")
     print(f"To run ({sum(map(seconds, chosen))} CPU seconds or so): {' '.join(chosen)}", flush=True)
     if "--list" in options:
         return 0
-    return subprocess.run([sys.executable, "-m", "pytest", *options, *chosen], cwd=ROOT, check=False).returncode
+    codes = [run_tests(*options, *chosen)]
+    if narrowed:
+        codes.append(run_tests(*options, "-k", " or ".join(exercises), *narrowed))
+    return next((code for code in codes if code not in (0, NOTHING_TO_RUN)), 0)
+
+
+NOTHING_TO_RUN = 5  # pytest's exit code, for an exercise that is gone
+
+
+def run_tests(*arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
+
+
+def exercises_of(changed: Iterable[str]) -> list[str]:
+    """The ids of the exercises to which changed files belong; "wanda." for a file that all exercises of it share."""
+    ids = set()
+    for lesson, name, hidden in (match.groups() for match in map(OF_AN_EXERCISE.fullmatch, changed) if match):
+        ids.add(f"{hidden}." if hidden else f"{lesson}.{'' if name in ('__init__', 'common') else name}")
+    ids.discard("__init__.")
+    return sorted(ids)
 
 
 FOUND_BY = {  # what is found by its place, and who looks there

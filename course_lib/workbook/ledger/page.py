@@ -8,7 +8,7 @@ from course_lib.lessons.common.claim import Claim
 from course_lib.lessons.common.verdicts import FAILS, HOLDS, MIXED, NOT_AT_THIS_SCALE, PARTLY, UNDECIDED, WORDS
 from course_lib.workbook.catalogue import exercises_of
 from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements
-from course_lib.workbook.ledger.judge import Judged, judged
+from course_lib.workbook.ledger.judge import judged, origin
 from course_lib.workbook.ledger.record import LIBRARY, Label, Source, Statement
 
 PATH = LIBRARY.parent / "docs" / "claims.md"
@@ -83,7 +83,7 @@ def _cells(statement: Statement) -> tuple[str, ...]:
         return statement.id, said, statement.published, statement.why_not, "", "", verdict_of(statement), ""
     found, claim = judged(statement.claim), all_claims()[statement.claim]
     published = statement.published or claim.published_value
-    decided = f"lesson {lesson_of(claim)[:2]}, [{statement.claim}](#{statement.claim}), {_run(claim, found)}"
+    decided = f"lesson {lesson_of(claim)[:2]}, [{statement.claim}](#{statement.claim}), {_run(claim)}"
     return statement.id, said, published, _ours(claim), found.n, counts_as(claim), found.words, decided
 
 
@@ -98,12 +98,13 @@ def counts_as(claim: Claim) -> str:
     return "; ".join([claim.counts_as, *flips])
 
 
-def _run(claim: Claim, found: Judged) -> str:
+def _run(claim: Claim) -> str:
     """The commands behind a verdict, and their seeds."""
-    if not found.commands:
+    commands, seeds = origin(claim)
+    if not commands:
         return claim.basis
-    seeds = f", seed {', '.join(map(str, found.seeds))}" if found.seeds else ""
-    return f"{', '.join(f'`{command}`' for command in found.commands)}{seeds}"
+    seeds_text = f", seed {', '.join(map(str, seeds))}" if seeds else ""
+    return f"{', '.join(f'`{command}`' for command in commands)}{seeds_text}"
 
 
 def by_lesson() -> list[str]:

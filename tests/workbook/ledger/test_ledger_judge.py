@@ -5,10 +5,10 @@ import json
 import pytest
 
 from course_lib.lessons.common import tables
-from course_lib.lessons.common.claim import Claim
+from course_lib.lessons.common.claim import Claim, Judgement
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.workbook.ledger import judge
-from course_lib.workbook.ledger.judge import judged
+from course_lib.workbook.ledger.judge import judged, origin
 from course_lib.workbook.ledger.record import Label, Statement
 
 YES, NO, OPEN = (Effect(value=value, error=0.1, n=8) for value in (1.0, -1.0, 0.1))
@@ -26,17 +26,16 @@ def lesson(tmp_path, monkeypatch):
     path = tmp_path / "kv" / "made.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"command": "course reproduce made", "seed": 3, "tables": {}}), encoding="utf-8")
-    judged.cache_clear()
-    yield lambda record: monkeypatch.setattr(judge, "all_claims", lambda: {record.id: record})
-    judged.cache_clear()
+    return lambda record: monkeypatch.setattr(judge, "all_claims", lambda: {record.id: record})
 
 
 def test_a_verdict_comes_with_our_value_and_its_origin(lesson):
-    lesson(claim(results=("kv/made",), measure=lambda result: {"a": YES, "b": NO}))
+    record = claim(results=("kv/made",), measure=lambda result: {"a": YES, "b": NO})
+    lesson(record)
     found = judged("kv-made")
-    assert (found.line, found.words, found.verdict) == ("it is so", "mixed (holds in a; fails in b)", "mixed")
-    assert found.effects == (YES, NO)
-    assert (found.n, found.commands, found.seeds) == ("8", ("course reproduce made",), (3,))
+    assert (found.claim.text, found.words, found.verdict) == ("it is so", "mixed (holds in a; fails in b)", "mixed")
+    assert list(found.effects.values()) == [YES, NO]
+    assert (found.n, *origin(record)) == ("8", ("course reproduce made",), (3,))
     assert found.ours == "+1.00 ± 0.10 nats per token (a), -1.00 ± 0.10 nats per token (b)"
 
 
@@ -62,8 +61,8 @@ def test_a_result_that_is_missing_or_incomplete_is_an_error(lesson, results, mea
 
 @pytest.mark.parametrize(("sizes", "said"), [((8, 8), "8"), ((3, 29, 5), "3 to 29"), ((8, None), "–"), ((None,), "–")])
 def test_sample_sizes(sizes, said):
-    effects = tuple(Effect(value=1.0, error=0.1, n=n) for n in sizes)
-    assert judge.Judged("", "holds", effects, (), ()).n == said
+    effects = {f"case {i}": Effect(value=1.0, error=0.1, n=n) for i, n in enumerate(sizes)}
+    assert Judgement(claim(), effects, effects, "holds", "").n == said
 
 
 @pytest.mark.parametrize("fields", [{}, {"claim": "kv-made", "label": Label.THEOREM, "why_not": "proved in 2008"}])

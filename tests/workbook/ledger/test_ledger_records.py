@@ -14,7 +14,6 @@ from course_lib.lessons.common.tables import COLUMNS
 from course_lib.lessons.common.verdicts import WORDS, Effect, verdict
 from course_lib.measure.result_files import load
 from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements, claims_of
-from course_lib.workbook.ledger.judge import judged
 from course_lib.workbook.ledger.page import PATH, SUMMARY, page, summary, verdict_of
 from course_lib.workbook.ledger.record import LIBRARY, Label
 
@@ -183,7 +182,6 @@ def test_counts_are_given_where_a_statement_is_counted():
 
 
 def test_the_committed_page_and_summary_are_what_the_results_say():
-    judged.cache_clear()
     assert PATH.read_text(encoding="utf-8") == page(), "run `course claims`"
     assert SUMMARY.read_text(encoding="utf-8") == summary(), "run `course claims`"
     assert page() == page()
