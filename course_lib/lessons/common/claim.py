@@ -160,7 +160,7 @@ class Claim:
         return self._judged(given)
 
     def _judged(self, results: tuple[dict[str, Any], ...]) -> "Judgement":
-        estimates = self.measure(*results)
+        estimates = self.measure(*results) if self.results else self.measure()
         by_case = {"": estimates} if isinstance(estimates, Effect) else dict(estimates)
         effects = {name: self._effect(estimate) for name, estimate in by_case.items()}
         if not effects:

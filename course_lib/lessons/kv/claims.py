@@ -16,8 +16,12 @@ from course_lib.lessons.kv import estimates
 Measured = dict[str, Any]
 MOST, ALMOST_ALL = 0.5, 0.95  # of the layers
 ALIKE = 0.01  # nats per token, which is 1 % of perplexity
+WHY_ALIKE = "1 % is the smallest increase that the course counts as a loss"
+OTHERS_ALIKE = (log(1.02), log(1.05), log(1.1))
+WHY_MOST = "most layers are more than half of them"
 APART = 0.1  # of the weights, and of a cosine: heads of a layer that differ by less are called alike
-SMALLER, LATENCY, SLOWER = 20, 1.9, 1.1  # times
+FIVE, SMALLER, LATENCY, SLOWER = 5, 20, 1.9, 1.1  # times
+COLLAPSED = 1.5  # times the perplexity
 STREAMED = 1.05  # times the perplexity
 NEEDLES = 0.95
 RIVALS = ("StreamingLLM", "H2O", "SnapKV", "TOVA")
@@ -29,6 +33,7 @@ RECYCLED = "Xu and others (2024), arXiv:2411.05787"
 STREAMING_LLM = "Xiao and others (2023), arXiv:2309.17453"
 
 CORRELATION = Unit("", signed=True)
+OF_LAYERS = Unit("% of the layers", scale=100)
 _claim = partial(Claim, results=("kv/measured",), unit=TIMES)
 _heavy = partial(_claim, results=("kv/heavy",), source=H2O)
 _clock = partial(_claim, results=("bench/cpu_kv",))
@@ -53,8 +58,8 @@ def _counted(hold: Callable[[Measured], list[bool]], measured: Measured) -> str:
 
 def _layers(hold: Callable[[Measured], list[bool]], **record: Any) -> Claim:
     """A claim that is counted layer by layer, and has to hold in more than half of them."""
-    record = {"above": MOST, "shown": partial(_counted, hold)} | record
-    return _claim(measure=partial(_of_layers, hold), quantity="fraction of the layers", unit=PERCENT, **record)
+    record = {"above": MOST, "because": WHY_MOST, "shown": partial(_counted, hold)} | record
+    return _claim(measure=partial(_of_layers, hold), quantity="of the layers", unit=OF_LAYERS, **record)
 
 
 def _show_sparse(measured: Measured) -> str:
@@ -70,8 +75,22 @@ def _show_power_law(measured: Measured) -> str:
 
 
 def _show_persistence(measured: Measured) -> str:
-    chance = fmean(row["pivotal_any"] for row in estimates.layers(measured))
-    return f"{_counted(estimates.is_persistent, measured)} (of all tokens {percent(chance)} matter to some query)"
+    found = estimates.layers(measured)
+    mean, chance, any_query, any_chance = (
+        percent(fmean(row[column] for row in found))
+        for column in ("persistence_mean", "pivotal_mean", "persistence_any", "pivotal_any")
+    )
+    return (
+        f"{_counted(estimates.is_persistent, measured)}, {mean} on average ({chance} by chance); by the paper's count, "
+        f"in which a single query is enough, {any_query} ({any_chance} by chance)"
+    )
+
+
+def _show_smaller(measured: Measured) -> str:
+    row = estimates.smallest_cache(measured, "Scissorhands", FIVE)
+    (full,) = rows(measured, "compressed", policy=estimates.FULL)
+    loss = TIMES(estimates.loss_of_smaller_cache(measured, FIVE))
+    return f"{loss} the perplexity with a cache {full['bytes'] / row['bytes']:.1f} times smaller"
 
 
 SPARSE = _layers(
@@ -79,6 +98,8 @@ SPARSE = _layers(
     id="kv-sparse",
     text="over 95 % of the attention weights are negligible in almost all layers (in more than 95 % of them)",
     above=ALMOST_ALL,
+    because="almost all layers are more than 95 % of them",
+    other_thresholds=(0.9, MOST),
     refuted="fewer than 95 % of the layers with over 95 % of their weights below a hundredth of the row's largest",
     source=H2O,
     shown=_show_sparse,
@@ -96,36 +117,67 @@ POWER_LAW = _layers(
 PERSISTENCE = _layers(
     estimates.is_persistent,
     id="kv-persistence",
-    text="in most layers over 95 % of the tokens that matter later mattered before",
+    text="in most layers over 95 % of the tokens that matter later, to the mean of the queries, mattered before",
     refuted="half of the layers or more in which over 5 % of the tokens that matter later did not matter before",
     source=SCISSORHANDS,
     shown=_show_persistence,
     published=partial(_published, "persistence", "over {percent} in most layers (larger models)"),
 )
-FIRST_TOKEN = _layers(
-    estimates.favours_first_token,
+_in_even_shares = partial(
+    _claim,
+    above=2,
+    because="twice an even share is what the course calls much attention",
+    other_thresholds=(3, 5, 10),
+    unit=Unit("times an even share"),
+)
+FIRST_TOKEN = _in_even_shares(
     id="kv-first-token",
-    text="in most layers the first token receives over 10 times the attention of an even distribution",
-    refuted="half of the layers or more in which the first token receives less",
+    text="the first token receives over twice an even share of the attention",
+    measure=estimates.first_token_in_even_shares,
+    quantity="median of the layers",
+    refuted="a median layer in which it receives at most twice an even share",
     source=STREAMING_LLM,
 )
-PUNCTUATION = _layers(
-    estimates.favours_punctuation,
+FIRST_TOKEN_WEIGHT = _claim(
+    id="kv-first-token-weight",
+    text="the first token receives over a tenth of all attention",
+    measure=estimates.first_token_weight,
+    above=0.1,
+    because="a tenth is what the course calls a considerable part of the denominator",
+    other_thresholds=(0.25, 0.5),
+    unit=PERCENT,
+    quantity="of all attention, median of the layers",
+    refuted="a median layer in which it receives at most a tenth",
+    source=STREAMING_LLM,
+)
+PUNCTUATION = _claim(
     id="kv-punctuation",
-    text="in most layers a punctuation mark receives more attention than a word",
-    refuted="half of the layers or more in which words receive as much",
+    text="a punctuation mark receives more attention than a word",
+    measure=estimates.punctuation_over_words,
+    above=1,
+    because="as much as a word",
+    other_thresholds=(1.5, 2),
+    unit=Unit("times a word's attention"),
+    quantity="median of the layers, beyond the 16 nearest tokens",
+    refuted="a median layer in which a word receives as much",
 )
-NEAR = _layers(
-    estimates.favours_neighbours,
+NEAR = _in_even_shares(
     id="kv-near",
-    text="in most layers the 16 nearest tokens receive over half of the attention that the first token leaves over",
-    refuted="half of the layers or more in which distant tokens receive more",
+    text="the 16 nearest tokens receive over twice an even share of the attention",
+    measure=estimates.neighbours_in_even_shares,
+    quantity="median of the layers",
+    refuted="a median layer in which they receive at most twice an even share",
 )
-FEW_CARRY_MOST = _layers(
-    estimates.favours_few,
+FEW_CARRY_MOST = _claim(
     id="kv-few-carry-most",
-    text="in most layers 5 % of the tokens receive over half of the attention",
-    refuted="half of the layers or more whose attention is spread wider",
+    text="5 % of the tokens receive over half of the attention",
+    measure=estimates.top_5_percent,
+    above=0.5,
+    because="most of the attention is more than half",
+    other_thresholds=(0.25, 0.75),
+    unit=PERCENT,
+    quantity="of all attention, median of the layers",
+    refuted="a median layer in which they receive at most half",
     source=H2O,
 )
 SHALLOW_DENSER = _claim(
@@ -136,6 +188,17 @@ SHALLOW_DENSER = _claim(
     refuted="a last third with no more negligible weights than the first",
     unit=POINTS,
     source=D2O,
+)
+WINDOW_COLLAPSES = _claim(
+    id="kv-window-collapses",
+    text="a plain window of the newest tokens has over 1.5 times the perplexity of the full cache",
+    measure=estimates.window_over_full,
+    above=log(COLLAPSED),
+    because="1.5 times is the course's mark of a harmed model",
+    other_thresholds=(log(1.25), log(2), log(3)),
+    quantity="perplexity of the window over that of the full cache, by budget",
+    refuted="a budget at which it stays within 1.5 times",
+    source=STREAMING_LLM,
 )
 THAN_WINDOW = _claim(
     id="kv-than-window",
@@ -156,32 +219,40 @@ THAN_SINKS = _claim(
 )
 FIVE_TIMES = _claim(
     id="kv-five-times",
-    text="with a fifth of the cache, Scissorhands raises the perplexity by less than 1 %",
-    measure=estimates.loss_of_a_fifth,
+    text="a cache that Scissorhands makes up to 5 times smaller raises the perplexity by less than 1 %",
+    measure=partial(estimates.loss_of_smaller_cache, times=FIVE),
     below=ALIKE,
+    because=WHY_ALIKE,
+    other_thresholds=OTHERS_ALIKE,
     quantity="perplexity over that of the full cache",
-    refuted="over 1 % more perplexity with a fifth of the prompt",
+    refuted="over 1 % more perplexity",
     source=SCISSORHANDS,
-    published=partial(_published, "without loss of quality", "no loss at a fifth, {value} times less (larger models)"),
+    shown=_show_smaller,
+    published=partial(_published, "without loss of quality", "no loss up to {value} times smaller (larger models)"),
     larger_models=True,
 )
-TWENTY_TIMES = _claim(
+TWENTY_TIMES = Claim(
     id="kv-twenty-times",
-    text="a fifth of the cache in 4 bits takes over 20 times less memory",
-    measure=estimates.times_smaller,
-    above=SMALLER,
-    quantity="bytes of the full cache over those of a fifth of it in 4 bits",
-    refuted="stored codes and scales that take more than a 20th",
+    text="a fifth of the cache in 4 bits takes 20 times less memory than all of it in 16 bits",
+    measure=lambda: {
+        f"{n:,} tokens": Effect(value=estimates.times_smaller_with_codes(n), error=0.0) for n in (512, 4096, 32768)
+    },
+    above=0.95 * SMALLER,
+    because="the paper's own number, 5 times fewer tokens of 4 times fewer bits, within 5 %",
+    other_thresholds=(15, 10),
+    quantity="bytes in float16 over those of a fifth in 4 bits, with minima, steps and the 32 newest tokens in float16",
+    refuted="minima and steps that take more than the rounding of the claim",
     unit=Unit("times"),
     source=SCISSORHANDS,
     published=partial(_published, "together with 4 bits", "{value} times (larger models)"),
-    larger_models=True,
 )
 FEWER_BITS = _claim(
     id="kv-fewer-bits",
     text="4 bits for the keys and values that are kept raise the perplexity by less than 1 %",
     measure=estimates.loss_of_four_bits,
     below=ALIKE,
+    because=WHY_ALIKE,
+    other_thresholds=OTHERS_ALIKE,
     quantity="perplexity over that of the same cache in 32 bits, by policy",
     refuted="over 1 % more perplexity from 4 bits on top of eviction",
     source=H2O,
@@ -217,6 +288,8 @@ EMS_NEEDLES = _claim(
     text="EMS finds over 95 % of the needles with 10 % of the text in the cache",
     measure=_ems_needles,
     above=NEEDLES,
+    because="the paper's own number, which it reports with a fifth of this budget",
+    other_thresholds=(0.5,),
     quantity="fraction of the needles found, with 10 % of the text kept",
     refuted="a twentieth of the needles or more that are lost",
     unit=PERCENT,
@@ -229,6 +302,8 @@ STREAMING_H2O = _claim(
     text="with positions counted in the cache, H2O streams a text at less than 5 % more perplexity",
     measure=estimates.loss_of_streaming,
     below=log(STREAMED),
+    because="the paper shows that it streams; 5 % more perplexity is what the course allows for that",
+    other_thresholds=(log(1.02), log(1.1)),
     quantity="perplexity over that of the full cache",
     refuted="over 5 % more perplexity than with the full cache",
     source=H2O,
@@ -292,6 +367,8 @@ FIVE_PER_CENT = _heavy(
     text="if every query reads only the 5 % of the tokens with its largest weights, perplexity stays within 1 %",
     measure=lambda heavy: estimates.above_full(estimates.suffices(heavy)),
     below=ALIKE,
+    because=WHY_ALIKE,
+    other_thresholds=OTHERS_ALIKE,
     quantity="perplexity over that with all weights",
     refuted="more than 1 % of perplexity lost when every query reads its 5 % largest weights",
     shown=_show_enough,
@@ -334,6 +411,8 @@ HEADS_DIFFER = _heavy(
     text="the heads of a layer differ by over 0.1 in how sparse their attention is and in how redundant their keys are",
     measure=estimates.head_gaps,
     above=APART,
+    because="heads of a layer that differ by less are called alike here; the paper names no number",
+    other_thresholds=(0.05, 0.2),
     quantity="first minus last head of a layer: fraction of negligible weights; cosine of similar keys",
     refuted="heads of a layer that differ by less than 0.1 on texts that did not choose them",
     unit=NUMBER,
@@ -383,6 +462,8 @@ LATENCY_CLAIM = _clock(
     text="H2O with a fifth of the cache decodes over 1.9 times as fast",
     measure=partial(estimates.speedups, side="H2O, 20 %", other=EVERYTHING),
     above=log(LATENCY),
+    because="the paper's own number",
+    other_thresholds=(log(1.5),),
     quantity="time with nothing evicted over H2O's, by batch size",
     refuted="less than 1.9 times the speed of the same cache with nothing evicted",
     source=H2O,
@@ -394,6 +475,8 @@ RECYCLED_SPEED = _clock(
     text="recycled attention decodes at most 10 % slower than a window with sinks",
     measure=partial(estimates.speedups, side="recycled, 20 % read", other="StreamingLLM, 20 %"),
     above=log(1 / SLOWER),
+    because="comparable means at most 10 % slower",
+    other_thresholds=(log(1 / 1.05), log(1 / 1.2)),
     quantity="time of the window with sinks over recycled attention's, by batch size",
     refuted="recycled attention that takes over 10 % longer",
     source=RECYCLED,

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from statistics import fmean
 
 import torch
 
@@ -11,7 +10,7 @@ from course_lib.lessons.common.effects import log_gap
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
 from course_lib.lessons.common.tables import load_published, origin, rows
 from course_lib.lessons.kv import claims
-from course_lib.lessons.kv.estimates import FULL, Measured, layers
+from course_lib.lessons.kv.estimates import FULL, Measured
 from course_lib.lessons.kv.measured import results
 
 SMALL = 0.05  # of the perplexity, whose own error on such a text is larger
@@ -34,17 +33,7 @@ def attention_verdicts(measured: Measured | None = None) -> str:
 
     Each claim names the fraction of the layers that it speaks of, and all layers are counted.
     """
-    measured = measured or results()
-    pivotal, persistent = (
-        percent(fmean(row[key] for row in layers(measured))) for key in ("pivotal_mean", "persistence_mean")
-    )
-    return "\n".join(
-        [
-            report((claims.SPARSE, claims.POWER_LAW, claims.PERSISTENCE), measured),
-            "If not a single query but the mean of all has to give a token more than its even share, "
-            f"{pivotal} of the tokens matter, and {persistent} of those that matter later did before",
-        ]
-    )
+    return report((claims.SPARSE, claims.POWER_LAW, claims.PERSISTENCE), measured or results())
 
 
 def heavy_tokens(measured: Measured | None = None, start: str = "text") -> str:

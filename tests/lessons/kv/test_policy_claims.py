@@ -4,11 +4,11 @@ import copy
 
 import pytest
 
-from course_lib.lessons.kv import claims
+from course_lib.lessons.kv import claims, estimates
 from course_lib.lessons.kv.stories import written_verdict
 
 NOISE = (-0.001, 0.0, 0.001)
-POLICIES = ("EMS", "D2O", "H2O", "Scissorhands", "SnapKV", "StreamingLLM", "TOVA")
+POLICIES = ("EMS", "D2O", "H2O", "Scissorhands", "SnapKV", "StreamingLLM", "TOVA", "Window")
 
 
 def losses(mean):
@@ -54,7 +54,6 @@ def made_up(**means):
     [
         ({}, claims.FIVE_TIMES, "holds"),
         ({"Scissorhands": 3.1}, claims.FIVE_TIMES, "not at this scale"),
-        ({}, claims.TWENTY_TIMES, "holds"),  # 2500 / 100
         ({}, claims.FEWER_BITS, "holds"),
         ({"4 bits": 3.2}, claims.FEWER_BITS, "not at this scale"),
         ({"EMS": 2.9}, claims.EMS_BEST, "holds"),
@@ -83,11 +82,25 @@ def test_each_claim_turns_with_its_numbers(means, claim, word):
     assert claim.judge(made_up(**means)).words.startswith(word)
 
 
-def test_codes_of_a_tenth_are_not_a_twentieth():
+def test_the_smallest_cache_within_five_times_counts():
+    """Caches of 5.0, 6.25 and 2.5 times fewer bytes: the first is the smallest that is at most 5 times smaller."""
     found = made_up()
-    for row in found["tables"]["quantized"]:
-        row["bytes"] = 250
-    assert claims.TWENTY_TIMES.judge(found).words == "not at this scale"
+    rows = found["tables"]["compressed"]
+    (fifth,) = (row for row in rows if row["policy"] == "Scissorhands")
+    rows += [fifth | {"budget": 0.1, "bytes": 400, "losses": losses(9.0)}, fifth | {"budget": 0.5, "bytes": 1000}]
+    assert claims.FIVE_TIMES.judge(found).words == "holds"
+    assert claims.FIVE_TIMES.judge(found).ours == "1 times the perplexity with a cache 5.0 times smaller"
+
+
+def test_bytes_of_codes_by_hand():
+    """A vector of 64: 32 bytes of codes, 2 × 2 groups of float16 minima and steps: 40 bytes against 128."""
+    assert estimates.times_smaller_with_codes(5 * 132) == pytest.approx(660 * 128 / (100 * 40 + 32 * 128))
+    assert claims.TWENTY_TIMES.judge().words == "does not hold"
+
+
+@pytest.mark.parametrize(("window", "word"), [(3.2, "does not hold"), (3.8, "holds")])
+def test_a_window_collapses_beyond_one_and_a_half_times(window, word):
+    assert claims.WINDOW_COLLAPSES.judge(made_up(Window=window)).words == word  # e^0.2 = 1.22, e^0.8 = 2.23
 
 
 def heavy(early=0.5, mean=3.0, h2o=1.0):

@@ -108,7 +108,7 @@ SOURCE = Source(
             id="chen-15",
             at="Existing Approaches and Challenges",
             says="Fixed sparse patterns have high cache miss rates and degrade accuracy.",
-            claim="kv-than-window",
+            claim="kv-window-collapses",
         ),
         Statement(
             id="chen-16",

@@ -298,7 +298,7 @@ SOURCE = Source(
             id="gu-46",
             at="Attention matrices are highly sparse",
             says="A recent window alone collapses at high token-level sparsity.",
-            claim="kv-than-window",
+            claim="kv-window-collapses",
         ),
         Statement(
             id="gu-47",
@@ -316,7 +316,7 @@ SOURCE = Source(
             id="gu-49",
             at="Attention Sinks",
             says="Removing the initial tokens removes a considerable part of the softmax denominator.",
-            claim="kv-first-token",
+            claim="kv-first-token-weight",
         ),
         Statement(
             id="gu-50",
