@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from jaxtyping import Float
 from scipy.special import stdtr, stdtrit
@@ -107,6 +108,29 @@ def of_samples(samples: Float[Tensor, "n"] | Sequence[int | float], threshold: f
     """The mean of independent samples, of paired differences for example, measured from a threshold."""
     mean, error = mean_and_error(samples)
     return Effect(value=mean - threshold, error=error, n=len(samples))
+
+
+def of_series(samples: Float[Tensor, "n"] | Sequence[int | float], threshold: float = 0.0) -> Effect:
+    """The mean of successive samples of one series, such as the blocks of one text, measured from a threshold.
+
+    Neighbours of a series are alike, so n samples tell less than n independent ones. With a lag-1 autocorrelation
+    r > 0 they are worth n (1 − r) / (1 + r), which is exact for a first-order autoregressive series as n grows. The
+    error grows accordingly, and this effective n is the sample size of the effect. A negative r is taken as 0.
+    """
+    mean, error = mean_and_error(samples)
+    n, r = len(samples), min(max(_autocorrelation(samples), 0.0), 0.99)
+    effective = min(max(math.floor(n * (1 - r) / (1 + r)), 2), n)
+    return Effect(value=mean - threshold, error=error * math.sqrt(n / effective), n=effective)
+
+
+def _autocorrelation(samples: Float[Tensor, "n"] | Sequence[int | float]) -> float:
+    """The correlation of a sample with the next one; 0 where all are equal."""
+    values = [float(sample) for sample in samples]
+    mean = sum(values) / len(values)
+    deviations = [value - mean for value in values]
+    if not (variance := sum(each**2 for each in deviations)):
+        return 0.0
+    return sum(a * b for a, b in pairwise(deviations)) / variance
 
 
 def of_count(n_held: int, of: int, more_than: float = 0.0) -> Effect:

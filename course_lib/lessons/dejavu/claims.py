@@ -35,7 +35,14 @@ def _published(table: str, column: str, **wanted: str) -> float:
 
 # A small set exists: an oracle computes all values and keeps the largest.
 
-_exists = partial(_claim, below=CHEAP, larger_models=True, quantity="loss increase")
+_cheap = partial(
+    _claim,
+    below=CHEAP,
+    because="accuracy is kept means at most 5 % more perplexity",
+    other_thresholds=(0.02, 0.1, 0.2),
+    larger_models=True,
+)
+_exists = partial(_cheap, quantity="loss increase")
 FEW_HEADS = _exists(
     id="dejavu-few-heads",
     text=f"keeping a fifth of the heads, chosen for each token by an oracle, costs less than {CHEAP} nats per token",
@@ -60,12 +67,14 @@ FEW_OF_BOTH = _exists(
 )
 RELU_ZEROS = _claim(
     id="dejavu-relu-zeros",
-    text="after a ReLU, more than 85 % of the hidden values are zero",
+    text="after a ReLU, most of the hidden values are zero",
     measure=effects.zeros,
-    above=0.85,
+    above=0.5,
+    because="the talk names no number; most of the values are more than half",
+    other_thresholds=(0.85, 0.9, 0.95),
     unit=PERCENT,
     quantity="fraction of the ReLU model's hidden values that are zero",
-    refuted="15 % or more of the values after the ReLU that are not zero",
+    refuted="half or more of the values after the ReLU that are not zero",
 )
 
 # The choice depends on the context.
@@ -142,6 +151,8 @@ PREDICTOR_CHEAP_GATED, PREDICTOR_CHEAP = (
         text=f"in {place}, neurons chosen by a trained predictor cost less than {CLOSE} nats per token",
         measure=partial(effects.predictor_cost, model=model),
         below=CLOSE,
+        because="almost no loss means at most 2 % more perplexity",
+        other_thresholds=(0.01, 0.05, 0.1),
         quantity="loss increase",
         refuted=f"neurons chosen by a trained predictor that cost over {CLOSE} nats",
         published=_published_cost,
@@ -164,6 +175,8 @@ AHEAD, AHEAD_BY_TWO, AHEAD_BY_FOUR = (
         text=f"a predictor that reads its input {distance} earlier loses less than one percentage point of recall",
         measure=partial(effects.recall_lost, ahead=n_blocks),
         below=LOST,
+        because="one percentage point is the smallest loss of recall that the course counts",
+        other_thresholds=(0.005, 0.02),
         unit=Unit("percentage points", scale=100),
         quantity="recall lost, mean of the blocks",
         refuted=f"predictors that read their input {distance} earlier and lose over one percentage point of recall",
@@ -195,7 +208,14 @@ NEAREST = _predicted(
 
 # The residual changes slowly from block to block.
 
-_slow = partial(_claim, above=MOST, unit=PERCENT, quantity="fraction of the blocks, by model")
+_slow = partial(
+    _claim,
+    above=MOST,
+    because="most blocks are more than three of four",
+    other_thresholds=(0.5, 0.9, 0.95),
+    unit=Unit("% of the blocks", scale=100),
+    quantity="fraction of the blocks, by model",
+)
 SLOW = _slow(
     id="dejavu-slow",
     text=f"most blocks after the first turn the residual little: its cosine before and after is above {COSINE}",
@@ -230,6 +250,8 @@ IN_PARALLEL, PAIRS_IN_PARALLEL, SKIP_FOURTH, SKIP_SECOND = (
         text=f"{what} for less than {CHEAP} nats per token",
         measure=partial(effects.altered, way=way),
         below=CHEAP,
+        because="accuracy is kept means at most 5 % more perplexity",
+        other_thresholds=(0.02, 0.1, 0.2),
         quantity="loss increase",
         refuted=f"a model that loses over {CHEAP} nats",
         published=published,
@@ -275,6 +297,7 @@ SWAPPED_RELU = _claim(
     source=RELU_STRIKES_BACK,
     measure=effects.swapped,
     below=CHEAP,
+    because="5 % more perplexity is what the course allows for a small loss",
     quantity="loss increase",
     refuted=f"a model that loses over {CHEAP} nats",
 )
@@ -294,6 +317,8 @@ BATCHED = _claim(
     text=f"{BATCH} sequences decoded together need less than half of the neurons",
     measure=partial(effects.union, n=BATCH),
     below=0.5,
+    because="gathering rows costs about as much as reading them, so half of the rows is where a gain starts",
+    other_thresholds=(0.25, 0.75),
     unit=PERCENT,
     quantity="fraction of the neurons that any of the sequences needs",
     refuted=f"{BATCH} sequences that together need half of the neurons or more",
@@ -311,6 +336,8 @@ ROUNDED = _claim(
     text=f"in a model with rounded weights, leaving out half of the neurons costs at most {DEARER} nats per token more",
     measure=effects.dearer,
     below=DEARER,
+    because="2 % more perplexity is what the course allows for an additional loss",
+    other_thresholds=(0.01, 0.05),
     quantity="cost of leaving out neurons in the rounded model minus that without rounding",
     refuted=f"a grid on which leaving out neurons costs over {DEARER} nats more",
     published="accuracy 0.86, 0.452, 0.726 and 0.754 on four tasks with 4-bit weights, "
@@ -332,6 +359,8 @@ TWICE = _claim(
     results=("bench/cpu_contextual_relu",),
     measure=effects.decoding,
     above=math.log(2),
+    because="the talk's own number",
+    other_thresholds=(math.log(1.5), 0.0),
     unit=TIMES,
     quantity="dense decoding time over that with predictors, ReLU model",
     refuted="a share of the neurons at which decoding is less than twice as fast",

@@ -67,10 +67,6 @@ AGGREGATION = _claim(
 # Width, depth and distillation.
 
 
-def _width(measured: Measured) -> Effect:
-    return results.width_over_depth(measured, after=True)[BY_INFLUENCE]
-
-
 def _published_width() -> str:
     gaps = [row["width"] - row["depth"] for row in rows(load_published("minitron"), "width_and_depth")]
     ahead = sum(gap > 0 for gap in gaps)
@@ -82,20 +78,23 @@ def _published_width() -> str:
 
 WIDTH = _claim(
     id="minitron-width",
-    text="40 steps after pruning, a narrower model has a lower loss than one with fewer blocks (by block influence)",
+    text="40 steps after pruning, a narrower model has a lower loss than any with fewer blocks, however chosen",
     source=IN_PRACTICE,
-    measure=_width,
-    quantity="loss with fewer blocks minus that with fewer neurons",
-    refuted="a model with fewer blocks with a loss as low after the same steps",
+    measure=lambda measured: results.width_over_depth(measured, after=True),
+    quantity="loss with fewer blocks minus that with fewer neurons, by the way to choose blocks",
+    refuted="a way to choose blocks that gives a loss as low after the same steps",
     published=_published_width,
     larger_models=True,
 )
 REPAIRED = _claim(
     id="minitron-repaired",
     text="300 steps of distillation remove more than half of the loss increase after pruning",
-    measure=results.half_repaired,
-    shown=lambda measured: f"{100 * results.left(measured):.0f} % of the loss increase is left",
-    quantity="nats per token gained beyond half of the loss increase",
+    measure=results.repaired,
+    above=0.5,
+    because="to repair is to remove more than half of the loss increase",
+    other_thresholds=(0.25, 0.75, 0.9),
+    unit=PERCENT,
+    quantity="of the loss increase removed",
     refuted="half or more of the loss increase left after 300 steps",
     published="400 iterations (Minitron)",
 )
@@ -239,6 +238,7 @@ SHAPES_COUNTED = _claim(
     results=(),
     measure=shape_distances,
     below=AGREE,
+    because="1 % covers the rounding of the published numbers",
     unit=PERCENT,
     shown=_counted_shapes,
     quantity="distance from the published number, by model",

@@ -136,11 +136,16 @@ def left(measured: Measured) -> float:
     return last / first
 
 
-def half_repaired(measured: Measured) -> Effect:
-    """By how much the long run gained more, in nats per token, than what is left of the way to the dense model."""
+def repaired(measured: Measured) -> Effect:
+    """The fraction of the loss increase that the long run removed.
+
+    Its error is that of the test whether more than half is removed: of the windows' gains minus half of their losses.
+    """
     first, *_, last = curve(measured)
-    windows = zip(first["losses"], last["losses"], dense(measured)["losses"], strict=True)
-    return of_samples([(cut + whole) / 2 - end for cut, end, whole in windows])
+    windows = list(zip(first["losses"], last["losses"], dense(measured)["losses"], strict=True))
+    lost = fmean(cut - whole for cut, _, whole in windows)
+    beyond_half = of_samples([(cut + whole) / 2 - end for cut, end, whole in windows])
+    return Effect(value=0.5 + beyond_half.value / lost, error=beyond_half.error / abs(lost), n=beyond_half.n)
 
 
 def refit_gains(measured: Measured) -> dict[str, Effect]:

@@ -132,11 +132,13 @@ COLLAPSE, COLLAPSE_TOP_2 = (
         source=SHAZEER,
         measure=partial(pairs.collapsed, name=name, k=k),
         above=MOST,
+        because="most blocks are more than half of them",
+        other_thresholds=(0.0, 0.9),
+        unit=Unit("% of the blocks", scale=100),
         shown=partial(pairs.collapsed_blocks, name=name, k=k),
         quantity="fraction of the blocks",
         refuted="a seed with which at least half of the blocks use their experts more evenly",
         published=_load_published,
-        larger_models=True,
     )
     for suffix, name, k, experts in (("", "top-1", 1, "one expert gets"), ("-top-2", "top-2", 2, "two experts get"))
 )
@@ -149,7 +151,6 @@ BALANCED_TOP_1, BALANCED_TOP_2 = (
         quantity="loss without the balance loss minus that with it",
         refuted="a seed with which the loss is no lower",
         published=_balance_published,
-        larger_models=True,
     )
     for name in ("top-1", "top-2")
 )
@@ -209,6 +210,8 @@ Z_CHEAP = _z_loss(
     id="moe-z-cheap",
     text=f"the z-loss costs less than {COST} nats per byte on held-out text",
     above=-COST,
+    because="0.01 nats per byte is the smallest increase that the course counts as a loss",
+    other_thresholds=(-0.02, 0.0),
     refuted=f"a seed with which the z-loss costs {COST} nats per byte or more",
 )
 

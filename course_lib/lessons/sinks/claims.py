@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
 from course_lib.lessons.common.effects import share_above
 from course_lib.lessons.common.tables import load_published, rows
-from course_lib.lessons.common.verdicts import Effect, of_samples
+from course_lib.lessons.common.verdicts import Effect, of_series
 from course_lib.lessons.sinks import estimates
 from course_lib.lessons.sinks.experiments import dialogue, four_ways
 
@@ -26,7 +26,7 @@ LLAMA_2_13B, LLAMA_2_7B, SMALL = "Llama-2-13B", "Llama-2-7B", "160 million param
 _claim = partial(Claim, source=STREAMING_LLM, unit=TIMES)
 _stream = partial(_claim, results=("kv/measured",))
 _ways = partial(_claim, results=("sinks/four_ways",))
-_trained = partial(_claim, results=("sinks/sink_pretraining",), larger_models=True)
+_trained = partial(_claim, results=("sinks/sink_pretraining",))
 
 
 def _perplexity(table: str, **wanted: Any) -> float:
@@ -70,17 +70,15 @@ def _published_speed() -> str:
     return f"up to {load_published('sinks')['tables']['speed'][0]['times']} times (a GPU, larger models)"
 
 
-def _restored(pair: Callable[[Measured], tuple], fraction: float, measured: Measured) -> Effect:
-    return estimates.restored(*pair(measured), fraction)
-
-
-def _show_restored(pair: Callable[[Measured], tuple], fraction: float, measured: Measured) -> str:
-    return f"{PERCENT(estimates.fraction_restored(*pair(measured), fraction))} of the log-perplexity"
-
-
-def _fraction(pair: Callable[[Measured], tuple], fraction: float) -> dict[str, Callable]:
-    """How a claim measures and shows the fraction of a loss of log-perplexity that something restores."""
-    return {"measure": partial(_restored, pair, fraction), "shown": partial(_show_restored, pair, fraction)}
+def _fraction(pair: Callable[[Measured], tuple], fraction: float, because: str) -> dict[str, Any]:
+    """How a claim measures the fraction of a loss of log-perplexity that something restores."""
+    return {
+        "measure": lambda measured: estimates.fraction_restored(*pair(measured), fraction),
+        "above": fraction,
+        "because": because,
+        "other_thresholds": tuple(sorted({0.5, 0.8, 0.9, 0.95} - {fraction})),
+        "unit": PERCENT,
+    }
 
 
 COLLAPSE = _stream(
@@ -88,6 +86,8 @@ COLLAPSE = _stream(
     text="without a sink a window collapses: its perplexity is over 1.5 times that of the full cache",
     measure=estimates.lost_by_window,
     above=log(COLLAPSED),
+    because="1.5 times is the course's mark of a harmed model",
+    other_thresholds=(log(1.25), log(2), log(3)),
     quantity="perplexity of the window over that of the full cache",
     refuted="a window without first tokens within 1.5 times the perplexity of the full cache",
     published=partial(_published_ratio, "ways", "way", four_ways.WINDOW, four_ways.STREAMING, OVER_SINKS),
@@ -95,16 +95,16 @@ COLLAPSE = _stream(
 ONE_SINK = _stream(
     id="sinks-one-sink",
     text="one sink restores over 80 % of the log-perplexity that a window without sinks loses",
-    **_fraction(estimates.one_sink_against_none, estimates.RESTORED),
-    quantity="nats per token beyond 80 % of what the window lost",
+    **_fraction(estimates.one_sink_against_none, estimates.RESTORED, "the main reason explains more than 80 %"),
+    quantity="of the log-perplexity that the window lost",
     refuted="a fifth or more of the loss left with the first token kept",
     published=_published_one_sink,
 )
 NEWLINES = _stream(
     id="sinks-newlines",
     text="four newlines as sinks do over 90 % of what the text's own first four tokens do",
-    **_fraction(estimates.newlines_against_none, estimates.ALMOST),
-    quantity="nats per token beyond 90 % of what the text's own first tokens do",
+    **_fraction(estimates.newlines_against_none, estimates.ALMOST, "almost as well means at least 90 %"),
+    quantity="of the log-perplexity that the text's own first tokens restore",
     refuted="newlines in the first positions that do less than 90 % of what the text's own tokens do",
     published=_published_newlines,
 )
@@ -113,6 +113,8 @@ STEADY_TIME = _stream(
     text="in a long stream the time per token stays within 1.25 times",
     measure=estimates.time_of_second_half,
     below=log(FLAT),
+    because="constant within what clocks on a shared machine vary",
+    other_thresholds=(log(1.1),),
     quantity="time per token in the second half of the stream over that in the first",
     refuted="a second half of the stream that takes over 1.25 times as long per token",
 )
@@ -121,10 +123,11 @@ ONE_IS_NOT_ENOUGH = _stream(
     text="one sink is not enough: its perplexity is over 1 % above that of four",
     measure=estimates.one_minus_four,
     above=log(NOT_ENOUGH),
+    because="1 % is the smallest increase that the course counts as a loss",
+    other_thresholds=(log(1.005), log(1.02)),
     quantity="perplexity with one sink over that with four",
     refuted="one sink within 1 % of four",
     published=partial(_published_ratio, "sinks", "sinks", 1, 4, LLAMA_2_7B),
-    larger_models=True,
 )
 ROLLING = _stream(
     id="sinks-rolling",
@@ -139,6 +142,8 @@ STREAM_STEADY = _stream(
     text="the second half of a long stream has at most 1.05 times the perplexity of the first",
     measure=estimates.second_half_of_stream,
     below=log(STEADY),
+    because="stable means at most 5 % more",
+    other_thresholds=(log(1.1), log(1.25)),
     quantity="perplexity of the second half over that of the first",
     refuted="a second half of the stream with over 5 % more perplexity",
     published="steady perplexity over 4 million tokens",
@@ -150,6 +155,8 @@ TWENTY_TWO = _claim(
     results=("bench/cpu_kv",),
     measure=estimates.speedup_of_stream,
     above=log(AFRESH),
+    because="the paper's own number; it grows with the window, here 256, 512, 1,024 and 2,048 slots",
+    other_thresholds=(log(10), log(30)),
     quantity="time to read the window again over that of one token of the stream",
     refuted="less than 22 times the speed of the largest window read again",
     published=_published_speed,
@@ -161,7 +168,7 @@ def _above_streaming(way: str, start: str, measured: Measured) -> Effect:
     """Loss of a way minus StreamingLLM's, block by block from its trained length or budget on."""
     first = rows(measured, "ways", way=way)[0][start]
     more = estimates.blocks(measured, way, first) - estimates.blocks(measured, four_ways.STREAMING, first)
-    return of_samples(more)
+    return of_series(more)
 
 
 def _show_dense(measured: Measured) -> str:
@@ -175,6 +182,8 @@ DENSE_BEYOND = _ways(
     text="beyond the trained length, dense attention has over 1.5 times the perplexity of StreamingLLM",
     measure=partial(_above_streaming, four_ways.DENSE, "trained"),
     above=log(COLLAPSED),
+    because="1.5 times is the course's mark of a harmed model",
+    other_thresholds=(log(1.25), log(2), log(3)),
     quantity="perplexity of dense attention over StreamingLLM's",
     refuted="dense attention beyond the trained length within 1.5 times StreamingLLM's perplexity",
     shown=_show_dense,
@@ -185,6 +194,8 @@ WINDOW_ALONG = _ways(
     text="along the whole text, a window without sinks has over 1.5 times the perplexity of StreamingLLM",
     measure=partial(_above_streaming, four_ways.WINDOW, "budget"),
     above=log(COLLAPSED),
+    because="1.5 times is the course's mark of a harmed model",
+    other_thresholds=(log(1.25), log(2), log(3)),
     quantity="perplexity of the window over StreamingLLM's",
     refuted="a window without sinks within 1.5 times StreamingLLM's perplexity",
     published=partial(_published_ratio, "ways", "way", four_ways.WINDOW, four_ways.STREAMING, LLAMA_2_13B),
@@ -192,7 +203,7 @@ WINDOW_ALONG = _ways(
 
 
 def _above_afresh(measured: Measured) -> Effect:
-    return of_samples(estimates.losses(measured, four_ways.STREAMING) - estimates.losses(measured, four_ways.AFRESH))
+    return of_series(estimates.losses(measured, four_ways.STREAMING) - estimates.losses(measured, four_ways.AFRESH))
 
 
 AS_AFRESH = _ways(
@@ -200,6 +211,8 @@ AS_AFRESH = _ways(
     text="StreamingLLM has at most 5 % more perplexity than a window that is read again for every token",
     measure=_above_afresh,
     below=log(WITHIN),
+    because="as good means at most 5 % more perplexity",
+    other_thresholds=(0.0, log(1.02)),
     quantity="perplexity of StreamingLLM over that of the window read again",
     refuted="over 5 % more perplexity than a window that is read again",
     published=partial(_published_ratio, "ways", "way", four_ways.STREAMING, four_ways.AFRESH, LLAMA_2_13B),
@@ -209,6 +222,8 @@ CHAT_COLLAPSES = _ways(
     text="without sinks, repetition in the second answer of a chat rises by over 10 percentage points",
     measure=partial(estimates.more_repeats, cache=dialogue.NEWEST, everything=dialogue.EVERYTHING),
     above=CIRCLES,
+    because="ten points are what the course calls a chat that repeats itself",
+    other_thresholds=(0.0, 0.2),
     quantity="fraction of repeated runs of three words minus that with everything kept",
     refuted="second answers without sinks that repeat little more than with everything kept",
     unit=POINTS,
@@ -218,6 +233,8 @@ CHAT_GOES_ON = _ways(
     text="with four sinks, repetition in the second answer of a chat rises by less than 10 percentage points",
     measure=partial(estimates.more_repeats, cache=dialogue.SINKS, everything=dialogue.EVERYTHING),
     below=CIRCLES,
+    because="ten points are what the course calls a chat that repeats itself",
+    other_thresholds=(0.0, 0.2),
     quantity="fraction of repeated runs of three words minus that with everything kept",
     refuted="second answers with four sinks that go round in circles",
     unit=POINTS,
@@ -233,6 +250,8 @@ SLOT_MISSED = _trained(
     text="without its first slots each of the three models has over 1 % more perplexity",
     measure=_without_slots,
     above=log(NOT_ENOUGH),
+    because="1 % is the smallest increase that the course counts as a loss",
+    other_thresholds=(log(1.005), log(1.02)),
     quantity="perplexity without first slots over that with four, by kind of softmax",
     refuted="a model that loses nothing without its first slots",
     published=partial(_published_few, 0, estimates.VARIANTS),
@@ -242,6 +261,8 @@ VANILLA_NEEDS_MORE = _trained(
     text="with one first slot the vanilla model still has over 1 % more perplexity than with four",
     measure=partial(estimates.cost_of_few, variant="vanilla", sinks=1),
     above=log(NOT_ENOUGH),
+    because="1 % is the smallest increase that the course counts as a loss",
+    other_thresholds=(log(1.005), log(1.02)),
     quantity="perplexity with one first slot over that with four",
     refuted="a vanilla model for which one first slot is enough",
     published=partial(_published_few, 1, ("vanilla",)),
@@ -249,8 +270,8 @@ VANILLA_NEEDS_MORE = _trained(
 OWN_SLOT = _trained(
     id="sinks-own-slot",
     text="a model that is trained with a learnable sink needs only this one slot, which does over 90 % of what four do",
-    **_fraction(estimates.own_slot_against_none, estimates.MOST),
-    quantity="nats per byte beyond 90 % of what four slots do",
+    **_fraction(estimates.own_slot_against_none, estimates.MOST, "alone means at least 90 % of what four do"),
+    quantity="of the log-perplexity that four slots restore",
     refuted="a learnable sink that leaves a tenth or more of the loss",
     published=_published_own_slot,
 )
@@ -271,6 +292,7 @@ REGISTERS = _trained(
     quantity="largest norm over three medians; largest norm without registers over twice that with them",
     refuted="patches whose norms are alike, or as large with registers as without",
     shown=_show_peaks,
+    larger_models=True,
 )
 
 
@@ -292,6 +314,7 @@ def _idle(hold: Callable[[Measured], list[bool]], **record: str) -> Claim:
         measure=partial(_of_trainings, hold),
         shown=partial(_show_trainings, hold),
         above=MOST_TRAININGS,
+        because="most trainings are more than half of them",
         quantity="fraction of the trainings",
         unit=PERCENT,
         **record,

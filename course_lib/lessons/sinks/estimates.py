@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
 from course_lib.lessons.common.tables import rows
-from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples
+from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples, of_series
 from course_lib.measure.paired import mean_and_error
 
 Measured = dict[str, Any]
@@ -44,18 +44,16 @@ def by_block(measured: Measured, *names: str) -> list[Float[Tensor, "n"]]:
 def lost_by_window(measured: Measured) -> Effect:
     """Log-perplexity of a window without sinks minus that with everything kept."""
     window, full = by_block(measured, "0 sinks", EVERYTHING)
-    return of_samples(window - full)
-
-
-def restored(lost: Float[Tensor, "n"], gained: Float[Tensor, "n"], fraction: float) -> Effect:
-    """The gain minus a fraction of the loss, in nats per token; above 0 where more is gained."""
-    return of_samples(gained - fraction * lost)
+    return of_series(window - full)
 
 
 def fraction_restored(lost: Float[Tensor, "n"], gained: Float[Tensor, "n"], fraction: float) -> Effect:
-    """The gain as a fraction of the loss; its error is that of `restored` on the same scale."""
+    """The gain as a fraction of the loss, with the error of gain − fraction · loss on the same scale.
+
+    This error is that of the test whether more than `fraction` of the loss is gained.
+    """
     whole = lost.mean().item()
-    effect = restored(lost, gained, fraction)
+    effect = of_series(gained - fraction * lost)
     return Effect(value=gained.mean().item() / whole, error=effect.error / abs(whole), n=effect.n)
 
 
@@ -74,7 +72,7 @@ def newlines_against_none(measured: Measured) -> tuple[Float[Tensor, "n"], Float
 def one_minus_four(measured: Measured) -> Effect:
     """Log-perplexity with one sink minus that with four."""
     one, four = by_block(measured, "1 sink", "4 sinks")
-    return of_samples(one - four)
+    return of_series(one - four)
 
 
 def original_minus_rolling(measured: Measured) -> Effect:
@@ -90,8 +88,8 @@ def second_half_of_stream(measured: Measured) -> Effect:
     """Log-perplexity of the second half of the stream with four sinks minus that of the first."""
     (blocks,) = by_block(measured, "4 sinks")
     first, second = blocks[: len(blocks) // 2], blocks[len(blocks) // 2 :]
-    rise = of_independent(mean_and_error(first), mean_and_error(second))
-    return Effect(value=rise.value, error=rise.error, n=len(second))
+    before, after = of_series(first), of_series(second)
+    return Effect(value=after.value - before.value, error=math.hypot(before.error, after.error), n=after.n)
 
 
 def time_of_second_half(measured: Measured) -> Effect:

@@ -101,7 +101,7 @@ def test_ends_collapse_and_specialisation_are_counted():
     assert pairs.collapsed_blocks(models(), "top-2", 1) == "in 1, 1, 1 of 1 blocks (3 seeds)"
     assert claims.COLLAPSE_TOP_2.judge(models()).words == "holds"
     assert claims.COLLAPSE.judge(renamed(models(), "top-2", "top-1")).words == "holds"
-    assert claims.COLLAPSE.judge(renamed(models(), "top-2, balanced", "top-1")).words == "not at this scale"
+    assert claims.COLLAPSE.judge(renamed(models(), "top-2, balanced", "top-1")).words == "does not hold"
 
 
 def renamed(result, name, other):

@@ -32,7 +32,7 @@ def made_up(one_sink=0.0, original=2.0, second=3.0, times=30.0):
     ("changed", "claim", "word"),
     [
         ({"one_sink": 0.05}, claims.ONE_IS_NOT_ENOUGH, "holds"),
-        ({"one_sink": 0.0}, claims.ONE_IS_NOT_ENOUGH, "not at this scale"),
+        ({"one_sink": 0.0}, claims.ONE_IS_NOT_ENOUGH, "does not hold"),
         ({"original": 6.0}, claims.ROLLING, "holds"),
         ({"original": 1.5}, claims.ROLLING, "not at this scale"),
         ({"original": 2.0}, claims.ROLLING, "not at this scale"),  # no difference, without noise: counted

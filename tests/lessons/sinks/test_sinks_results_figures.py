@@ -113,7 +113,7 @@ def trained(**more_by_variant):
     ("vanilla", "learned", "verdicts"),
     [
         ((0.5, 0.2), (0.9, 0.0), ["holds", "holds", "holds"]),
-        ((0.0, 0.0), (0.9, 0.2), ["mixed", "not at this scale", "not at this scale"]),
+        ((0.0, 0.0), (0.9, 0.2), ["mixed", "does not hold", "does not hold"]),
     ],
     ids=["as in the paper", "otherwise"],
 )

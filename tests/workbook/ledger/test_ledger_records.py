@@ -99,6 +99,14 @@ def test_a_claim_says_all_that_a_reader_needs(name):
     assert not [word for word in WORDS[1:] if word in claim.text]
 
 
+@pytest.mark.parametrize("name", [name for name, claim in CLAIMS.items() if claim.threshold])
+def test_a_threshold_has_a_reason(name):
+    claim = CLAIMS[name]
+    assert claim.because
+    assert not claim.because.endswith(".")
+    assert claim.threshold not in claim.other_thresholds
+
+
 @pytest.mark.parametrize("name", CLAIMS)
 def test_the_verdict_turns_with_the_estimates(name):
     """Far above the threshold, far below it, and on it with an error: the claim holds, fails and is undecided."""
