@@ -32,7 +32,7 @@ def _published_two_four() -> str:
 
 _order = partial(
     Claim,
-    results=("patterns/measured",),
+    results=("patterns/experiments/patterns",),
     unit=TIMES,
     quantity="perplexity with a stricter pattern over that with the freer one before it",
     refuted="a step to a stricter pattern that costs no more",

@@ -5,7 +5,8 @@ import torch
 from table_cells import rows
 
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.patterns import budget, experiment_budget
+from course_lib.lessons.patterns import tables
+from course_lib.lessons.patterns.experiments import budget
 from course_lib.models import layers_of, tiny_model, weight_of
 
 
@@ -60,7 +61,7 @@ def test_an_attempt_counts_bytes_and_reads_only_in_budget(monkeypatch, tiny_toke
 def test_what_is_no_mask_is_told_where(given, said):
     with pytest.raises(ValueError, match=said):
         budget.masks_of(lambda part, depth, weight: given, tiny_model())
-    with pytest.raises(ValueError, match="expected True where a weight stays"):
+    with pytest.raises(ValueError, match="expected True where a weight is kept"):
         budget.masks_of(lambda part, depth, weight: weight, tiny_model())
 
 
@@ -68,7 +69,7 @@ def test_ideas_are_compared_by_windows():
     """Windows 2 and 4 against 3 and 6: above by 1 and 2, 1.5 ± 0.5."""
     first = budget.Attempt(0.7, 0.63, {"bitmap": 2}, torch.tensor([2.0, 4.0]))
     other = budget.Attempt(0.69, 0.6, {"2:4": 1, "dense": 1}, torch.tensor([3.0, 6.0]))
-    table = budget.table({"one": first, "over": budget.Attempt(0.9, 0.8)}, other)
+    table = tables.ideas(other, {"one": first, "over": budget.Attempt(0.9, 0.8)})
     assert rows(table) == [
         ["one", "63.0 %", "70.0 %", "20.1", "–"],
         ["over", "80.0 %", "90.0 %", "–", "–"],
@@ -81,7 +82,7 @@ def test_ideas_are_compared_by_windows():
 def test_the_committed_ideas_are_those_of_the_task_and_within_the_budget():
     measured = load_measured("patterns", "budget")
     ideas = budget.stored(measured["tables"]["ideas"])
-    assert tuple(ideas) == experiment_budget.EXPERIMENT.sizes.ideas == tuple(measured["sizes"]["ideas"])
+    assert tuple(ideas) == budget.EXPERIMENT.sizes.ideas == tuple(measured["sizes"]["ideas"])
     for made in ideas.values():
-        assert len(made.losses) == budget.HELD_OUT[0]
+        assert len(made.losses) == budget.EVALUATION[0]
         assert 0.6 < made.size <= budget.BUDGET

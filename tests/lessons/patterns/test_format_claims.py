@@ -1,8 +1,39 @@
-"""What formats save in bytes and in time, from made-up benches."""
+"""The claims of lesson 01, from made-up results: paired windows, and bytes and times of formats."""
 
 import pytest
+import torch
 
 from course_lib.lessons.patterns import claims
+
+WINDOWS = (0.0, 2.0, 4.0)  # windows differ far more than patterns do
+
+
+def perplexities(levels, paired=True):
+    """A result whose windows have these losses above their own difficulty, or that stores no losses of windows."""
+    table = []
+    for name, level in levels.items():
+        losses = torch.tensor([level + window + 0.01 * i for i, window in enumerate(WINDOWS)])
+        mean = losses.mean().exp().item()
+        error = mean * losses.std().item() / len(losses) ** 0.5
+        row = {"pattern": name, "sparsity": 0.25, "perplexity": mean, "standard_error": error, "n_tokens": 100}
+        table.append(row | ({"losses": losses.tolist()} if paired else {}))
+    return {"tables": {"perplexity": table}}
+
+
+LEVELS = {"unstructured": 0.0, "3:4": 0.5, "blocks 4 × 4": 1.0, "rows": 3.0, "columns": 2.0}
+
+
+def test_patterns_are_compared_window_by_window():
+    judged = claims.ORDER_QUARTER.judge(perplexities(LEVELS))
+    assert judged.words == "holds"
+    assert judged.estimates["3:4 above unstructured"].value == pytest.approx(0.5)
+    assert judged.estimates["3:4 above unstructured"].error == pytest.approx(0, abs=1e-6)
+    assert claims.ORDER_QUARTER.judge(perplexities(LEVELS, paired=False)).verdict == "undecided"
+
+
+def test_an_order_that_is_broken_once_is_mixed():
+    judged = claims.ORDER_QUARTER.judge(perplexities(LEVELS | {"columns": 0.2}))
+    assert judged.words == "mixed (holds in 3; fails in 1)"
 
 
 def side(name, contest, times, bytes_, spread=1.01):
