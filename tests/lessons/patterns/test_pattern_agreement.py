@@ -24,7 +24,7 @@ def test_any_two_of_three_equal_columns_may_stay(columns):
         ([1, 1], [1, 1], "the indices are"),
         ([-1, 1], [3, 1], "the indices are"),
         ([1, 3], [1, 3], "value 0: first different"),
-        ([1, 2], [0, 2], "the matrix does not hold the columns of its indices"),
+        ([1, 2], [0, 2], "the matrix does not contain the columns of its indices"),
         ([0, 1, 2], [0, 1, 2], "the matrix: the shape is (2, 3), expected (2, 2)"),
     ],
 )
@@ -48,10 +48,10 @@ def test_either_of_two_equal_blocks_may_stay():
     assert BLOCKS(blocks(1), blocks(0), case) is None
     assert BLOCKS(blocks(1).float(), blocks(0), case) is None
     assert BLOCKS(blocks(2), blocks(0), case).startswith("first different")
-    assert BLOCKS(blocks(0, 1), blocks(0), case) == "2 blocks stay, expected 1"
+    assert BLOCKS(blocks(0, 1), blocks(0), case) == "2 blocks are kept, expected 1"
     part = blocks(1)
     part[0, 2] = False
-    assert BLOCKS(part, blocks(0), case).startswith("1 blocks of 2 × 2 stay in part")
+    assert BLOCKS(part, blocks(0), case).startswith("1 blocks of 2 × 2 are kept only partly")
     assert BLOCKS(TILES, blocks(0), case).startswith("got float32 values, expected True and False")
 
 
