@@ -143,8 +143,9 @@ Table(
 # **magnitude pruning**, the simplest method there is. It serves as a **baseline**: it is the same for all patterns,
 # and better methods follow in lessons 03 to 05.
 #
-# The next cell prunes a quarter of the weights with each pattern, evaluates the model on articles that the course
-# keeps apart for this purpose, and restores the weights at the end.
+# The next cell prunes a quarter of the weights with each pattern and evaluates the model on **held-out** text, that is,
+# on articles that the course uses for evaluation only. (We do not know whether the model saw them in training.) At the
+# end the cell restores the weights.
 
 # %%
 evaluation = corpora.windows("wikipedia", 5, 128, tokenizer, split="evaluation", seed=0)  # 5 windows of 128 tokens

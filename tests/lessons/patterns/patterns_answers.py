@@ -1,6 +1,6 @@
-"""Answers to the exercises of lesson 01, as people write them.
+"""Answers to the exercises of lesson 01 as students write them.
 
-Dimension key: O outputs, I inputs, N tokens, K places of a row, P packed bytes in a row, Z values stored.
+Dimension key: O outputs, I inputs, N tokens, K positions of a row, P packed bytes in a row, Z values stored.
 """
 
 import math
@@ -10,15 +10,15 @@ import torch
 from torch.nn.functional import avg_pool2d, linear
 
 
-def best(worth, n):
-    return worth.topk(n).indices.sort().values
+def best(score, n):
+    return score.topk(n).indices.sort().values
 
 
-def columns_by(worth):
-    """An answer that keeps the columns of highest worth(weight)."""
+def columns_by(score):
+    """An answer that keeps the columns with the highest score(weight)."""
 
     def answer(weight, n_kept):
-        columns = best(worth(weight), n_kept)
+        columns = best(score(weight), n_kept)
         return weight[:, columns], columns
 
     return answer
@@ -83,7 +83,7 @@ def totals(weight, rows, columns):
     return tiles.abs().sum(dim=(1, 3))
 
 
-def blown_up(keep, rows, columns):
+def enlarged(keep, rows, columns):
     return keep.repeat_interleave(rows, 0).repeat_interleave(columns, 1)
 
 
@@ -94,8 +94,8 @@ def chosen(total, n_kept):
 
 
 def blocks_by(total):
-    """An answer that keeps the blocks of highest total(weight, rows, columns)."""
-    return lambda weight, r, c, n: blown_up(chosen(total(weight, r, c), n), r, c)
+    """An answer that keeps the blocks with the highest total(weight, rows, columns)."""
+    return lambda weight, r, c, n: enlarged(chosen(total(weight, r, c), n), r, c)
 
 
 def tiles_of(weight, rows, columns):
@@ -115,20 +115,20 @@ def blocks_in_a_loop(weight, rows, columns, n_kept):
 
 def blocks_above(weight, rows, columns, n_kept):
     total = totals(weight, rows, columns)
-    return blown_up(total >= total.flatten().topk(n_kept).values[-1], rows, columns)
+    return enlarged(total >= total.flatten().topk(n_kept).values[-1], rows, columns)
 
 
 def blocks_each_row(weight, rows, columns, n_kept):
     total = totals(weight, rows, columns)
     n = max(1, n_kept // total.shape[0])
     keep = torch.zeros_like(total, dtype=torch.bool).scatter(1, total.topk(min(n, total.shape[1]), 1).indices, True)
-    return blown_up(keep, rows, columns)
+    return enlarged(keep, rows, columns)
 
 
 def blocks_each_column(weight, rows, columns, n_kept):
     total = totals(weight, rows, columns).T
     n = min(max(1, n_kept // total.shape[0]), total.shape[1])
-    return blown_up(
+    return enlarged(
         torch.zeros_like(total, dtype=torch.bool).scatter(1, total.topk(n, 1).indices, True).T, rows, columns
     )
 
@@ -139,7 +139,7 @@ def entries(weight, rows, columns, n_kept):
 
 def blocks_misread(weight, rows, columns, n_kept):
     total = weight.abs().reshape(weight.shape[0] // rows, weight.shape[1] // columns, rows * columns).sum(-1)
-    return blown_up(chosen(total, n_kept), rows, columns)
+    return enlarged(chosen(total, n_kept), rows, columns)
 
 
 right_blocks = blocks_by(totals)
@@ -147,39 +147,39 @@ right_blocks = blocks_by(totals)
 
 def two_of_four(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().topk(2, dim=2).indices.sort(dim=2).values
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=2).indices.sort(dim=2).values
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_by_size(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().topk(2, dim=2).indices
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=2).indices
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_descending(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().topk(2, dim=2).indices.sort(dim=2, descending=True).values
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=2).indices.sort(dim=2, descending=True).values
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_in_a_loop(weight):
-    values, places = [], []
+    values, positions = [], []
     for row in weight.tolist():
         for start in range(0, len(row), 4):
             group = row[start : start + 4]
             kept = sorted(sorted(range(4), key=lambda i: abs(group[i]))[2:])
             values += [group[i] for i in kept]
-            places += kept
+            positions += kept
     shape = len(weight), -1
-    return torch.tensor(values).view(shape), torch.tensor(places).view(shape)
+    return torch.tensor(values).view(shape), torch.tensor(positions).view(shape)
 
 
 def nofm_in_numpy(weight):
     groups = weight.numpy().reshape(len(weight), -1, 4)
-    places = numpy.sort(numpy.argsort(numpy.abs(groups), axis=2)[..., 2:], axis=2)
-    values = numpy.take_along_axis(groups, places, axis=2)
-    return values.reshape(len(weight), -1), places.reshape(len(weight), -1)
+    positions = numpy.sort(numpy.argsort(numpy.abs(groups), axis=2)[..., 2:], axis=2)
+    values = numpy.take_along_axis(groups, positions, axis=2)
+    return values.reshape(len(weight), -1), positions.reshape(len(weight), -1)
 
 
 def nofm_by_ranks(weight):
@@ -190,42 +190,42 @@ def nofm_by_ranks(weight):
 
 def nofm_sorted_apart(weight):
     groups = weight.unflatten(1, (-1, 4))
-    _, places = groups.abs().topk(2, dim=2)
-    return groups.gather(2, places).flatten(1), places.sort(dim=2).values.flatten(1)
+    _, positions = groups.abs().topk(2, dim=2)
+    return groups.gather(2, positions).flatten(1), positions.sort(dim=2).values.flatten(1)
 
 
 def nofm_of_size(weight):
-    values, places = weight.abs().unflatten(1, (-1, 4)).topk(2, dim=2)
-    order = places.argsort(dim=2)
-    return values.gather(2, order).flatten(1), places.gather(2, order).flatten(1)
+    values, positions = weight.abs().unflatten(1, (-1, 4)).topk(2, dim=2)
+    order = positions.argsort(dim=2)
+    return values.gather(2, order).flatten(1), positions.gather(2, order).flatten(1)
 
 
 def nofm_signed(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.topk(2, dim=2).indices.sort(dim=2).values
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.topk(2, dim=2).indices.sort(dim=2).values
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_smallest(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().topk(2, dim=2, largest=False).indices.sort(dim=2).values
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=2, largest=False).indices.sort(dim=2).values
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_strided(weight):
     groups = weight.unflatten(1, (4, -1))
-    places = groups.abs().topk(2, dim=1).indices.sort(dim=1).values
-    return groups.gather(1, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=1).indices.sort(dim=1).values
+    return groups.gather(1, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_columns(weight):
-    values, places = two_of_four(weight)
-    return values, places + torch.arange(places.shape[1]) // 2 * 4
+    values, positions = two_of_four(weight)
+    return values, positions + torch.arange(positions.shape[1]) // 2 * 4
 
 
 def nofm_down(weight):
-    values, places = two_of_four(weight.T)
-    return values.T, places.T
+    values, positions = two_of_four(weight.T)
+    return values.T, positions.T
 
 
 def nofm_per_row(weight):
@@ -234,7 +234,7 @@ def nofm_per_row(weight):
 
 
 def nofm_above_median(weight):
-    """Which raises where sizes tie."""
+    """An answer that raises where sizes tie."""
     groups = weight.reshape(-1, 4)
     keep = groups.abs() > groups.abs().median(dim=1, keepdim=True).values
     return groups[keep].reshape(len(weight), -1), keep.nonzero()[:, 1].reshape(len(weight), -1)
@@ -248,8 +248,8 @@ def nofm_dense(weight):
 
 def nofm_largest_alone(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().argmax(2, keepdim=True)
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().argmax(2, keepdim=True)
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def sizes(o, i, z, v, **other):
@@ -267,7 +267,7 @@ def counts_of(keep):
 
 
 def choice(fits, n_columns=lambda keep: keep.any(0).sum().item(), extra=4):
-    """An answer that takes 2:4 where fits(keep)."""
+    """An answer that takes 2:4 if fits(keep)."""
 
     def answer(keep, sizes, value_bytes):
         able = dict(sizes)
@@ -355,8 +355,8 @@ def bitmap_of_powers(values, bitmap, columns):
     powers = 2 ** torch.arange(8)
     keep = (bitmap.int()[:, :, None] & powers).ne(0).flatten(1)[:, :columns]
     dense = torch.zeros(len(bitmap), columns, dtype=torch.float64)
-    rows, places = keep.nonzero(as_tuple=True)
-    dense[rows, places] = values.double()
+    rows, positions = keep.nonzero(as_tuple=True)
+    dense[rows, positions] = values.double()
     return dense
 
 
@@ -462,7 +462,7 @@ RIGHT = {
         "zeros and ones of kron": lambda weight, r, c, n: torch.kron(
             chosen(totals(weight, r, c), n).float(), torch.ones(r, c)
         ),
-        "argsort twice": lambda weight, r, c, n: blown_up(
+        "argsort twice": lambda weight, r, c, n: enlarged(
             (totals(weight, r, c).flatten().argsort().argsort() >= totals(weight, r, c).numel() - n).reshape(
                 weight.shape[0] // r, -1
             ),
@@ -474,7 +474,7 @@ RIGHT = {
         "a loop over the groups": nofm_in_a_loop,
         "numpy": nofm_in_numpy,
         "ranks, in float64, as a list": nofm_by_ranks,
-        "places in one byte": lambda weight: (two_of_four(weight)[0], two_of_four(weight)[1].to(torch.uint8)),
+        "positions in one byte": lambda weight: (two_of_four(weight)[0], two_of_four(weight)[1].to(torch.uint8)),
     },
     "patterns.bytes": {
         "math.ceil": lambda o, i, z, v: {
@@ -574,8 +574,8 @@ WRONG = {
     },
     "patterns.nofm": {
         "by size": (nofm_by_size, "larger one first"),
-        "descending places": (nofm_descending, "higher position first"),
-        "places sorted alone": (nofm_sorted_apart, "values and positions in different orders"),
+        "descending positions": (nofm_descending, "higher position first"),
+        "positions sorted alone": (nofm_sorted_apart, "values and positions in different orders"),
         "sizes": (nofm_of_size, "absolute values stored"),
         "signed": (nofm_signed, "rank keeps the sign"),
         "smallest": (nofm_smallest, "smallest kept"),
@@ -642,8 +642,8 @@ WRONG = {
             lambda o, i, z, v: sizes(o, i, z, v, two_four=z * v + o * -(-i // 8)),
             "2:4 by the stored entries",
         ),
-        "no places": (lambda o, i, z, v: sizes(o, i, z, v, two_four=o * i // 2 * v), "positions of 2:4 forgotten"),
-        "a byte a place": (
+        "no positions": (lambda o, i, z, v: sizes(o, i, z, v, two_four=o * i // 2 * v), "positions of 2:4 forgotten"),
+        "a byte per position": (
             lambda o, i, z, v: sizes(o, i, z, v, two_four=o * i // 2 * (v + 1)),
             "a whole byte per position",
         ),

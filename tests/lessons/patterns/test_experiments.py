@@ -60,7 +60,7 @@ def test_pruning_is_undone_even_after_an_error(architecture):
     assert all(torch.equal(weight, dense) for weight, dense in zip(all_weights(model), before, strict=True))
 
 
-def test_a_pattern_that_does_not_fit_leaves_the_model_whole():
+def test_a_pattern_that_does_not_fit_leaves_the_model_unchanged():
     model = tiny_model()
     before = [weight.clone() for weight in all_weights(model)]
     with pytest.raises(ValueError, match="does not divide"), pruned_by_magnitude(model, Block(16, 16, 0.5)):

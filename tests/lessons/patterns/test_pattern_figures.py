@@ -43,7 +43,7 @@ def test_curves_compare_two_patterns_at_half(weight):
 
 
 def test_a_typical_part_keeps_as_much_as_the_matrix():
-    """The left half is full, the right half empty, upper and lower alike: half of each stands in the middle."""
+    """The left half is full and the right half empty in every row: a part in the middle has half of each."""
     keep = torch.arange(64).repeat(64, 1) < 32
     assert plots.typical_part({"columns": keep, "all alike": torch.ones(64, 64).bool()}, size=32) == (0, 16)
 
@@ -84,9 +84,9 @@ def test_groups_count_those_that_do_not_fit():
     assert titles(plots.groups(torch.tensor([0.1, 0.2, 0.3, 0.3, 0.1]))).strip(" |").startswith("40 %")
 
 
-def test_bytes_say_where_formats_start_to_pay(weight):
+def test_the_title_names_the_break_even_densities(weight):
     text = titles(plots.bytes_per_weight(weight))
-    assert "float32: CSR is smaller below 49 %" in text  # 50 % but for the row starts, which count in so small a matrix
+    assert "float32: CSR is smaller below 49 %" in text  # 50 % without the row starts, which matter in a small matrix
     assert "float16: CSR is smaller below" in text
 
 
@@ -94,7 +94,7 @@ def test_limits_are_drawn_for_a_device():
     assert "2:4" in titles(deck.limits(11008, 4096, H100))
 
 
-def test_activity_counts_what_two_tokens_share():
+def test_activity_counts_the_inputs_that_two_tokens_have_in_common():
     keep = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0]]).bool()
     errors = {"each": {0.25: 0.1, 0.5: 0.0}, "all": {0.25: 0.4, 0.5: 0.2}}
     text = titles(plots.activity(keep, errors))
@@ -110,7 +110,7 @@ def test_the_explorer_answers_every_choice_without_a_browser():
         pattern.value = kind
         assert refused.value == ""
     block.value, sparsity.value, pattern.value = 1, 0.75, "blocks 16 × 16"
-    matrix.value = "mlp.down_proj"  # 100 neurons do not divide by 16: said, and the last picture stays
+    matrix.value = "mlp.down_proj"  # 16 does not divide 100 neurons: a message appears, and the last picture stays
     assert "does not divide" in refused.value
     pattern.value = "rows"
     assert refused.value == ""
