@@ -850,8 +850,8 @@ print(claims.ON_A_GPU.judge())
 # compute-bound, the bound is half of the dense one, and the product is 1.22 times as fast. With one token the bound is
 # also nearly half of the dense one, but the product takes almost three times as long. The course's kernel saves
 # bytes alone: it is 1.35 times as fast with one token and slower with many. Real speedups stay below the bounds. For
-# example, 2:4 made the layers of OPT-175B 1.54 to 1.79 times faster on an A100 (2,048 tokens, the same paper,
-# table 8).
+# example, Frantar and Alistarh report that 2:4 made the layers of OPT-175B 1.54 to 1.79 times faster on an A100
+# (2,048 tokens, table 8).
 #
 # And the other formats? With one token and half of the weights, CSR takes 1.6 times as long as dense, because it has
 # more bytes. The course's bitmap kernel has little more than half of the bytes, but takes 1.3 times as long. It
