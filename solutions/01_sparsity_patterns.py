@@ -1,177 +1,238 @@
 # %% [markdown]
 # # 01 · Sparsity patterns
 #
-# A matrix with zeros can be stored in fewer bytes and multiplied in fewer steps. Whether it *is* smaller and faster
-# depends on where the zeros are. This lesson looks at the arrangements of zeros that matter for language models: what
-# each of them costs the model, how many bytes it takes, and how fast it runs on this machine.
+# Pruning sets weights to zero. This alone makes a model neither smaller nor faster: a zero in an ordinary array takes
+# as many bytes as any other number, and multiplying by it takes as long. Zeros pay off only if a **format** can leave
+# them out and a **kernel**, that is, a program for one operation on one kind of hardware, can skip them. Whether that
+# is possible depends on where the zeros are.
 #
-# **Afterwards you can** choose an arrangement of zeros for a purpose and say what it costs: what the model loses, how
-# many bytes a format takes and from which density on it pays, and what a CPU and a GPU make of it. **You need** lesson
-# 00, for bytes and the roofline, and tensors in PyTorch. **Time**: two hours, more than half of them for the eight
-# exercises, and as long as you like for the open task at the end.
+# In this lesson you compare the arrangements of zeros that matter for language models. For each of them we ask what
+# it costs the model, how many bytes it saves, and how fast it runs.
+#
+# **Afterwards you can** choose a sparsity pattern for a purpose and name its cost in quality, encode and decode a
+# matrix as CSR, as a bitmap and as 2:4, compute from which density on a format saves bytes, and say when fewer bytes
+# mean less time on a CPU and on a GPU.
+#
+# **You need** lesson 00, for bytes and the roofline model, and PyTorch tensors with `topk`, `reshape` and `gather`.
+#
+# **Time**: the core path, sections 1 to 8, takes about two hours, 66 minutes of it for exercises. The optional
+# sections 9 and 10 take another half an hour, eight minutes of it for an exercise.
 
 # %%
+import math
+
 import torch
-from torch.nn.functional import linear
 
 from course_lib.data import corpora
 from course_lib.lessons.common import gpu
-from course_lib.lessons.common.table import Table, number, percent
-from course_lib.lessons.common.tables import load_measured, say
-from course_lib.lessons.patterns.experiment import measured
+from course_lib.lessons.common.table import Table, count, number, percent, plus_minus, with_range
+from course_lib.lessons.patterns import claims, plots, tables, widgets
+from course_lib.lessons.patterns.experiments import budget
 from course_lib.measure.machine import measure_device
 from course_lib.measure.perplexity import perplexity
-from course_lib.models import blocks, head, linears, load_model, weight_of
-from course_lib.lessons.patterns import budget, drawings
-from course_lib.lessons.patterns import figures as plots
-from course_lib.lessons.patterns import tables as printed
-from course_lib.lessons.patterns.speed import bench_on_a_cpu, gpu_verdict
-from course_lib.lessons.patterns.explorer import explore
-from course_lib.measure.roofline import H100, Transformer, linear_work
-from course_lib.lessons.patterns.measure import (
-    dynamic_and_static,
-    inputs_of,
-    keep_most_active,
-    one_of_each,
-    pruned_by_magnitude,
-    stored_in_each_group,
-)
-from course_lib.sparsity import bitpacking
-from course_lib.sparsity.formats import CSR, Bitmap, BlockSparse, Dense, NofMPacked
-from course_lib.sparsity.patterns import Block, Columns, NofM, Unstructured, sparsity_of
-from course_lib.sparsity.speed import layer_speed, speed_by_round
+from course_lib.models import load_model
+from course_lib.sparsity import formats, patterns, speed
 from course_lib.workbook import check, mine
+
+# %% [markdown]
+# Our example is one weight matrix of SmolLM2-135M-Instruct: the up projection in the MLP of block 10. PyTorch stores
+# a weight matrix with one row per output and one column per input.
 
 # %%
 model, tokenizer = load_model()
-weight = weight_of(linears(blocks(model)[10])["mlp.up_proj"])
-print(f"{len(blocks(model))} blocks; our matrix has {weight.shape[0]} outputs (rows) and {weight.shape[1]} inputs")
+weight = model.model.layers[10].mlp.up_proj.weight.detach()
+n_outputs, n_inputs = weight.shape
+print(f"our example matrix has {n_outputs} outputs (rows) and {n_inputs} inputs (columns)")
 
 # %% [markdown]
-# ## 1. The idea in one picture
+# ## 1. Six sparsity patterns
 #
-# The figure shows the same part of one weight matrix six times. Each time half of all weights of the matrix are set to
-# zero (white): those with the smallest squares, as far as the pattern allows.
+# The **sparsity** of a matrix is the fraction of its entries that are exactly zero. The rest is its **density**. For
+# example, a matrix with 100 entries of which 30 are zero has a sparsity of 30 % and a density of 70 %. A matrix of
+# small numbers has a sparsity of 0 %, because a small weight costs as much as a large one. Are trained models sparse?
 
 # %%
-plots.masks(weight, one_of_each(0.5))
-
-# %% [markdown]
-# - **Unstructured**: any weight may be removed. This choice keeps the largest weights whatever their place, and is
-#   the hardest for hardware to use.
-# - **n:m** (semi-structured): of every m neighbouring inputs, n weights are kept. This course always counts those that
-#   are *kept*. For 2:4 that makes no difference; 1:4 and 3:4 mean something else where the removed ones are counted.
-# - **Blocks**: whole tiles are removed.
-# - **Columns, rows** (structured): whole inputs or outputs are removed. What remains is an ordinary smaller matrix.
-#
-# The *sparsity* of a matrix is the fraction of its entries that are exactly zero; the rest is its *density*. A trained
-# model is hardly sparse at all, because training has no reason to end at exactly zero:
-
-# %%
-matrices = [weight_of(layer) for block in blocks(model) for layer in linears(block).values()]
-zeros = sum(int((matrix == 0).sum()) for matrix in matrices)
+linears = [module for module in model.model.layers.modules() if isinstance(module, torch.nn.Linear)]
+matrices = [linear.weight.detach() for linear in linears]
+n_zero = sum(int((matrix == 0).sum()) for matrix in matrices)
 n_weights = sum(matrix.numel() for matrix in matrices)
-share = 100 * zeros / n_weights
-print(f"exact zeros in the trained model: {zeros:,} of {n_weights:,} weights in the blocks ({share:.3f} %)")
+print(f"zeros: {n_zero:,} of {n_weights:,} weights in {len(matrices)} matrices ({100 * n_zero / n_weights:.3f} %)")
+
+# %% [markdown]
+# Hardly. Training has no reason to end at exactly zero, and the few zeros come from the file, whose weights were
+# rounded to 4 bits (lesson 00). So we have to set weights to zero ourselves.
+#
+# A **sparsity pattern** is a rule about where the zeros may be. The next cell defines six of them, all with the same
+# sparsity, and the figure shows them on the same part of our matrix. White entries are zero. In each panel we kept
+# the largest weights that the pattern allows.
+
+
+# %%
+def six_patterns(sparsity):
+    """Return one pattern of each kind, from the freest to the most regular."""
+    n_kept = int(4 * (1 - sparsity))  # of four neighbours
+    return {
+        "unstructured": patterns.Unstructured(sparsity),
+        f"{n_kept}:4": patterns.NofM(n_kept, 4),
+        "blocks 4 × 4": patterns.Block(4, 4, sparsity),
+        "blocks 16 × 16": patterns.Block(16, 16, sparsity),
+        "columns": patterns.Columns(sparsity),
+        "rows": patterns.Rows(sparsity),
+    }
+
+
+plots.masks(weight, six_patterns(0.5))
+
+# %% [markdown]
+# - **Unstructured** (first panel): any weight may be zero. Here we keep the larger half of each row. This is the best
+#   choice for the model and the hardest one for hardware.
+# - **N:M**, also called **semi-structured**: of every M neighbouring inputs, N weights are kept. In this course we
+#   always count the weights that are *kept*. For 2:4 the other convention gives the same result, but 1:4 then means
+#   something else.
+# - **Block**: whole tiles of the matrix are zero, here of 4 × 4 or 16 × 16 weights.
+# - **Structured** (the last two panels): whole columns, that is, inputs, or whole rows, that is, outputs, are zero.
+#   The kept ones are an ordinary smaller matrix.
+#
+# Look at the titles of the panels. They give the fraction of the squared weights that is kept. The unstructured
+# pattern keeps 93 % of them, columns only 54 %, although all panels have the same number of zeros. If we chose the
+# zeros at random, we would keep 50 %.
+#
+# Why is the difference so large? A regular pattern has fewer masks to choose from, and we can count them. If half of
+# $n$ units are kept, there are $\binom{n}{n/2}$ possible masks. For example, 2:4 has $\binom{4}{2} = 6$ possible
+# masks for each group of four weights. So we need at least $\log_2 6 = 2.58$ bits to write down the mask of a group,
+# that is, 0.65 bits per weight. The next cell computes this number for all six patterns.
+
+# %%
+n_blocks = {size: weight.numel() // size**2 for size in (4, 16)}
+n_masks = {  # by pattern: the number of possible masks, and for how many weights
+    "unstructured": (math.comb(n_inputs, n_inputs // 2), n_inputs),
+    "2:4": (math.comb(4, 2), 4),
+    "blocks 4 × 4": (math.comb(n_blocks[4], n_blocks[4] // 2), weight.numel()),
+    "blocks 16 × 16": (math.comb(n_blocks[16], n_blocks[16] // 2), weight.numel()),
+    "columns": (math.comb(n_inputs, n_inputs // 2), weight.numel()),
+    "rows": (math.comb(n_outputs, n_outputs // 2), weight.numel()),
+}
+by_pattern = []
+for name, pattern in six_patterns(0.5).items():
+    keep = pattern.keep(weight.square())  # True where a weight is kept
+    kept = (weight[keep].square().sum() / weight.square().sum()).item()
+    bits = math.log2(n_masks[name][0]) / n_masks[name][1]
+    sparsity = (~keep).float().mean().item()
+    by_pattern.append({"pattern": name, "sparsity": sparsity, "squares kept": kept, "bits per weight": bits})
 Table(
-    [
-        {"pattern": name, "sparsity": sparsity_of(pattern.keep(weight.square()))}
-        for name, pattern in one_of_each(0.5).items()
-    ],
-    caption="The sparsity that each pattern of the library has when half of the weights are asked for",
-    formats={"sparsity": number(3)},
+    by_pattern,
+    caption="How free is each pattern, and how much does it keep?",
+    formats={"sparsity": number(1, "%", 100), "squares kept": percent, "bits per weight": number(4)},
+    note="bits per weight: the least that is needed to write down which weights are kept.",
 )
 
 # %% [markdown]
-# The few zeros of the model come from the file, which rounds its weights to 4 bits. The patterns of the library reach
-# their sparsity exactly, even where many weights are equal, because they select by rank and never by a threshold.
+# Compare the last two columns. The fewer bits a pattern leaves for the choice, the less it keeps, from unstructured
+# with nearly one bit per weight to columns with less than a thousandth of a bit. Only rows are an exception: they
+# have less freedom than 16 × 16 blocks, but keep more, because the rows of this matrix differ in their norms. The
+# sparsity is exactly 50 % everywhere, although many weights are equal. The library selects by rank and never by a
+# threshold, so ties do no harm.
 #
-# From the first pattern to the last the zeros get more regular. A regular pattern is easier for hardware, and it has
-# fewer masks to choose from. How many fewer can be counted: of $n$ units, half are removed in $\binom{n}{n/2}$ ways, so
-# that a mask takes at least $\log_2 \binom{n}{n/2}$ bits to write down. For single weights that is nearly one bit a
-# weight. 2:4 has $\binom{4}{2} = 6$ choices in a group of four weights, $\tfrac14 \log_2 6 = 0.65$ bits a weight. For
-# 16 × 16 blocks it is one bit for 256 weights.
-
-# %%
-plots.freedom(weight, one_of_each(0.5))
-
-# %% [markdown]
+# **Cost**: the last column is also a lower limit for the bytes of an index. Section 6 compares it with real formats.
+#
 # ## 2. What a pattern costs the model
 #
-# The freer a pattern is, the more of the weights' squares it can keep, at every sparsity. The straight line is what a
-# choice at random would keep.
+# The sum of the squares tells us how much of a matrix is kept, but not how well the model still predicts. So we prune
+# the model and measure its **perplexity**, that is, the exponential of its mean loss per token (lower is better). We
+# remove the weights with the smallest absolute values from every matrix, without any further adjustment. This is
+# **magnitude pruning**, the simplest method there is. It serves as a **baseline**: it is the same for all patterns,
+# and better methods follow in lessons 03 to 05.
+#
+# The next cell prunes a quarter of the weights with each pattern and evaluates the model on **held-out** text, that is,
+# on articles that the course uses for evaluation only. (We do not know whether the model saw them in training.) At the
+# end the cell restores the weights.
 
 # %%
-plots.square_kept_curves(weight)
+evaluation = corpora.windows("wikipedia", 5, 128, tokenizer, split="evaluation", seed=0)  # 5 windows of 128 tokens
+originals = [matrix.clone() for matrix in matrices]
+results = {"dense": perplexity(model, evaluation, progress=False)}
+try:
+    for name, pattern in six_patterns(0.25).items():
+        for matrix, original in zip(matrices, originals, strict=True):
+            matrix.copy_(original * pattern.keep(original.square()))  # the model uses this very memory
+        results[name] = perplexity(model, evaluation, progress=False)
+finally:
+    for matrix, original in zip(matrices, originals, strict=True):
+        matrix.copy_(original)
 
-# %% [markdown]
-# The sum of the squares says how much of the matrix is kept, not how well the model predicts. So we prune a quarter of
-# every matrix in every block, by magnitude, with each pattern, and let the model read articles that the course keeps
-# apart for evaluation. (Whether they were among the model's training texts is not known.) No weight is updated
-# afterwards and no text is used for calibration. It is the crudest method there is, and it treats all patterns alike.
-
-# %%
-held_out = corpora.windows("wikipedia", 5, 128, tokenizer, split="evaluation", seed=0)
-found = {"dense": perplexity(model, held_out, progress=False)}
-for name, pattern in one_of_each(0.25).items():
-    with pruned_by_magnitude(model, pattern):  # afterwards the model has its weights back
-        found[name] = perplexity(model, held_out, progress=False)
-vocabulary = weight_of(head(model)).shape[0]
-plots.perplexities({0.25: found}, vocabulary)
-
-# %%
-times = [{"pattern": name, "perplexity / dense": each.value / found["dense"].value} for name, each in found.items()]
-display(
-    Table(
-        times,
-        caption="Perplexity after pruning, as a multiple of the dense model's",
-        formats={"perplexity / dense": number(2)},
-    )
+losses = {name: torch.tensor(result.losses) for name, result in results.items()}  # nats per token, one per window
+table = []
+for name, result in results.items():
+    increase = losses[name] - losses["dense"]  # window by window, so that the difficulty of a window cancels
+    row = {"pattern": name, "perplexity": result.value, "times dense": result.value / results["dense"].value}
+    error = increase.std() / len(increase) ** 0.5
+    table.append(row | {"loss increase": increase.mean().item(), "error": error.item()})
+Table(
+    table,
+    caption="The model with a quarter of its weights pruned",
+    formats={
+        "perplexity": count,
+        "times dense": number(1),
+        ("loss increase", "error"): plus_minus(2, sign=True),
+    },
+    note="loss increase: nats per token above the dense model, ± one standard error over the windows.",
 )
-print(f"on these {len(held_out)} windows, each compared with itself:")
-print(printed.order_verdict(found))
 
 # %% [markdown]
-# That was a small sample of text. `course reproduce patterns` used a larger one, and pruned half of the weights as well
-# as a quarter of them. Here and in all figures the model is SmolLM2-135M-Instruct, whose weights come from a file of 4
-# bits each.
+# Read the table from top to bottom: every step to a more regular pattern multiplies the perplexity. Single weights are
+# almost harmless, 3:4 doubles the perplexity, and with blocks the model is of no use any more. For the next figure,
+# `course reproduce patterns` repeated the measurement with more text, for a quarter and for half of the weights.
 
 # %%
-plots.perplexities(measured(), vocabulary)
+plots.perplexities()
+
+# %%
+print(claims.ORDER_QUARTER.judge())
 
 # %% [markdown]
-# A model that gives every token of its vocabulary the same probability has a perplexity as large as the vocabulary. In
-# the grey area a model does worse than that; it is broken, and how large its perplexity is has no meaning any more. The
-# regular patterns end there because they have to remove weights that the model needs. This is why methods for
-# structured pruning choose more carefully and train afterwards (lesson 05). With half of the weights removed, magnitude
-# is a poor choice even for single weights: lessons 03 and 04 find better scores.
+# In the figure each row is a pattern, and the dashed line is the dense model. If we gave the same probability to all
+# 49,152 tokens of the vocabulary, the perplexity would be 49,152. In the grey area a model is worse than that. It is
+# broken, and how large its perplexity is has no meaning any more. With a quarter of the weights pruned (dark, circles),
+# 16 × 16 blocks are at the border of this area, and columns and rows are far inside. With half of the weights pruned
+# (red, squares), even the perplexity of unstructured pruning is 14 times that of the dense model. In other words,
+# magnitude is a poor score even if the choice is free. Lessons 03 and 04 introduce better scores, and lesson 05 removes
+# whole rows and columns more carefully and trains the model afterwards.
 #
-# One thing does not fit the curves above. Rows keep more squares of our matrix than 16 × 16 blocks do, and yet the
-# model without rows is far worse. The squares say how far the matrix moves, not how far its output moves. Where a row
-# is removed, an output is zero for every token, and everything that reads this output goes without; where tiles are
-# removed, most outputs only lose some of their terms. That is a likely reason, and this lesson does not test it. What a
-# weight does to the output is the subject of lessons 02 to 04.
+# The verdict compares each pattern with the freer one before it: n:4 with unstructured, 4 × 4 blocks with n:4, and
+# rows and columns with 4 × 4 blocks.
 #
-# ## 3. Structured: rows and columns
+# One result does not match section 1. Rows keep more squares of our matrix than 16 × 16 blocks do, and yet the model
+# without rows is far worse. The squares measure how far the matrix moves, not how far its output moves. If a row is
+# removed, one output is zero for every token, and everything that uses this output has to do without it. If tiles are
+# removed, most outputs only lose some of their terms. This is a likely reason, which we do not test here. Lessons 02
+# to 04 are about the effect of a weight on the output.
 #
-# If regular zeros cost so much, why use them? Because nothing else is needed to profit from them. A column of $W$
-# (shape: outputs, inputs) belongs to one input. Without the column this input need not be computed at all, and what
-# remains is a dense matrix with fewer columns, $W_{:,S}\, x_S$. Every device multiplies it with the kernels that it
-# has.
+# ## 3. Structured sparsity: remove whole inputs
+#
+# If regular zeros cost the model so much, why does anyone use them? Because you need neither a format nor a kernel.
+# A column of $W$ belongs to one input. If the column is zero, we do not need the input either, and the layer computes
+# $W_{:,S}\, x_S$, where $S$ is the set of kept inputs. For example, if we keep the first and the third of three
+# inputs:
+#
+# $$ \begin{pmatrix} 1 & 0 & 3 \\ 4 & 0 & 6 \end{pmatrix} \begin{pmatrix} x_1 \\ x_2 \\ x_3 \end{pmatrix}
+# = \begin{pmatrix} 1 & 3 \\ 4 & 6 \end{pmatrix} \begin{pmatrix} x_1 \\ x_3 \end{pmatrix} $$
+#
+# The result is an ordinary dense product with a smaller matrix, which every device can compute.
 
 # %% [markdown]
 # ### Remove whole inputs
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Keep exactly `n_kept` columns, those with the largest Euclidean norm. Which of two equal ones you keep is up to you.
-# Return the smaller matrix, with its columns in their old order, and the indices of these columns, ascending.
+# Keep exactly `n_kept` columns, those with the largest Euclidean norm. If two norms are equal, you may keep either
+# column. Return the smaller matrix, with its columns in their original order, and the indices of these columns in
+# ascending order.
 
 
 # %% exercise="patterns.columns"
 def keep_columns(weight, n_kept):
     """Remove whole inputs.
 
-    weight: (O, I). n_kept: how many columns stay.
+    weight: (O, I). n_kept: the number of columns to keep.
     Returns (smaller weight (O, n_kept), indices (n_kept,)).
     """
     ### BEGIN SOLUTION
@@ -183,31 +244,48 @@ def keep_columns(weight, n_kept):
 # %%
 check("patterns.columns", keep_columns)
 
+# %% [markdown]
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# `weight.norm(dim=0)` gives one norm per input. `topk` returns the indices in the order of the norms, so we sort them
+# before we index the matrix with them. Otherwise the columns would not match the inputs, which arrive in their own
+# order.
+#
+# </details>
+
 # %%
-smaller, columns = mine("patterns.columns", keep_columns)(weight, weight.shape[1] // 2)
+smaller, columns = mine("patterns.columns", keep_columns)(weight, n_inputs // 2)
+x = torch.randn(n_inputs, generator=torch.Generator().manual_seed(0))
+masked = torch.zeros_like(weight).index_copy(1, columns, smaller)  # the same weights in a matrix of the old shape
+difference = (masked @ x - smaller @ x[columns]).abs().max()
 print(f"{tuple(weight.shape)} becomes {tuple(smaller.shape)}; the first inputs kept are {columns[:6].tolist()}")
-share = smaller.square().sum() / weight.square().sum()
-print(f"the half of the columns with the largest norms holds {100 * share:.0f} % of the squares")
+print(f"squares kept: {100 * smaller.square().sum() / weight.square().sum():.0f} %")
+print(f"largest difference between the masked product and the smaller one: {difference:.0e}")
 
 # %% [markdown]
+# The masked matrix and the smaller one give the same outputs up to rounding, but the second needs half of
+# the bytes and half of the multiplications.
+#
+# **Cost**: nothing at run time. The price is paid in quality, because a column takes its large weights with it.
+#
 # ## 4. Blocks
 #
-# Between single weights and whole rows lie blocks. A block that is large enough fills a vector unit or a tensor core,
-# so that a kernel can run dense code on each block it finds and skip the others.
+# Blocks are a compromise between single weights and whole columns. If a block is large enough to fill a vector unit
+# or a tensor core, a kernel can run dense code on each block that is kept, and skip the others.
 
 # %% [markdown]
 # ### A block mask
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Divide the matrix into blocks of `rows` × `columns`; both sizes divide it. Keep exactly `n_kept` of all blocks, those
-# with the largest sum of absolute values. Which of two equal ones you keep is up to you.
+# with the largest sum of absolute values. If two sums are equal, you may keep either block.
 
 
 # %% exercise="patterns.blocks"
 def keep_blocks(weight, rows, columns, n_kept):
-    """Which weights stay when whole blocks are removed.
+    """Choose the weights to keep when whole blocks are removed.
 
-    weight: (O, I). Returns (O, I), bool, True = stays.
+    weight: (O, I). Returns (O, I), bool, True = kept.
     """
     ### BEGIN SOLUTION
     # (O, I) -> (O / rows, rows, I / columns, columns): axes 1 and 3 run inside a block
@@ -222,53 +300,82 @@ def keep_blocks(weight, rows, columns, n_kept):
 # %%
 check("patterns.blocks", keep_blocks)
 
+# %% [markdown]
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# A `reshape` to (O / rows, rows, I / columns, columns) gives each block two axes of its own, 1 and 3. For example, a
+# 4 × 6 matrix in blocks of 2 × 3 becomes (2, 2, 2, 3). The sum over these two axes is one number per block. We rank
+# these sums, and `repeat_interleave` enlarges the small mask to the size of the matrix.
+#
+# </details>
+
+
 # %%
-block_mask = mine("patterns.blocks", keep_blocks)
-by_size = []
-for size in (2, 4, 16, 64):
-    keep = block_mask(weight, size, size, weight.numel() // size**2 // 2)
-    kept_squares = (weight[keep].square().sum() / weight.square().sum()).item()
-    by_size.append({"weight tile": f"{size} × {size}", "sparsity": sparsity_of(keep), "squares kept": kept_squares})
+def keep_half_of_all_tiles(keep_blocks, sizes):
+    """Prune our matrix with square tiles of several sizes; return the rows of a table."""
+    rows = []
+    for size in sizes:
+        keep = keep_blocks(weight, size, size, weight.numel() // size**2 // 2)
+        kept = (weight[keep].square().sum() / weight.square().sum()).item()
+        rows.append({"weight tile": f"{size} × {size}", "density": keep.float().mean().item(), "squares kept": kept})
+    return rows
+
+
 Table(
-    by_size,
-    caption="Half of all tiles of a matrix are kept",
-    formats={"sparsity": percent, "squares kept": percent},
+    keep_half_of_all_tiles(mine("patterns.blocks", keep_blocks), (2, 4, 16, 64)),
+    caption="Our example matrix with half of its tiles kept",
+    formats={"density": percent, "squares kept": percent},
 )
 
 # %% [markdown]
-# The larger the blocks are, the more alike are their sums, and the less is gained by choosing among them.
+# With tiles of 2 × 2 we keep 77 % of the squares, with tiles of 64 × 64 only 51 %, hardly more than by a random
+# choice. The sum over a large tile is a sum of many weights, and such sums are all similar. So there is little to gain
+# by choosing among them. (Section 1 ranked blocks by their squares, and so kept slightly more.)
 #
-# ## 5. n of m
+# **Cost**: one index per tile. A tile of 16 × 16 holds 256 weights, so an index of 4 bytes does not matter.
 #
-# GPUs support a compromise: of every 4 neighbouring inputs, 2 are kept (Mishra and others, 2021). Every row then has
-# the same number of values, and the place of a value in its group fits into two bits.
+# ## 5. N:M, a pattern for GPUs
 #
-# Why is a pattern of its own needed for that? Because an unstructured mask of the same sparsity does not fit it. If
-# each weight were kept by the toss of a coin, a group of four would keep more than two with probability
-# $\left(\binom{4}{3} + \binom{4}{4}\right) / 2^4 = 5/16 \approx 31\,\%$. Does a real matrix behave like that?
+# NVIDIA GPUs since 2020 support another compromise, 2:4: of every four neighbouring inputs, two are kept (Mishra and
+# others, 2021). Every row then stores the same number of values, and two bits are enough for the position of a value
+# in its group.
+#
+# Why does this need a pattern of its own? Can we not take an unstructured mask with the same sparsity? If each weight
+# were kept by the toss of a coin, a group of four would keep more than two with probability
+# $\left(\binom{4}{3} + \binom{4}{4}\right) / 2^4 = 5/16 \approx 31\,\%$, and would not fit. Let's count the groups of
+# the real matrix:
 
 # %%
-plots.groups(stored_in_each_group(Unstructured(0.5).keep(weight.abs())))
+keep = patterns.Unstructured(0.5).keep(weight.abs())
+n_kept = keep.unflatten(1, (-1, 4)).sum(dim=2)  # (outputs, groups): how many of each four are kept
+plots.groups(torch.bincount(n_kept.flatten(), minlength=5) / n_kept.numel())
+
+# %% [markdown]
+# The dark bars (our matrix) are as high as the hatched bars (coin tosses): 31 % of the groups keep three or
+# four weights. This means that the large weights of a row are spread almost at random. So we have to choose a 2:4 mask
+# group by group.
 
 # %% [markdown]
 # ### Compress to 2:4
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
 #
-# Compress a matrix to 2:4: of every four neighbouring inputs keep the two weights that are largest in absolute value.
-# Return the weights kept and, for each, its place in its group, from 0 to 3. Within a group the places ascend. Which of
-# two equally large weights you keep is up to you.
+# Compress a matrix to 2:4: of every four neighbouring inputs keep the two weights with the largest absolute values.
+# Return the kept weights and the position of each weight in its group, a number from 0 to 3. Within a group the
+# positions ascend. If two absolute values are equal, you may keep either weight. For example, the group
+# (7, −8, 3, 0) gives the values (7, −8) and the positions (0, 1).
 
 
 # %% exercise="patterns.nofm"
 def compress(weight):
-    """Two of every four inputs, as values and places.
+    """Keep two of every four inputs, as values and positions.
 
-    weight: (O, I), I a multiple of 4. Returns (values (O, I / 2), places (O, I / 2)).
+    weight: (O, I), I a multiple of 4.
+    Returns (values (O, I / 2), positions (O, I / 2)).
     """
     ### BEGIN SOLUTION
     groups = weight.unflatten(1, (-1, 4))  # (O, I / 4, 4)
-    places = groups.abs().topk(2, dim=2).indices.sort(dim=2).values
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=2).indices.sort(dim=2).values
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
     ### END SOLUTION
 
 
@@ -276,48 +383,66 @@ def compress(weight):
 check("patterns.nofm", compress)
 
 # %% [markdown]
-# A place needs two bits, so four of them share a byte: place $j$ of a row is shifted left by $2\,(j \bmod 4)$ bits.
-# This order is a convention on which the kernels rely.
-
-# %%
-values, places = mine("patterns.nofm", compress)(weight)
-packed = NofMPacked(values, bitpacking.pack(places.to(torch.uint8), bits=2), 2, 4, tuple(weight.shape))
-print(f"the first places {places[0, :4].tolist()} make the byte {int(packed.positions[0, 0]):#010b}")
-print(f"{packed.n_bytes:,} bytes in all, dense {Dense.encode(weight).n_bytes:,}")
-decoded = packed.decode()
-share = decoded.square().sum() / weight.square().sum()
-print(f"read back: {100 * sparsity_of(decoded):.0f} % zeros, {100 * share:.0f} % of the squares kept")
-
-# %% [markdown]
-# ## 6. Bytes
+# <details><summary>Solution (open it once your check is right)</summary>
 #
-# A format must say which entries it stores. This index costs bytes as well, and each format pays for it in its own way.
+# `unflatten(1, (-1, 4))` gives each group an axis of its own. `topk` of the absolute values returns the positions in
+# the order of size, so we sort them. Then `gather` picks the values at these positions, with their signs.
+#
+# </details>
+#
+# A position needs two bits, so four of them share a byte. By convention the first position is in the lowest bits:
+# position $j$ of a row is shifted left by $2\,(j \bmod 4)$ bits. Kernels rely on such a convention.
 
 # %%
-drawings.formats()
+values, positions = mine("patterns.nofm", compress)(weight)
+shifts = torch.tensor([0, 2, 4, 6], dtype=torch.uint8)
+packed = (positions.byte().unflatten(1, (-1, 4)) << shifts).sum(dim=2, dtype=torch.uint8)
+print(f"the positions {positions[0, :4].tolist()} make the byte {packed[0, 0].item():08b}")
+print(f"{values.nbytes:,} bytes of values and {packed.nbytes:,} bytes of positions; dense: {weight.nbytes:,} bytes")
+print(f"squares kept: {100 * values.square().sum() / weight.square().sum():.0f} %")
 
 # %% [markdown]
-# - **CSR** (compressed sparse rows) stores the values row by row, for each value the number of its column, and for each
-#   row where it starts in the list of values. The starts hold one number more, the end of the last row.
-# - A **bitmap** stores the same values and starts, and one bit for every entry of the matrix that says whether it is
-#   stored. Each row of the map begins on a byte of its own, which is why a row of 10 entries takes two bytes.
-# - **2:4** stores two values of every four and a place of two bits for each. It needs no starts, because every row has
-#   the same length. Its places begin on a new byte in each row, too. Where a group has fewer than two weights, zeros
-#   fill it up, so that it always holds half of the entries.
+# Read the byte from right to left, two bits at a time: `10`, `11`, `01` and `10` are the positions 2, 3, 1 and 2.
+#
+# **Cost**: 2:4 keeps 87 % of the squares of our matrix, where the unstructured pattern keeps 93 %. The index takes one
+# bit per weight of the dense matrix.
+#
+# ## 6. Formats and their bytes
+#
+# A sparse format has to store which entries it holds. This **index** costs bytes as well, and each format pays for it
+# in its own way. The drawing shows every number that three formats store for the same small matrix.
+
+# %%
+plots.formats()
+
+# %% [markdown]
+# - **CSR** (compressed sparse rows, on the right at the top) stores the values row by row, the column index of each
+#   value, and for each row the index of its first value. These *row starts* have one entry more than there are rows:
+#   the last one is the end of the last row. For example, the starts 0, 4, 4, 7 mean that row 0 has the values 0 to 3,
+#   row 1 has none, and row 2 has the values 4 to 6.
+# - A **bitmap** (in the middle) stores the same values and row starts. In place of column indices it has one bit per
+#   entry of the matrix, which is 1 if the entry is stored. Each row of the map begins on a new byte, so a row with 10
+#   entries takes two bytes.
+# - **2:4** (at the bottom) stores two values of every four and a position of two bits for each of them. It needs no
+#   row starts, because all rows have the same length. The positions of each row begin on a new byte, too. If a group
+#   has fewer than two non-zero weights, it is filled up with zeros. So 2:4 always stores half of the entries.
+#
+# Look at the title: with 4-byte values, the smallest format for this matrix is the bitmap. What about others?
 
 # %% [markdown]
 # ### Bytes of four formats
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
-# Work out the bytes of a dense matrix, of CSR, of a bitmap and of 2:4. Column numbers and row starts are integers of 4
-# bytes. Check your formulas with the small matrix of the figure first: it has 3 rows, 8 columns and 7 values.
+# Compute the bytes of a dense matrix, of CSR, of a bitmap and of 2:4. Column indices and row starts are integers of 4
+# bytes. Test your formulas with the small matrix of the drawing first: it has 3 rows, 8 columns and 7 stored values.
 
 
 # %% exercise="patterns.bytes"
 def format_bytes(rows, columns, n_stored, value_bytes):
-    """Bytes of a matrix in four formats.
+    """Compute the bytes of a matrix in four formats.
 
-    columns is a multiple of 4. Returns {"dense": ..., "CSR": ..., "bitmap": ..., "2:4": ...}.
+    columns is a multiple of 4.
+    Returns {"dense": ..., "CSR": ..., "bitmap": ..., "2:4": ...}.
     """
     ### BEGIN SOLUTION
     row_starts = 4 * (rows + 1)
@@ -335,21 +460,37 @@ def format_bytes(rows, columns, n_stored, value_bytes):
 check("patterns.bytes", format_bytes)
 
 # %% [markdown]
-# Which format is the best depends on the mask, and not every format can hold every mask. There is a fifth one: store
-# the columns in which anything is kept as a dense matrix, and the number of each of them in 4 bytes.
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# With $O$ rows, $I$ columns, $Z$ stored values and $v$ bytes per value:
+#
+# | format | bytes | the small matrix |
+# |:--|:--|--:|
+# | dense | $O I v$ | 96 |
+# | CSR | $Z (v + 4) + 4 (O + 1)$ | 72 |
+# | bitmap | $Z v + O \lceil I / 8 \rceil + 4 (O + 1)$ | 47 |
+# | 2:4 | $O \left(\frac{I}{2} v + \lceil I / 8 \rceil\right)$ | 51 |
+#
+# In Python, `-(-n // 8)` divides by 8 and rounds up.
+#
+# </details>
+#
+# The best format depends on the mask, and not every format can store every mask. There is also a fifth one for
+# structured sparsity: store the columns that have at least one kept weight as a dense matrix, with an index of 4 bytes
+# for each of them.
 
 # %% [markdown]
 # ### Choose a format
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Choose the format that holds the weights of a mask in the fewest bytes, without losing any. `sizes` has what the last
-# exercise gives for as many weights as the mask keeps. 2:4 is always among them, whether or not this mask fits it; when
-# does it fit? Add the fifth format, `"columns"`, and return the name of the smallest and its bytes.
+# Choose the format that stores the kept weights of a mask in the fewest bytes, without losing any weight. `sizes` is
+# the result of the last exercise for this mask. It always has an entry for 2:4, whether or not the mask fits 2:4. When
+# does it fit? Add the fifth format, `"columns"`, and return the name of the smallest format and its bytes.
 
 
 # %% exercise="patterns.choose"
 def choose_format(keep, sizes, value_bytes):
-    """The format of fewest bytes that can hold a mask.
+    """Choose the format with the fewest bytes that can store a mask.
 
     keep: (O, I), bool. sizes: {"dense": ..., "CSR": ..., "bitmap": ..., "2:4": ...}, bytes.
     Returns (name, bytes).
@@ -367,42 +508,59 @@ def choose_format(keep, sizes, value_bytes):
 # %%
 check("patterns.choose", choose_format)
 
+# %% [markdown]
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# A mask fits 2:4 if the number of inputs is a multiple of four and no group keeps more than two weights. Fewer than two
+# are no problem, since zeros fill the group up. The fifth format takes $O v + 4$ bytes for each column in which
+# anything is kept.
+#
+# </details>
+
+
 # %%
-choose, count = mine("patterns.choose", choose_format), mine("patterns.bytes", format_bytes)
-cheapest_formats = []
-for density in (0.5, 0.25, 0.02):
-    masks = one_of_each(1 - density) if density > 0.1 else {"unstructured": Unstructured(1 - density)}
-    for name, pattern in masks.items():
-        keep = pattern.keep(weight.abs())
-        form, n_bytes = choose(keep, count(*weight.shape, int(keep.sum()), 2), 2)
-        row = {"pattern": name, "cheapest format": form, "weights kept": density}
-        cheapest_formats.append(row | {"bytes / dense": n_bytes / (2 * weight.numel())})
+def cheapest_formats(format_bytes, choose_format, value_bytes=2):
+    """Choose a format for our matrix at three densities; return the rows of a table."""
+    rows = []
+    for density in (0.5, 0.25, 0.02):
+        chosen = six_patterns(1 - density) if density > 0.1 else {"unstructured": patterns.Unstructured(1 - density)}
+        for name, pattern in chosen.items():
+            keep = pattern.keep(weight.abs())
+            sizes = format_bytes(n_outputs, n_inputs, int(keep.sum()), value_bytes)
+            best, n_bytes = choose_format(keep, sizes, value_bytes)
+            row = {"density": density, "pattern": name, "cheapest format": best}
+            rows.append(row | {"bytes / dense": n_bytes / sizes["dense"]})
+    return rows
+
+
 Table(
-    cheapest_formats,
-    caption="The format with the fewest bytes, by pattern and density",
-    formats={"weights kept": percent, "bytes / dense": number(1, "%", 100)},
+    cheapest_formats(mine("patterns.bytes", format_bytes), mine("patterns.choose", choose_format)),
+    caption="The format with the fewest bytes for our matrix in float16",
+    formats={"density": percent, "bytes / dense": number(1, "%", 100)},
 )
 
 # %% [markdown]
-# With half or a quarter of the weights the answer is a bitmap, unless the zeros are 2:4 or whole columns. CSR is chosen
-# only where two per cent of the weights are left. For 1:4, rows and blocks none of the five formats is made. (The
-# library stores rows as a smaller matrix, too, blocks as tiles with one column number each, and 1:4 like 2:4.)
+# At densities of 50 % and 25 % the answer is nearly always the bitmap. 2:4 and whole columns have a cheaper format of
+# their own. CSR is chosen only when 2 % of the weights are left. Rows, blocks and 1:4 are regular as well, but none of
+# our five formats makes use of it. (The library also stores rows as a smaller matrix, blocks as tiles with one column
+# index each, and 1:4 like 2:4.)
 #
-# To multiply with an encoded matrix, a kernel has to undo the encoding. For the bitmap:
+# To multiply by an encoded matrix, a kernel has to decode it. You now do this for the bitmap.
 
 # %% [markdown]
 # ### Read a bitmap
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Decode a bitmap. Bit $i \bmod 8$ of `bitmap[o, i // 8]`, counted from the lowest, says whether entry $(o, i)$ is
-# stored. The stored values follow each other row by row. Each row of the map begins on a byte of its own.
+# Decode a bitmap. Bit $i \bmod 8$ of `bitmap[o, i // 8]`, counted from the lowest bit, is 1 if entry $(o, i)$ is
+# stored. The stored values are listed row by row. Each row of the map begins on a new byte.
 
 
 # %% exercise="patterns.bitmap"
 def decode_bitmap(values, bitmap, columns):
-    """The dense matrix of a bitmap and its values.
+    """Decode a bitmap and its values into a dense matrix.
 
-    values: (Z,). bitmap: (O, ceil(I / 8)), uint8. columns: I. Returns (O, I).
+    values: (Z,). bitmap: (O, ceil(I / 8)), uint8. columns: I.
+    Returns (O, I).
     """
     ### BEGIN SOLUTION
     bits = (bitmap[:, :, None] >> torch.arange(8)) & 1  # (O, P, 8), the lowest bit first
@@ -416,29 +574,32 @@ def decode_bitmap(values, bitmap, columns):
 # %%
 check("patterns.bitmap", decode_bitmap)
 
-# %%
-pruned = weight * Unstructured(0.5).keep(weight.abs())
-stored = Bitmap.encode(pruned)
-decoded = mine("patterns.bitmap", decode_bitmap)(stored.values, stored.bitmap, weight.shape[1])
-print(f"{stored.n_bytes:,} bytes read back; every entry as it was: {torch.equal(decoded, pruned)}")
-
 # %% [markdown]
-# A format starts to pay at the density at which it takes as many bytes as the dense matrix. Row starts hardly count in
-# matrices of this size, so leave them out.
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# Shift every byte right by 0 to 7 and take the lowest bit: this gives an axis of 8 bits, which we flatten into the row.
+# For example, the byte 5 is `00000101` in binary, so entries 0 and 2 are stored. The assignment `dense[keep] = values`
+# fills the entries that are True row by row, which is the order of the values.
+#
+# </details>
+#
+# Section 7 decodes a real matrix with your function. First we ask: at which density does a format start to save bytes?
+# This **break-even density** is the one at which the format takes as many bytes as the dense matrix. Row starts hardly
+# matter in matrices of this size, so leave them out.
 
 # %% [markdown]
 # ### Where a format starts to pay
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# At which density does CSR take as many bytes as the dense matrix, and at which density does a bitmap? Solve both on
-# paper, for any width of values and of indices, and return the two formulas.
+# At which density does CSR take as many bytes as the dense matrix, and at which density does a bitmap? Solve both
+# equations on paper, for any number of bytes per value and per index, and return the two formulas.
 
 
 # %% exercise="patterns.break_even"
 def break_even(value_bytes, index_bytes):
-    """Below these densities CSR and a bitmap are smaller than dense.
+    """Compute the densities below which CSR and a bitmap are smaller than dense.
 
-    value_bytes: bytes of one value, 0.5 for 4 bits. index_bytes: bytes of one column number.
+    value_bytes: bytes per value, 0.5 for 4 bits. index_bytes: bytes per column index.
     Returns (CSR, bitmap).
     """
     ### BEGIN SOLUTION
@@ -451,174 +612,303 @@ def break_even(value_bytes, index_bytes):
 check("patterns.break_even", break_even)
 
 # %% [markdown]
-# CSR and a bitmap compare in the same way: 4 bytes for each stored value equal one bit for each entry at a density of
-# 1/32, whatever the width of a value. The narrower the values are, the larger is the share of the bytes that goes into
-# the index. In the figure, lines are the formulas; dots are a real matrix, pruned and encoded, with the bytes of its
-# tensors counted.
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# Count bytes per entry of the matrix, with $v$ bytes per value and $i$ bytes per index. Dense takes $v$. At density
+# $d$, CSR takes $d (v + i)$, because only stored entries need an index. A bitmap takes $d v + \frac18$, because every
+# entry has a bit. Setting each of them equal to $v$ gives
+#
+# $$ \text{CSR: } d = \frac{v}{v + i} \qquad \text{bitmap: } d = 1 - \frac{1}{8 v} $$
+#
+# For example, in float16 with 4-byte indices these are $2/6 = 33\,\%$ and $15/16 = 94\,\%$. CSR and the bitmap take the
+# same bytes where $4 d = \frac18$, that is, at a density of $1/32 = 3\,\%$, whatever the width of a value.
+#
+# </details>
 
 # %%
 plots.bytes_per_weight(weight)
 
 # %% [markdown]
-# With half of the weights in float16, CSR is *larger* than dense. A bitmap or 2:4 is 1.8 times smaller and not 2 times,
-# because the index costs one bit a weight. CSR is the smallest only where a few per cent of the weights are left, as in
-# scientific computing, and not in language models.
+# In each panel, the horizontal line is the dense matrix. Lines are the formulas, and dots are our matrix, pruned and
+# encoded, with the bytes of its tensors counted. (The titles include the row starts, so their densities are slightly
+# lower than your formulas give.) Look at a density of 0.5 in the right panel, for float16: CSR (steepest line) is far
+# *above* the dense line. The bitmap and 2:4 (star) are at 1.13 and 1.125 bytes per weight, that is, 1.8 times smaller
+# than dense and not 2 times, because their index costs one bit per weight. CSR is the smallest format only at
+# densities of a few per cent, which are common in scientific computing, but not in language models.
+#
+# The narrower the values, the larger the fraction of the bytes that goes into the index. For weights of 4 bits, for
+# example, CSR saves bytes only below a density of 11 %, and a bitmap below 75 %.
+#
+# ## 7. One matrix in three formats
+#
+# Now we put everything together. The next cell encodes a matrix in three formats, decodes it again, and multiplies it
+# by a vector $x$. For 2:4 and CSR the product uses the stored values directly.
+#
+# - `encode` builds the tensors of the drawing in section 6. The row starts are the cumulative sum of the counts per
+#   row, with a zero in front. Bits and positions are shifted into bytes as in section 5 (your `compress`).
+# - `decode_and_multiply` goes back. CSR is a tensor type of its own in PyTorch, `torch.sparse_csr`, so we only hand
+#   over our three tensors. The bitmap uses your `decode_bitmap`. In 2:4, value $j$ of a row belongs to group
+#   $\lfloor j / 2 \rfloor$, so it multiplies input $4 \lfloor j / 2 \rfloor$ plus its position.
+
 
 # %%
-half = weight.half()
-tile = 16
-encoded = {
-    "dense": Dense.encode(half),
-    "CSR": CSR.encode(half * Unstructured(0.5).keep(half.abs())),
-    "bitmap": Bitmap.encode(half * Unstructured(0.5).keep(half.abs())),
-    "2:4": NofMPacked.encode(half * NofM(2, 4).keep(half.abs())),
-    "blocks": BlockSparse.encode(half * Block(tile, tile, 0.5).keep(half.abs()), tile, tile),
-    "columns": Dense.encode(half[:, Columns(0.5).keep(half.abs())[0]]),
+def encode(pruned, compress):
+    """Encode a matrix that fits 2:4 and whose width is a multiple of 8 in three formats."""
+    stored = pruned != 0
+    row_starts = torch.nn.functional.pad(stored.sum(dim=1).cumsum(dim=0), (1, 0)).int()
+    bits = stored.byte().unflatten(1, (-1, 8)) << torch.arange(8, dtype=torch.uint8)
+    pairs, positions = compress(pruned)
+    codes = positions.byte().unflatten(1, (-1, 4)) << torch.arange(0, 8, 2, dtype=torch.uint8)
+    return {
+        "CSR": (pruned[stored], stored.nonzero()[:, 1].int(), row_starts),
+        "bitmap": (pruned[stored], bits.sum(dim=2, dtype=torch.uint8), row_starts),
+        "2:4": (pairs, codes.sum(dim=2, dtype=torch.uint8)),
+    }
+
+
+def decode_and_multiply(encoded, x, decode_bitmap):
+    """Decode each format into a dense matrix, and multiply it by x; return both."""
+    values, columns, row_starts = encoded["CSR"]
+    shape = (len(row_starts) - 1, len(x))
+    csr = torch.sparse_csr_tensor(row_starts, columns, values, shape, check_invariants=True)
+    dense = decode_bitmap(*encoded["bitmap"][:2], len(x))
+    pairs, packed = encoded["2:4"]
+    positions = (packed[:, :, None] >> torch.arange(0, 8, 2, dtype=torch.uint8) & 3).flatten(1)
+    inputs = 4 * (torch.arange(pairs.shape[1]) // 2) + positions  # the input that each value multiplies
+    return {
+        "CSR": (csr.to_dense(), csr @ x),
+        "bitmap": (dense, dense @ x),
+        "2:4": (torch.zeros_like(dense).scatter_(1, inputs, pairs), (pairs * x[inputs]).sum(dim=1)),
+    }
+
+
+# %% [markdown]
+# We prune our matrix to 2:4, so that all three formats can store it, and count the bytes of the tensors. (PyTorch may
+# warn that its sparse CSR tensors are in beta. You can ignore that.)
+
+# %%
+pruned = weight * patterns.NofM(2, 4).keep(weight.abs())
+encoded = encode(pruned, mine("patterns.nofm", compress))
+decoded = decode_and_multiply(encoded, x, mine("patterns.bitmap", decode_bitmap))
+for name, tensors in encoded.items():
+    matrix, product = decoded[name]
+    n_bytes = sum(tensor.nbytes for tensor in tensors)
+    print(f"{name}: {n_bytes:,} bytes, decoded exactly: {torch.equal(matrix, pruned)}", end=", ")
+    print(f"largest error of the product: {(product - pruned @ x).abs().max():.0e}")
+
+# %% [markdown]
+# All three formats store exactly the same matrix. In float32 the dense matrix has 3,538,944 bytes. CSR has even more,
+# because the column index of a value takes as many bytes as the value. Now we compare our tensors with the library's
+# formats and with the CSR tensor that PyTorch builds itself, and count the bytes for float16 as well:
+
+
+# %%
+def count_bytes(tensors, value_bytes):
+    """Count the bytes of values and indices, with so many bytes per value."""
+    return sum(part.numel() * (value_bytes if part.is_floating_point() else part.element_size()) for part in tensors)
+
+
+library = {
+    "CSR": formats.CSR.encode(pruned),
+    "bitmap": formats.Bitmap.encode(pruned),
+    "2:4": formats.NofMPacked.encode(pruned),
 }
+theirs = {name: [t for t in vars(form).values() if isinstance(t, torch.Tensor)] for name, form in library.items()}
+is_equal = {name: all(map(torch.equal, encoded[name], theirs[name])) for name in encoded}
+print("equal to the library, tensor by tensor:", is_equal)
+csr = pruned.to_sparse_csr()
+tensors = {"dense": (weight,), **encoded, "torch.sparse_csr": (csr.values(), csr.col_indices(), csr.crow_indices())}
+table = []
+for name, parts in tensors.items():
+    n_bytes = {f"float{8 * width}": count_bytes(parts, width) for width in (4, 2)}
+    table.append({"format": name} | n_bytes | {"float16 / dense": n_bytes["float16"] / (2 * weight.numel())})
 Table(
-    [
-        {"format": name, "bytes": form.n_bytes, "dense bytes / its bytes": encoded["dense"].n_bytes / form.n_bytes}
-        for name, form in encoded.items()
-    ],
-    caption="The same matrix in each format, half of its weights pruned",
-    formats={"bytes": number(), "dense bytes / its bytes": number(2)},
+    table,
+    caption="Bytes of our matrix, pruned to 2:4",
+    formats={"float32": count, "float16": count, "float16 / dense": number(1, "%", 100)},
 )
 
 # %% [markdown]
-# ## 7. Explore
+# CSR and the bitmap are equal to the library's. 2:4 may differ in one or two bytes, although it decodes to the same
+# matrix: two groups of our matrix have only one non-zero weight, and your function may fill them up with other zeros
+# than the library. Both are right.
 #
-# Choose a matrix, a pattern and a sparsity. On the left you see what is kept of the upper left corner; on the right the
-# bytes of the whole matrix in each format. (When the notebook is executed without a browser, there is only the first
-# choice.)
+# The last row of the table is larger than our CSR, because `to_sparse_csr` stores indices with 8 bytes each. When you
+# count the bytes of a sparse tensor, count its indices too, and look at their type.
+#
+# **Cost**: encoding takes milliseconds and happens once. Decoding has to happen whenever the matrix is used. Section 8
+# shows what that means for the time.
+#
+# ### Explore
+#
+# Choose a matrix, a pattern and a sparsity. On the left you see the upper left corner of the pruned matrix, on the
+# right the bytes of the whole matrix in each format. For example, compare "n of 4" with "columns" at the same
+# sparsity: which one keeps more of the squares, and which one takes fewer bytes? (If the notebook runs without a
+# browser, you see only the first choice.)
 
 # %%
-controls = explore(model)
+controls = widgets.explore(model)
 
 # %% [markdown]
-# ## 8. Speed
+# ## 8. Does it save time?
 #
-# A layer has to do FLOPs and to move bytes. The two overlap, and the slower one decides: the *roofline* (Williams,
-# Waterman and Patterson, 2009). For $N$ tokens and a dense layer with values of $v$ bytes,
+# A layer has to compute and to move bytes. Both happen in parallel, and the slower one determines the time. Lesson 00
+# calls this the **roofline model** (Williams, Waterman and Patterson, 2009). For $N$ tokens in parallel and values of
+# $v$ bytes,
 #
 # $$ t \;\ge\; \max\left(\frac{2\,O\,I\,N}{\text{FLOP/s}},\; \frac{(OI + NO + NI)\,v}{\text{bytes/s}}\right) $$
 #
-# In lesson 00 it was an exercise; here it tells how much time zeros can save.
+# The ratio of FLOPs to bytes is the **arithmetic intensity** of the layer. If it is low, the layer is
+# **memory-bound**: bytes determine the time. If it is high, the layer is **compute-bound**: arithmetic does. The next
+# cell computes it for our matrix. The limit between the two is a property of your machine.
 
 # %%
 machine = measure_device()
+ridge = machine.flops_per_second / machine.bytes_per_second
 print(f"{machine.name}: {machine.flops_per_second / 1e9:.0f} GFLOP/s, {machine.bytes_per_second / 1e9:.1f} GB/s")
-print(f"below {machine.ridge:.1f} FLOPs a byte memory decides, above it arithmetic")
-works = {n_tokens: linear_work(*weight.shape, n_tokens, value_bytes=4) for n_tokens in (1, 8, 64)}
+print(f"memory-bound below {ridge:.1f} FLOP/byte")
+table = []
+for n_tokens in (1, 8, 64):
+    flops = 2 * n_outputs * n_inputs * n_tokens
+    n_bytes = 4 * (n_outputs * n_inputs + n_tokens * (n_outputs + n_inputs))
+    intensity = flops / n_bytes
+    limited_by = "memory" if intensity < ridge else "compute"
+    table.append({"batch size": n_tokens, "FLOP/byte": intensity, "limited by": limited_by})
+Table(table, caption="A dense layer in float32", formats={"FLOP/byte": number(2)})
+
+# %% [markdown]
+# The **batch size** is the number of tokens in parallel. With batch size 1, as when a model generates text for one
+# user, each weight is read for a single multiplication and addition, and the layer is memory-bound. Fewer bytes should
+# then mean less time, in the ratio of the bytes. With many tokens the layer is compute-bound, and a format helps only
+# if it skips multiplications faster than the dense kernel does them.
+#
+# Let's measure it, with half of the weights and with a matrix that is larger than the cache of most CPUs: the first
+# 24,576 rows of the LM head. All contestants take turns, so that a busy moment of the machine affects all of them.
+
+# %%
+large = model.lm_head.weight.detach()[:24_576].clone()
+smaller, columns = mine("patterns.columns", keep_columns)(large, large.shape[1] // 2)
+encoded = encode(large * patterns.NofM(2, 4).keep(large.abs()), mine("patterns.nofm", compress))
+values, column_indices, row_starts = encoded["CSR"]
+csr = torch.sparse_csr_tensor(row_starts, column_indices, values, large.shape, check_invariants=True)
+
+
+def products(inputs, decode_bitmap):
+    """Return four ways to multiply, as functions without arguments."""
+    return {
+        "dense": lambda: large @ inputs,
+        "half of the columns": lambda: smaller @ inputs[columns],
+        "CSR": lambda: csr @ inputs,
+        "bitmap, decoded first": lambda: decode_bitmap(*encoded["bitmap"][:2], large.shape[1]) @ inputs,
+    }
+
+
+table = []
+for n_tokens in (1, 64):
+    inputs = torch.randn(large.shape[1], n_tokens, generator=torch.Generator().manual_seed(0))
+    contestants = products(inputs, mine("patterns.bitmap", decode_bitmap))
+    seconds = {name: torch.tensor(times) for name, times in speed.rounds(contestants, seconds=2.0).items()}
+    for name in list(contestants)[1:]:
+        low, middle, high = (seconds["dense"] / seconds[name]).quantile(torch.tensor([0.1, 0.5, 0.9])).tolist()
+        row = {"batch size": n_tokens, "half of the weights": name}
+        table.append(row | {"speedup": middle, "10 %": low, "90 %": high})
 Table(
-    [{"batch size": n, "FLOP/byte": work.intensity, "bound by": work.bound(machine)} for n, work in works.items()],
-    caption="What limits a dense layer",
-    formats={"FLOP/byte": number(2)},
+    table,
+    caption="Speed compared with the dense product, on this machine",
+    formats={("speedup", "10 %", "90 %"): with_range(2)},
+    note="speedup: dense time over time, median of the rounds; in brackets, 10 % to 90 % of the rounds.",
 )
 
 # %% [markdown]
-# With one token at a time, as in generation, memory decides, and fewer bytes should mean less time, in the ratio of the
-# bytes. With many tokens arithmetic decides, and a format helps only if it skips zeros faster than the dense code runs
-# over them. The next figure shows what happens on this machine, with a matrix that is larger than its cache: rows of
-# the model's head, pruned to several densities. CSR and blocks run in MKL where torch has it; columns run as a smaller
-# dense product.
-
-# %%
-large = weight_of(head(model))[:24576].clone()
-faster = layer_speed(large, densities=[0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7], tokens=(1, 64))
-plots.speed(faster)
-
-# %%
-speedups = [
-    {"batch size": n_tokens, "CSR": formats["CSR"][0.5], "columns": formats["columns"][0.5]}
-    for n_tokens, formats in faster.items()
-]
-display(
-    Table(
-        speedups,
-        caption="Speedup over the dense layer with half of the weights",
-        formats={"CSR": number(2), "columns": number(2)},
-    )
-)
-again = {n_tokens: speed_by_round(large, 0.5, n_tokens) for n_tokens in faster}  # all take turns, round by round
-claims = {
-    "CSR": "with half of the weights, CSR makes a layer a tenth faster",
-    "columns": "with half of the columns, a smaller dense product does",
-}
-for name, claim in claims.items():
-    print(printed.speed_verdict(claim, {n_tokens: logs[name] for n_tokens, logs in again.items()}))
-
-# %% [markdown]
-# Half of the columns take half of the bytes and half of the products, so the roofline allows a factor of two and no
-# more. In CSR half of the weights take as many bytes as all of them do densely in float32, because a column index
-# stands beside every value. There the roofline allows no gain at all. Where a factor is larger than that, the dense
-# product ran below its own roof, and the zeros have no part in it. If the machine was busy meanwhile, the error is
-# large.
+# - **Half of the columns** need half of the bytes and half of the multiplications, so the roofline model allows a
+#   speedup of two, and no more.
+# - **CSR** with half of the weights takes as many bytes as the dense matrix in float32. The roofline model allows no
+#   speedup at all. If you see a larger number, the dense product ran slower than the machine can, and the zeros are
+#   not the reason.
+# - **Bitmap**: PyTorch has no CPU kernel for bitmaps, and none for 2:4. So we decode first, which takes much longer
+#   than the product itself. A kernel that decodes only small pieces, inside the processor's cache, could save time.
 #
-# For half of the weights the two good formats are bitmap and 2:4, and torch has no kernel for either on a CPU. In plain
-# torch they have to be decoded first, and that costs far more than it saves. `course bench` timed it on a quiet
-# machine:
-
-# %%
-bench_on_a_cpu()
-
-# %% [markdown]
-# This is a statement about kernels, not about CPUs. An engine written for unstructured zeros reached 1.82 times the
-# dense speed at 50 % on a CPU (Frantar and Alistarh, 2023, table 7: OPT-2.7B, 400 tokens, DeepSparse).
+# This is a statement about kernels, not about CPUs. DeepSparse, an engine that was written for unstructured sparsity,
+# is reported to be 1.82 times as fast as dense at 50 % sparsity on a CPU (Frantar and Alistarh, 2023, table 7:
+# OPT-2.7B, 400 tokens).
 #
-# **What a GPU needs.** Tensor cores multiply dense tiles, and 2:4 tiles at twice the rate. Scattered zeros save them no
-# arithmetic. A kernel can still read fewer bytes and expand them on the chip, which helps where memory decides. The
-# figure is a calculation from a data sheet, an upper limit and no measurement.
-
-# %%
-plots.limits(11008, 4096, H100)
-
-# %% [markdown]
-# Columns halve bytes and arithmetic, 2:4 nearly so. A bitmap saves bytes alone, and CSR is slower even on paper at this
-# density. Real kernels stay below these limits: with 2048 tokens, 2:4 made the layers of OPT-175B 1.54 to 1.79 times
-# faster on an A100 (the same paper, table 8). And this is what was measured, on another card. The bound beside each
-# time is the roofline's.
+# ### On a GPU
+#
+# Tensor cores multiply dense tiles, and 2:4 tiles at twice the rate. Scattered zeros save them no arithmetic. A kernel
+# can still load fewer bytes and decode them on the chip, which should help when memory is the limit. The table shows
+# PyTorch's 2:4 product, and a kernel of this course that saves bytes but no multiplications.
 
 # %%
 print(gpu.provenance())
-display(gpu.table("nm_matmul", contests=("2:4, tokens: 1", "2:4, tokens: 4096")))
-display(gpu.table("bitmap_matvec", contests=("density 0.5", "density 0.1")))
-for side in ("torch semi-structured", "N:M kernel"):
-    say(gpu.everywhere("nm_matmul", side))
-say(gpu.everywhere("bitmap_matvec", "bitmap kernel"))
-say(gpu_verdict())
+gpu.table("nm_matmul", contests=("2:4, tokens: 1", "2:4, tokens: 4096"))
+
+# %%
+print(claims.ON_A_GPU.judge())
 
 # %% [markdown]
-# A saved byte is time only if a kernel takes it. Torch's 2:4 product is made for many tokens: with one, where bytes
-# decide, it is slower than the dense product. At 4096 arithmetic decides and its bound is half of the dense one; the
-# lines say where it won. Half of the weights in CSR are slower than all of them, as their bytes foretell. Beside a
-# bitmap they take little more than half of the bytes, but the kernel comes less near to that bound than the dense
-# product to its own, because bits have to be counted before a value can be put in its place.
+# Compare the times with the bounds. PyTorch's product is made for many tokens. At 4,096 tokens the layer is
+# compute-bound, the bound is half of the dense one, and the product is 1.22 times as fast. With one token the bound is
+# also nearly half of the dense one, but the product takes almost three times as long. The course's kernel saves
+# bytes alone: it is 1.35 times as fast with one token and slower with many. Real speedups stay below the bounds. For
+# example, Frantar and Alistarh report that 2:4 made the layers of OPT-175B 1.54 to 1.79 times faster on an A100
+# (2,048 tokens, table 8).
 #
-# ## 9. Static and dynamic
+# And the other formats? With one token and half of the weights, CSR takes 1.6 times as long as dense, because it has
+# more bytes. The course's bitmap kernel has little more than half of the bytes, but takes 1.3 times as long. It
+# comes less close to its bound than the dense product, because it has to count bits before it knows where a value
+# belongs. At a density of 10 % it is 1.78 times as fast as dense. In other words, **a saved byte saves time only if a
+# kernel makes use of it.** All measurements are on [the page of claims](../docs/claims.md).
 #
-# So far the zeros were the same for every input: *static* sparsity. They may also be chosen for each input: *dynamic*
-# sparsity. If a neuron is nearly zero for this token, its column of the next matrix need not be read for this token.
-# Mixtures of experts, eviction from the key-value cache and contextual sparsity (lessons 06, 07 and 09) are of this
-# kind.
+# ### What it saves, and when it does not pay off
+#
+# How many bytes of weights does the model read to generate one token? We compare float16 weights with bitmaps at half
+# density in all blocks. The embedding is the same matrix as the LM head, so we count it once.
+
+# %%
+sizes = mine("patterns.bytes", format_bytes)(n_outputs, n_inputs, n_outputs * n_inputs // 2, 2)
+ratio = sizes["bitmap"] / sizes["dense"]
+block_bytes, head_bytes = 2 * n_weights, 2 * model.lm_head.weight.numel()
+for name, n_bytes in {"dense": block_bytes + head_bytes, "bitmaps": ratio * block_bytes + head_bytes}.items():
+    milliseconds = 1e3 * n_bytes / machine.bytes_per_second
+    print(f"{name}: {n_bytes / 1e6:.0f} MB per token, at least {milliseconds:.0f} ms on this machine")
+print(f"bitmaps need {100 * (ratio * block_bytes + head_bytes) / (block_bytes + head_bytes):.0f} % of the bytes")
+
+# %% [markdown]
+# Half of the block weights are gone, and two thirds of the bytes remain: the index and the LM head of this small
+# model take the rest. Sparsity does not pay off
+#
+# - in CSR above a density of one third (float16), because it is larger than dense;
+# - with unstructured zeros on tensor cores and many tokens, because no multiplication is skipped;
+# - if a smaller dense model with the same cost is as good, so always compare with one;
+# - if something else dominates, such as the key-value cache in long contexts or the LM head of a small model.
+#
+# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
+#
+# ## 9. Optional: a preview of lessons 06 and 09
+#
+# So far the zeros were the same for every input. This is **static** sparsity. We can also choose them for each input:
+# **dynamic** sparsity. For example, if a neuron of the MLP is nearly zero for one token, we need not read its column
+# of the next matrix for this token. Mixtures of experts (lesson 06) and contextual sparsity (lesson 09) are of this
+# kind, and so is the eviction of tokens from the key-value cache (lesson 07). Here you only see why this is promising.
 
 # %% [markdown]
 # ### A pattern that depends on the input
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# For each token keep the `k` inputs that are largest in absolute value, and exactly `k` where some are equal. Set the
-# others to zero and apply the layer.
+# For each token keep the `k` inputs with the largest absolute values, and exactly `k` of them even if some are equal.
+# Set the others to zero and apply the layer.
 
 
 # %% exercise="patterns.dynamic"
 def dynamic_linear(weight, inputs, k):
-    """A linear layer that reads only k inputs of each token.
+    """Apply a linear layer to only k inputs of each token.
 
     weight: (O, I). inputs: (N, I), one row per token. Returns (N, O).
     """
     ### BEGIN SOLUTION
     kept = inputs.abs().topk(k, dim=1).indices
     keep = torch.zeros_like(inputs).scatter_(1, kept, 1.0)
-    return linear(inputs * keep, weight)
+    return (inputs * keep) @ weight.T
     ### END SOLUTION
 
 
@@ -626,125 +916,114 @@ def dynamic_linear(weight, inputs, k):
 check("patterns.dynamic", dynamic_linear)
 
 # %% [markdown]
-# We try it on the neurons of one MLP, for every token of some text. A fraction of the neurons is kept, chosen for each
-# token, or chosen once for all tokens by their average size. The error is that of the layer that reads them.
+# We try it on the neurons of one MLP, that is, on the inputs of `down_proj` in block 15. A forward pre-hook, a
+# function that PyTorch calls with the inputs of a layer, collects them. We leave out the first token of each window,
+# whose activations are unusual (lesson 08). Then we keep a fraction of the neurons, chosen for each token (your
+# function) or once for all tokens by their mean absolute value, and measure the relative squared error of the output.
 
 # %%
-layer = linears(blocks(model)[15])["mlp.down_proj"]
-neurons = inputs_of(model, layer, held_out)
-errors = dynamic_and_static(weight_of(layer), neurons, shares=(0.05, 0.1, 0.25, 0.5, 0.75))
-print(f"neurons that are exactly zero: {100 * sparsity_of(neurons):.1f} %")
-plots.activity(keep_most_active(neurons, neurons.shape[1] // 10), errors)
+layer, collected = model.model.layers[15].mlp.down_proj, []
+handle = layer.register_forward_pre_hook(lambda module, arguments: collected.append(arguments[0][:, 1:].flatten(0, 1)))
+with torch.no_grad():
+    model(evaluation)
+handle.remove()
+neurons, down = collected[0], layer.weight.detach()  # (tokens, neurons), (outputs, neurons)
 
-# %%
-dynamic, dense_output = mine("patterns.dynamic", dynamic_linear), linear(neurons, weight_of(layer))
-errors_by_k = []
-for k in (77, 154, 384):
-    error = (dynamic(weight_of(layer), neurons, k) - dense_output).square().sum(1) / dense_output.square().sum(1)
-    errors_by_k.append(
-        {"neurons kept per token": k, "of": neurons.shape[1], "squared error / output": error.mean().item()}
-    )
-Table(
-    errors_by_k,
-    caption="The error of a layer that keeps the largest neurons of each token",
-    formats={"squared error / output": number(1, "%", 100)},
-)
+
+def output_errors(dynamic_linear, weight, inputs, fractions):
+    """Compute the relative squared error of the output for each fraction that is kept."""
+    dense = inputs @ weight.T
+    errors = {"chosen for each token": {}, "chosen once for all": {}}
+    for fraction in fractions:
+        k = int(fraction * inputs.shape[1])
+        static = inputs.abs().mean(dim=0).topk(k).indices
+        outputs = (dynamic_linear(weight, inputs, k), inputs[:, static] @ weight[:, static].T)
+        for name, output in zip(errors, outputs, strict=True):
+            error = (output - dense).square().sum(dim=1) / dense.square().sum(dim=1)
+            errors[name][fraction] = error.mean().item()
+    return errors
+
+
+errors = output_errors(mine("patterns.dynamic", dynamic_linear), down, neurons, (0.05, 0.1, 0.25, 0.5, 0.75))
+threshold = neurons.abs().topk(neurons.shape[1] // 10, dim=1).values[:, -1:]
+print(f"neurons that are exactly zero: {100 * (neurons == 0).float().mean():.1f} %")
+plots.activity(neurons.abs() >= threshold, errors)
 
 # %% [markdown]
-# This model's activation function (SiLU) makes no exact zeros, unlike ReLU. Even so, a few neurons carry most of what
-# one token needs, and for the next token they are others. A choice made anew for each token therefore has a smaller
-# error than one choice for all, with the same number of neurons. It has a price: the choice must be known *before* the
-# work is done, it must be made again for every token, and a batch of tokens together needs nearly all columns.
+# On the left each row is a token, and black marks are the largest tenth of its neurons. Two tokens have only 23 % of
+# them in common. On the right you see the consequence: if a quarter of the neurons is kept, the error is 0.09 when we
+# choose for each token (dark, circles), and 0.43 when we choose once for all tokens (red, squares). The activation
+# function of this model (SiLU) makes no exact zeros, unlike ReLU. But a few neurons carry most of the output for one
+# token, and for the next token they are others.
 #
-# ## 10. Cost, and when it does not pay
+# **Cost**: the choice must be known *before* the work is done, it must be made again for every token, and a batch of
+# many tokens needs nearly all columns together. Lessons 06 and 09 are about these three problems.
 #
-# What would a sparse model save when it writes one token? (GB is $10^9$ bytes, GiB is $2^{30}$.)
-
-# %%
-shape = Transformer.of(model)
-dense_bytes = shape.matrix_weights * 4
-step = shape.decode_step(context=512, value_bytes=4)
-print(f"one token of this model in float32: {step.flops / 1e6:.0f} MFLOP, {step.bytes / 1e6:.0f} MB, ", end="")
-print(f"at least {1e3 * step.seconds(machine):.0f} ms here, bound by {step.bound(machine)}")
-bitmap_share = encoded["bitmap"].n_bytes / encoded["dense"].n_bytes
-blocks_part = shape.n_blocks * shape.block_weights / shape.matrix_weights
-share = 1 - blocks_part * (1 - bitmap_share)
-print(f"blocks half empty as bitmaps: weights take {100 * share:.0f} % of the bytes (float16)")
-
-# %% [markdown]
-# Sparsity does not pay
+# ## 10. Optional: an open task
 #
-# - in CSR above a density of a third (float16), because it is larger than dense;
-# - for unstructured zeros on tensor cores when many tokens are processed at once, because no product is skipped;
-# - when a smaller dense model of the same cost is as good: always compare with that;
-# - when something else dominates: the key-value cache at long contexts, the head of a small model.
+# All patterns above removed the same fraction of every matrix. Now you choose freely which weights of each matrix are
+# kept. All block matrices together may take at most 70 % of their dense float16 bytes, and the model should have the
+# lowest perplexity that you can reach. Each matrix is stored in the cheapest format that fits its mask. So a regular
+# pattern gives you room for more weights, and an unstructured one gives you a better choice. There is no right answer,
+# and nothing is graded.
 #
-# ## 11. An open task
-#
-# All patterns above removed the same share of every matrix. Now you choose freely: which weights are kept of each
-# matrix, so that all block matrices together take at most 70 % of their dense float16 bytes, and the model reads
-# held-out text as well as you can make it? Each matrix is stored in the cheapest format that can hold its mask, so
-# regular zeros buy you room for more weights, and scattered zeros buy you a better choice. There is no formula, and
-# nothing is graded.
-#
-# Your function gets one matrix and returns its mask. Before you try: how many weights can a bitmap keep at 70 % of the
-# bytes? Which matrices would you rather leave dense? A choice over the budget is counted, but not read.
+# Your function receives one matrix and returns its mask. Before you try: how many weights can a bitmap keep with 70 %
+# of the bytes? Which matrices would you rather leave dense? A choice over the budget is counted, but not evaluated.
 
 
 # %%
-def keep(part, depth, weight):
-    """Which weights of a matrix are kept.
+def keep_in_budget(part, depth, weight):
+    """Choose the weights of a matrix to keep.
 
-    part: its name, such as "mlp.up_proj" or "self_attn.q_proj". depth: 0 for the first block, 1 for
-    the last.
-    weight: (O, I). Returns (O, I), bool.
+    part: the matrix, such as "mlp.up_proj" or "self_attn.q_proj".
+    depth: 0 for the first block, 1 for the last. weight: (O, I).
+    Returns (O, I), bool, True = kept.
     """
-    return Unstructured(1 - 0.633).keep(weight.abs())
+    return patterns.Unstructured(1 - 0.633).keep(weight.abs())
 
 
 # %%
-ideas = budget.stored(load_measured("patterns", "budget")["tables"]["ideas"])
-budget.table(ideas, budget.attempt(keep, model, tokenizer))
+tables.ideas(budget.attempt(keep_in_budget, model, tokenizer))
 
 # %% [markdown]
-# The rows above yours are simple ideas, measured once on the same text (`course reproduce budget`). *Relative size* is
-# the relative importance of Zhang and others (2024): a weight beside the other weights of its row and of its column.
-# The last column compares each choice with the first one, window by window, so that how hard a window is cancels. A
-# choice differs from the first where its number is larger than twice its error. Is any idea clearly better than the
-# same density everywhere? What does a regular format win back in bytes, and is it worth it?
+# The rows above yours are simple ideas that we measured on the same text (`course reproduce budget`). *Relative size*
+# is the relative importance of Zhang and others (2024): the size of a weight compared with the other weights of its
+# row and of its column. The last column compares each choice with the first one, window by window. With 16 windows a
+# difference is significant if it is larger than 2.13 standard errors. Is any idea clearly better than the same density
+# everywhere? How many bytes does a regular format save, and is it worth the loss?
 #
 # ## To take home
 #
-# 1. The more regular the zeros are, the better hardware can use them, and the more the model loses.
-# 2. The index takes bytes, too. With half of the weights a bitmap and 2:4 make a float16 matrix 1.8 times smaller,
-#    and CSR makes it larger.
-# 3. With one token at a time, what counts is the bytes that are not read; with many tokens at once, the arithmetic
-#    that is not done.
+# 1. The more regular the zeros, the better hardware can use them, and the more the model loses.
+# 2. An index takes bytes, too. With half of the weights, a bitmap and 2:4 make a float16 matrix 1.8 times smaller, and
+#    CSR makes it 1.5 times larger.
+# 3. With batch size 1, the bytes that are not read determine the speedup. With many tokens, the multiplications that
+#    are not done determine it. In both cases a kernel has to make use of the pattern.
 #
 # Three questions. Answer first, then unfold.
 #
-# <details><summary>Why is a float16 matrix larger in CSR than dense when half of its weights are zero?</summary>
+# <details><summary>Why is a float16 matrix larger in CSR than dense if half of its weights are zero?</summary>
 #
-# Each stored value takes 2 bytes and its column number 4. For half of the entries that is $6 / 2 = 3$ bytes an entry;
-# dense it is 2.
+# Each stored value takes 2 bytes and its column index 4. For half of the entries this is $6 / 2 = 3$ bytes per entry,
+# and dense it is 2.
 #
 # </details>
 #
-# <details><summary>2:4 makes a float16 matrix 1.78 times smaller. How many times smaller is one of 4 bits a
+# <details><summary>2:4 makes a float16 matrix 1.78 times smaller. How many times smaller is a matrix with 4 bits per
 # weight?</summary>
 #
-# The places cost one bit an entry, whatever the values are: $4 / (2 + 1) = 1.33$ times. The narrower the values are,
-# the larger is the share of their index.
+# The positions cost one bit per entry, whatever the values are: $4 / (2 + 1) = 1.33$ times. The narrower the values,
+# the larger the fraction of the bytes that goes into the index.
 #
 # </details>
 #
-# <details><summary>Could a cleverer format than the bitmap say with fewer bits which half of the weights is kept? And
-# for 2:4?</summary>
+# <details><summary>Could a cleverer format than the bitmap record with fewer bits which half of the weights is kept?
+# And for 2:4?</summary>
 #
-# For an unstructured half of the weights, hardly. There are $\binom{n}{n/2} \approx 2^n / \sqrt{\pi n / 2}$ masks of
-# $n$ weights, which takes nearly one bit a weight to tell apart, and a bitmap takes one. 2:4 stores one bit a weight,
-# too, but has only 6 masks for four weights: $\log_2 6 = 2.58$ bits would be enough where 4 are spent, because hardware
-# wants each place on its own.
+# For unstructured sparsity, hardly. There are $\binom{n}{n/2} \approx 2^n / \sqrt{\pi n / 2}$ masks of $n$ weights,
+# which needs nearly one bit per weight, and a bitmap takes one. 2:4 also stores one bit per weight, but has only 6
+# masks for four weights: $\log_2 6 = 2.58$ bits would be enough where 4 are spent, because hardware wants to read each
+# position by itself.
 #
 # </details>
 #

@@ -17,7 +17,7 @@ from course_lib.lessons.common.table import Table
 from course_lib.lessons.common.tables import COLUMNS, load_measured, say
 from course_lib.lessons.compress.live import sentences
 from course_lib.lessons.kv.running import own_text
-from course_lib.lessons.patterns import budget
+from course_lib.lessons.patterns import tables as patterns_tables
 from course_lib.lessons.sinks.experiments import first_tokens
 from course_lib.lessons.sparsegpt import recipes
 from course_lib.workbook.masters import ROOT, masters
@@ -87,7 +87,6 @@ def test_tables_fit_and_write_per_cent_one_way(master):
 
 
 OPEN = {
-    "01": (budget, "patterns", "budget", "ideas"),
     "03": (recipes, "sparsegpt", "experiments/recipes", "ideas"),
     "07": (own_text, "kv", "own_text", "texts"),
     "08": (first_tokens, "sinks", "first_tokens", "ideas"),
@@ -99,6 +98,10 @@ def test_tables_of_open_tasks_fit(lesson):
     module, folder, name, table = OPEN[lesson]
     ideas = module.stored(load_measured(folder, name)["tables"][table])
     assert not badly_printed(str(module.table(ideas)))
+
+
+def test_the_table_of_ideas_of_lesson_01_fits():
+    assert not badly_printed(str(patterns_tables.ideas()))
 
 
 def test_the_table_of_sentences_before_a_pruned_model_fits():

@@ -16,7 +16,6 @@ from course_lib.data.assets.cache import asset_path
 from course_lib.lessons.common import style
 from course_lib.lessons.common.table import Table
 from course_lib.models import DEFAULT_MODEL
-from course_lib.sparsity import speed
 from course_lib.workbook.decks import chromium, markdown
 from course_lib.workbook.decks import page as slides
 
@@ -258,7 +257,7 @@ N_BLOCKS = {"11": 18, "00": 16, "01": 16, "03": 16, "04": 16, "07": 13, "08": 21
 
 @pytest.fixture
 def measured_in_small(path, tmp_path_factory, monkeypatch):
-    """The figures of decks measure a model that takes a moment, and no timing takes longer than it must.
+    """The figures of decks measure a model that takes a moment.
 
     Whether a slide is too full and whether a title is cut does not depend on what was measured: the text and the sizes
     of the figures do not, and a number is about as wide as any other.
@@ -273,7 +272,6 @@ def measured_in_small(path, tmp_path_factory, monkeypatch):
     thin_model = write_thin_model(tmp_path_factory.mktemp("thin-model"), N_BLOCKS.get(path.stem[:2], 4))
     real = models.asset_path
     monkeypatch.setattr(models, "asset_path", lambda name: thin_model if name == DEFAULT_MODEL else real(name))
-    monkeypatch.setattr(speed, "race", lambda contestants, seconds, race=speed.race: race(contestants, 0.0))
     forget()
     yield
     forget()

@@ -123,7 +123,7 @@ def test_a_slider_that_moves_changes_what_is_drawn(student):
     page, address, faults, _ = student
     notebook = Notebook(page, address, "notebooks/07_kv_eviction.ipynb", TOKEN)
     said = notebook.append(
-        "from course_lib.lessons.patterns.explorer import explore\n"
+        "from course_lib.lessons.patterns.widgets import explore\n"
         "from course_lib.models import tiny_model\n"
         "controls = explore(tiny_model())"
     )

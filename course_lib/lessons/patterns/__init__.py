@@ -1,1 +1,1 @@
-"""Lesson 01: sparsity patterns; exercises, figures, what is measured."""
+"""Lesson 01: sparsity patterns, the formats that store them, and what hardware makes of them."""

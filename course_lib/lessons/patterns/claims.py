@@ -1,4 +1,4 @@
-"""The claims of lesson 01: what regular patterns cost in quality, and where storing fewer weights saves time."""
+"""The claims of lesson 01: the cost of regular patterns in quality, and whether storing fewer weights saves time."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,7 +15,7 @@ Points = dict[float, Row]
 
 
 def step_effects(by_pattern: Mapping[str, Row]) -> dict[str, Effect]:
-    """By how many nats per token each pattern is worse than the freer one before it, window by window."""
+    """Compute by how many nats per token each pattern is worse than the freer one before it, window by window."""
     n_of_4 = next(name for name in by_pattern if name.endswith(":4"))
     steps = [("unstructured", n_of_4), (n_of_4, "blocks 4 × 4"), ("blocks 4 × 4", "rows"), ("blocks 4 × 4", "columns")]
     return {f"{stricter} above {freer}": log_gap(by_pattern[freer], by_pattern[stricter]) for freer, stricter in steps}
@@ -26,16 +26,17 @@ def _steps_at(sparsity: float, measured: Measured) -> dict[str, Effect]:
 
 
 def _published_two_four() -> str:
-    found = {r["pattern"]: r["perplexity"] for r in rows(load_published("patterns"), "perplexity", model="LLaMA-2-7B")}
-    return f"{found['2:4'] / found['unstructured']:.2f} times (LLaMA-2-7B, magnitude)"
+    published = rows(load_published("patterns"), "perplexity", model="LLaMA-2-7B")
+    perplexities = {row["pattern"]: row["perplexity"] for row in published}
+    return f"{perplexities['2:4'] / perplexities['unstructured']:.2f} times (LLaMA-2-7B, magnitude)"
 
 
 _order = partial(
     Claim,
-    results=("patterns/measured",),
+    results=("patterns/experiments/patterns",),
     unit=TIMES,
-    quantity="perplexity with a stricter pattern over that with the freer one before it",
-    refuted="a step to a stricter pattern that costs no more",
+    quantity="perplexity with a stricter pattern over that with the next freer one",
+    refuted="a step to a stricter pattern that does not raise the perplexity",
 )
 ORDER_QUARTER, ORDER_HALF = (
     _order(
@@ -48,9 +49,9 @@ ORDER_QUARTER, ORDER_HALF = (
 )
 TWO_FOUR_COSTS = _order(
     id="patterns-two-four",
-    text="with half of the weights removed, 2:4 has a higher perplexity than unstructured pruning",
+    text="with half of the weights pruned, 2:4 has a higher perplexity than unstructured pruning",
     measure=lambda measured: _steps_at(0.5, measured)["2:4 above unstructured"],
-    refuted="2:4 with a perplexity as low",
+    refuted="2:4 with a perplexity that is not higher",
     published=_published_two_four,
 )
 
@@ -58,7 +59,7 @@ _formats = partial(Claim, results=("bench/cpu_bitmap_matvec",), unit=TIMES)
 
 
 def by_density(sides: list[Row]) -> dict[str, Points]:
-    """The rows of the sides that are not the anchor, by side and by the density in the contest's name."""
+    """Group the rows of all sides except the anchor by side and by the density in the contest's name."""
     points: dict[str, Points] = {}
     for row in sides:
         if row["side"] != row["anchor"]:
@@ -67,7 +68,7 @@ def by_density(sides: list[Row]) -> dict[str, Points]:
 
 
 def _sides(bench: Measured) -> tuple[Row, dict[str, Points]]:
-    """The dense side, and the others by density."""
+    """Return the dense side, and the others by density."""
     sides = bench["tables"]["sides"]
     return next(row for row in sides if row["side"] == row["anchor"]), by_density(sides)
 
@@ -79,7 +80,7 @@ def _bytes_saved(bench: Measured) -> Effect:
 
 
 def _slower(row: Row) -> Effect:
-    """How many times as long a side takes as its anchor."""
+    """The log of how many times as long as its anchor a side takes."""
     return of_repetitions(row).below(0)
 
 
@@ -100,18 +101,18 @@ def _packed_slower(bench: Measured) -> dict[str, Effect]:
 
 BITMAP_SMALLER = _formats(
     id="patterns-bitmap-smaller",
-    text="half of the weights and a bitmap take fewer bytes than all weights",
+    text="half of the weights stored with a bitmap take fewer bytes than all weights stored densely",
     measure=_bytes_saved,
     unit=PERCENT,
     quantity="fraction of the bytes saved",
-    refuted="a bitmap and half of the weights that take as many bytes as all weights",
+    refuted="a bitmap format that needs as many bytes at half density as the dense format",
 )
 CSR_NO_FASTER = _formats(
     id="patterns-csr-no-faster",
     text="on a CPU, a product with weights in CSR is slower than the dense product at every density",
     measure=_csr_slower,
     quantity="time over that of the dense product, by density",
-    refuted="a density at which a processor's sparse product is faster",
+    refuted="a density at which the CPU's sparse product is faster",
 )
 CSR_FASTER_WHEN_SMALLER = _formats(
     id="patterns-csr-faster-when-smaller",
@@ -122,10 +123,10 @@ CSR_FASTER_WHEN_SMALLER = _formats(
 )
 CSR_AT_HALF = _formats(
     id="patterns-csr-at-half",
-    text="with half of the weights, CSR is faster than the dense product on a CPU, one token",
+    text="with half of the weights and one token, CSR is faster than the dense product on a CPU",
     measure=lambda bench: of_repetitions(_sides(bench)[1]["CSR"][0.5]),
     quantity="time of the dense product over that in CSR",
-    refuted="a sparse product with half of the weights that takes as long",
+    refuted="a sparse product with half of the weights that is not faster",
     published="1.82 times (400 tokens, DeepSparse; SparseGPT's paper, table 7)",
 )
 PACKED_NO_FASTER = _formats(
@@ -133,10 +134,12 @@ PACKED_NO_FASTER = _formats(
     text="without hardware for it, 2:4 is no faster than the dense product",
     results=("bench/cpu_nm_matmul",),
     measure=_packed_slower,
-    quantity="time over that of the dense product, by way to unpack",
-    refuted="a way to compute with 2:4 weights on a plain processor that is faster",
+    quantity="time over that of the dense product, by method of decoding",
+    refuted="a method that is faster than dense with 2:4 weights on a CPU without support for them",
 )
-_on_a_gpu = partial(_formats, results=("bench/gpu_h200",), quantity="dense time over its, by contest")
+_on_a_gpu = partial(
+    _formats, results=("bench/gpu_h200",), quantity="dense time over the time of the sparse product, by contest"
+)
 
 
 def _gpu_contests(bench: str, side: str, measured: Measured) -> dict[str, Effect]:
@@ -146,21 +149,19 @@ def _gpu_contests(bench: str, side: str, measured: Measured) -> dict[str, Effect
 
 ON_A_GPU = _on_a_gpu(
     id="patterns-on-a-gpu",
-    text="on a GPU, torch's 2:4 product is faster than the dense one, at every number of tokens",
+    text="on a GPU, torch's 2:4 product is faster than the dense one, with every number of tokens",
     measure=partial(_gpu_contests, "nm_matmul", "torch semi-structured"),
-    refuted="a number of tokens at which the dense product takes no longer",
+    refuted="a number of tokens with which the sparse product is not faster",
 )
 OWN_KERNEL_ON_A_GPU = _on_a_gpu(
     id="patterns-own-kernel",
-    text="on a GPU, the course's 2:4 kernel, which saves bytes but no products, is faster than the dense product",
+    text="on a GPU, the course's 2:4 kernel, which saves bytes but no multiplications, is faster than the dense one",
     measure=partial(_gpu_contests, "nm_matmul", "N:M kernel"),
-    refuted="a number of tokens at which the dense product takes no longer",
+    refuted="a number of tokens with which the sparse product is not faster",
 )
 BITMAP_KERNEL_ON_A_GPU = _on_a_gpu(
     id="patterns-bitmap-kernel",
-    text="on a GPU with one token, the course's bitmap kernel is faster than the dense product at every density timed",
+    text="on a GPU with one token, the course's bitmap kernel is faster than the dense one at every measured density",
     measure=partial(_gpu_contests, "bitmap_matvec", "bitmap kernel"),
-    refuted="a density at which the dense product takes no longer",
+    refuted="a density at which the sparse product is not faster",
 )
-GPU_CLAIMS = (ON_A_GPU, OWN_KERNEL_ON_A_GPU, BITMAP_KERNEL_ON_A_GPU)
-FORMAT_CLAIMS = (BITMAP_SMALLER, CSR_NO_FASTER, CSR_FASTER_WHEN_SMALLER)

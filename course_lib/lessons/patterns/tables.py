@@ -1,41 +1,41 @@
-"""The printed verdicts of lesson 01."""
+"""The tables of lesson 01, from the stored results."""
 
-import math
 from collections.abc import Mapping
 
-from jaxtyping import Float
-from torch import Tensor
+from course_lib.lessons.common.table import Table, number, percent, plus_minus
+from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.patterns.experiments.budget import BUDGET, Attempt, stored
+from course_lib.measure.paired import mean_and_error
 
-from course_lib.lessons.common.verdicts import Effect, claim, of_samples, verdict
-from course_lib.lessons.patterns.claims import step_effects
-from course_lib.measure.perplexity import Perplexity
-
-FASTER = 1.1  # times: less is no gain worth another format
+HIGHER = "log-perplexity above the first row"
 
 
-def order_effects(found: Mapping[str, Perplexity]) -> dict[str, Effect]:
-    """By how many nats per token each pattern is worse than the freer one before it, for perplexities just measured."""
-    return step_effects({name: _row(value) for name, value in found.items()})
+def ideas(attempt: Attempt | None = None, others: Mapping[str, Attempt] | None = None) -> Table:
+    """Compare ideas for the open task with the first of them; your attempt comes last.
 
-
-def order_verdict(found: Mapping[str, Perplexity]) -> str:
-    """Whether each kind of pattern costs more than the freer one before it."""
-    effects = order_effects(found)
-    lines = [f"  {step}: {effect.value:+.2f} ± {effect.error:.2f} nats per token" for step, effect in effects.items()]
-    return "\n".join(
-        [*lines, claim("perplexity rises from unstructured over n:m and blocks to rows and columns", effects)]
+    A choice over the budget is not evaluated and has no perplexity.
+    """
+    others = others or stored(rows(load_measured("patterns", "budget"), "ideas"))
+    first = next(iter(others.values()))
+    table = []
+    for name, each in {**others, **({"yours": attempt} if attempt else {})}.items():
+        row = {"what is kept": name, "weights kept": each.density, "bytes": each.size}
+        is_compared = each.losses is not None and each is not first
+        value, error = mean_and_error(each.losses - first.losses) if is_compared else (None, None)
+        perplexity = None if each.losses is None else each.losses.mean().exp().item()
+        table.append(row | {"perplexity": perplexity, HIGHER: value, "its standard error": error})
+    stored_as = ""
+    if attempt:
+        stored_as = f" Yours is stored as {', '.join(f'{name} ({n})' for name, n in attempt.formats.items())}."
+    return Table(
+        table,
+        caption="What is kept within a budget of bytes",
+        formats={
+            "weights kept": number(1, "%", 100),
+            "bytes": number(1, "%", 100),
+            "perplexity": number(1),
+            (HIGHER, "its standard error"): plus_minus(3, sign=True),
+        },
+        note="bytes: of the matrices of the blocks, compared with the dense ones. A choice over the budget of "
+        f"{percent(BUDGET)} is not evaluated.{stored_as}",
     )
-
-
-def speed_verdict(claim: str, by_tokens: Mapping[int, Float[Tensor, "rounds"]]) -> str:
-    """A claim that a format makes a layer faster by more than a tenth, from log ratios of times, round by round."""
-    effects = [of_samples(logs, math.log(FASTER)) for logs in by_tokens.values()]
-    times = ", ".join(
-        f"× {math.exp(effect.value) * FASTER:.2f} ± {100 * effect.error:.0f} % with {n} token{'s' * (n > 1)}"
-        for n, effect in zip(by_tokens, effects, strict=True)
-    )
-    return f"Claim: {claim}.\n  {times}: {verdict(effects)}"
-
-
-def _row(found: Perplexity) -> dict:
-    return {"perplexity": found.value, "standard_error": found.standard_error, "losses": found.losses}

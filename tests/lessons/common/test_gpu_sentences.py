@@ -11,7 +11,6 @@ import pytest
 from course_lib.lessons.common import gpu
 from course_lib.lessons.common.tables import COLUMNS, say
 from course_lib.lessons.dejavu.tables import further
-from course_lib.lessons.patterns.speed import gpu_verdict
 from course_lib.workbook.masters import masters
 
 
@@ -47,6 +46,11 @@ def _two_four_over_dense(tokens):
     return seconds("nm_matmul", contest, TORCH_2_4[1]) / seconds("nm_matmul", contest, "dense")
 
 
+def times_dense(bench, contest, side):
+    """How many times as fast as the anchor a side is, as the table shows it."""
+    return f"{only(bench, contest, side)['times_anchor']:.2f}"
+
+
 def half_the_bound():
     """Of many tokens, where 2:4 tiles are multiplied at twice the rate."""
     mine, dense = (bound("nm_matmul", "2:4, tokens: 4096", side) for side in (TORCH_2_4[1], "dense"))
@@ -64,19 +68,29 @@ def _slots(batch, n):
 
 SAID = {
     "01": {
-        "with one, where bytes decide, it is slower": lambda: verdicts(*TORCH_2_4, "2:4, tokens: 1") == {"loses"},
-        "its bound is half of the dense one": half_the_bound,
-        "in CSR are slower than all of them": lambda: verdicts("bitmap_matvec", "CSR", "density 0.5") == {"loses"},
-        "as their bytes foretell": lambda: (
-            bound("bitmap_matvec", "density 0.5", "CSR") > bound("bitmap_matvec", "density 0.5", "dense")
+        "the bound is half of the dense one, and the product is 1.22 times as fast": lambda: (
+            half_the_bound() and times_dense("nm_matmul", "2:4, tokens: 4096", TORCH_2_4[1]) == "1.22"
         ),
-        "little more than half of the bytes": lambda: (
+        "the product takes almost three times as long": lambda: 2.7 < _two_four_over_dense(1) < 3,
+        "it is 1.35 times as fast with one token and slower with many": lambda: (
+            times_dense("nm_matmul", "2:4, tokens: 1", "N:M kernel") == "1.35"
+            and verdicts("nm_matmul", "N:M kernel", "2:4, tokens: 4096") == {"loses"}
+        ),
+        "CSR takes 1.6 times as long as dense, because it has more bytes": lambda: (
+            f"{1 / only('bitmap_matvec', 'density 0.5', 'CSR')['times_anchor']:.1f}" == "1.6"
+            and bound("bitmap_matvec", "density 0.5", "CSR") > bound("bitmap_matvec", "density 0.5", "dense")
+        ),
+        "little more than half of the bytes, but takes 1.3 times as long": lambda: (
             only("bitmap_matvec", "density 0.5", "bitmap kernel")["bytes"]
             < 0.6 * only("bitmap_matvec", "density 0.5", "dense")["bytes"]
+            and f"{1 / only('bitmap_matvec', 'density 0.5', 'bitmap kernel')['times_anchor']:.1f}" == "1.3"
         ),
-        "the kernel comes less near to that bound than the dense product": lambda: (
+        "It comes less close to its bound than the dense product": lambda: (
             only("bitmap_matvec", "density 0.5", "bitmap kernel")["share_of_bound"]
             < only("bitmap_matvec", "density 0.5", "dense")["share_of_bound"]
+        ),
+        "At a density of 10 % it is 1.78 times as fast as dense": lambda: (
+            times_dense("bitmap_matvec", "density 0.1", "bitmap kernel") == "1.78"
         ),
     },
     "03": {
@@ -180,7 +194,7 @@ def test_the_cell_of_a_master_prints_within_a_page(lesson, capsys):
     (master,) = (path for path in masters() if path.stem.startswith(lesson))
     cells = master.read_text(encoding="utf-8").split("\n# %%\n")
     (cell,) = (cell.split("\n# %%")[0] for cell in cells if "gpu.provenance()" in cell)
-    names = {"gpu": gpu, "say": say, "gpu_verdict": gpu_verdict, "further": further, "display": print}
+    names = {"gpu": gpu, "say": say, "further": further, "display": print}
     exec(compile(ast.Interactive(ast.parse(cell).body), "a cell", "single"), names)  # shows its last expression
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 5

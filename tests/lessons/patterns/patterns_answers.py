@@ -1,6 +1,6 @@
-"""Answers to the exercises of lesson 01, as people write them.
+"""Answers to the exercises of lesson 01 as students write them.
 
-Dimension key: O outputs, I inputs, N tokens, K places of a row, P packed bytes in a row, Z values stored.
+Dimension key: O outputs, I inputs, N tokens, K positions of a row, P packed bytes in a row, Z values stored.
 """
 
 import math
@@ -10,15 +10,15 @@ import torch
 from torch.nn.functional import avg_pool2d, linear
 
 
-def best(worth, n):
-    return worth.topk(n).indices.sort().values
+def best(score, n):
+    return score.topk(n).indices.sort().values
 
 
-def columns_by(worth):
-    """An answer that keeps the columns of highest worth(weight)."""
+def columns_by(score):
+    """An answer that keeps the columns with the highest score(weight)."""
 
     def answer(weight, n_kept):
-        columns = best(worth(weight), n_kept)
+        columns = best(score(weight), n_kept)
         return weight[:, columns], columns
 
     return answer
@@ -83,7 +83,7 @@ def totals(weight, rows, columns):
     return tiles.abs().sum(dim=(1, 3))
 
 
-def blown_up(keep, rows, columns):
+def enlarged(keep, rows, columns):
     return keep.repeat_interleave(rows, 0).repeat_interleave(columns, 1)
 
 
@@ -94,8 +94,8 @@ def chosen(total, n_kept):
 
 
 def blocks_by(total):
-    """An answer that keeps the blocks of highest total(weight, rows, columns)."""
-    return lambda weight, r, c, n: blown_up(chosen(total(weight, r, c), n), r, c)
+    """An answer that keeps the blocks with the highest total(weight, rows, columns)."""
+    return lambda weight, r, c, n: enlarged(chosen(total(weight, r, c), n), r, c)
 
 
 def tiles_of(weight, rows, columns):
@@ -115,20 +115,20 @@ def blocks_in_a_loop(weight, rows, columns, n_kept):
 
 def blocks_above(weight, rows, columns, n_kept):
     total = totals(weight, rows, columns)
-    return blown_up(total >= total.flatten().topk(n_kept).values[-1], rows, columns)
+    return enlarged(total >= total.flatten().topk(n_kept).values[-1], rows, columns)
 
 
 def blocks_each_row(weight, rows, columns, n_kept):
     total = totals(weight, rows, columns)
     n = max(1, n_kept // total.shape[0])
     keep = torch.zeros_like(total, dtype=torch.bool).scatter(1, total.topk(min(n, total.shape[1]), 1).indices, True)
-    return blown_up(keep, rows, columns)
+    return enlarged(keep, rows, columns)
 
 
 def blocks_each_column(weight, rows, columns, n_kept):
     total = totals(weight, rows, columns).T
     n = min(max(1, n_kept // total.shape[0]), total.shape[1])
-    return blown_up(
+    return enlarged(
         torch.zeros_like(total, dtype=torch.bool).scatter(1, total.topk(n, 1).indices, True).T, rows, columns
     )
 
@@ -139,7 +139,7 @@ def entries(weight, rows, columns, n_kept):
 
 def blocks_misread(weight, rows, columns, n_kept):
     total = weight.abs().reshape(weight.shape[0] // rows, weight.shape[1] // columns, rows * columns).sum(-1)
-    return blown_up(chosen(total, n_kept), rows, columns)
+    return enlarged(chosen(total, n_kept), rows, columns)
 
 
 right_blocks = blocks_by(totals)
@@ -147,39 +147,39 @@ right_blocks = blocks_by(totals)
 
 def two_of_four(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().topk(2, dim=2).indices.sort(dim=2).values
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=2).indices.sort(dim=2).values
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_by_size(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().topk(2, dim=2).indices
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=2).indices
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_descending(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().topk(2, dim=2).indices.sort(dim=2, descending=True).values
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=2).indices.sort(dim=2, descending=True).values
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_in_a_loop(weight):
-    values, places = [], []
+    values, positions = [], []
     for row in weight.tolist():
         for start in range(0, len(row), 4):
             group = row[start : start + 4]
             kept = sorted(sorted(range(4), key=lambda i: abs(group[i]))[2:])
             values += [group[i] for i in kept]
-            places += kept
+            positions += kept
     shape = len(weight), -1
-    return torch.tensor(values).view(shape), torch.tensor(places).view(shape)
+    return torch.tensor(values).view(shape), torch.tensor(positions).view(shape)
 
 
 def nofm_in_numpy(weight):
     groups = weight.numpy().reshape(len(weight), -1, 4)
-    places = numpy.sort(numpy.argsort(numpy.abs(groups), axis=2)[..., 2:], axis=2)
-    values = numpy.take_along_axis(groups, places, axis=2)
-    return values.reshape(len(weight), -1), places.reshape(len(weight), -1)
+    positions = numpy.sort(numpy.argsort(numpy.abs(groups), axis=2)[..., 2:], axis=2)
+    values = numpy.take_along_axis(groups, positions, axis=2)
+    return values.reshape(len(weight), -1), positions.reshape(len(weight), -1)
 
 
 def nofm_by_ranks(weight):
@@ -190,42 +190,42 @@ def nofm_by_ranks(weight):
 
 def nofm_sorted_apart(weight):
     groups = weight.unflatten(1, (-1, 4))
-    _, places = groups.abs().topk(2, dim=2)
-    return groups.gather(2, places).flatten(1), places.sort(dim=2).values.flatten(1)
+    _, positions = groups.abs().topk(2, dim=2)
+    return groups.gather(2, positions).flatten(1), positions.sort(dim=2).values.flatten(1)
 
 
 def nofm_of_size(weight):
-    values, places = weight.abs().unflatten(1, (-1, 4)).topk(2, dim=2)
-    order = places.argsort(dim=2)
-    return values.gather(2, order).flatten(1), places.gather(2, order).flatten(1)
+    values, positions = weight.abs().unflatten(1, (-1, 4)).topk(2, dim=2)
+    order = positions.argsort(dim=2)
+    return values.gather(2, order).flatten(1), positions.gather(2, order).flatten(1)
 
 
 def nofm_signed(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.topk(2, dim=2).indices.sort(dim=2).values
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.topk(2, dim=2).indices.sort(dim=2).values
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_smallest(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().topk(2, dim=2, largest=False).indices.sort(dim=2).values
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=2, largest=False).indices.sort(dim=2).values
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_strided(weight):
     groups = weight.unflatten(1, (4, -1))
-    places = groups.abs().topk(2, dim=1).indices.sort(dim=1).values
-    return groups.gather(1, places).flatten(1), places.flatten(1)
+    positions = groups.abs().topk(2, dim=1).indices.sort(dim=1).values
+    return groups.gather(1, positions).flatten(1), positions.flatten(1)
 
 
 def nofm_columns(weight):
-    values, places = two_of_four(weight)
-    return values, places + torch.arange(places.shape[1]) // 2 * 4
+    values, positions = two_of_four(weight)
+    return values, positions + torch.arange(positions.shape[1]) // 2 * 4
 
 
 def nofm_down(weight):
-    values, places = two_of_four(weight.T)
-    return values.T, places.T
+    values, positions = two_of_four(weight.T)
+    return values.T, positions.T
 
 
 def nofm_per_row(weight):
@@ -234,7 +234,7 @@ def nofm_per_row(weight):
 
 
 def nofm_above_median(weight):
-    """Which raises where sizes tie."""
+    """An answer that raises where sizes tie."""
     groups = weight.reshape(-1, 4)
     keep = groups.abs() > groups.abs().median(dim=1, keepdim=True).values
     return groups[keep].reshape(len(weight), -1), keep.nonzero()[:, 1].reshape(len(weight), -1)
@@ -248,8 +248,8 @@ def nofm_dense(weight):
 
 def nofm_largest_alone(weight):
     groups = weight.unflatten(1, (-1, 4))
-    places = groups.abs().argmax(2, keepdim=True)
-    return groups.gather(2, places).flatten(1), places.flatten(1)
+    positions = groups.abs().argmax(2, keepdim=True)
+    return groups.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def sizes(o, i, z, v, **other):
@@ -267,7 +267,7 @@ def counts_of(keep):
 
 
 def choice(fits, n_columns=lambda keep: keep.any(0).sum().item(), extra=4):
-    """An answer that takes 2:4 where fits(keep)."""
+    """An answer that takes 2:4 if fits(keep)."""
 
     def answer(keep, sizes, value_bytes):
         able = dict(sizes)
@@ -355,8 +355,8 @@ def bitmap_of_powers(values, bitmap, columns):
     powers = 2 ** torch.arange(8)
     keep = (bitmap.int()[:, :, None] & powers).ne(0).flatten(1)[:, :columns]
     dense = torch.zeros(len(bitmap), columns, dtype=torch.float64)
-    rows, places = keep.nonzero(as_tuple=True)
-    dense[rows, places] = values.double()
+    rows, positions = keep.nonzero(as_tuple=True)
+    dense[rows, positions] = values.double()
     return dense
 
 
@@ -462,7 +462,7 @@ RIGHT = {
         "zeros and ones of kron": lambda weight, r, c, n: torch.kron(
             chosen(totals(weight, r, c), n).float(), torch.ones(r, c)
         ),
-        "argsort twice": lambda weight, r, c, n: blown_up(
+        "argsort twice": lambda weight, r, c, n: enlarged(
             (totals(weight, r, c).flatten().argsort().argsort() >= totals(weight, r, c).numel() - n).reshape(
                 weight.shape[0] // r, -1
             ),
@@ -474,7 +474,7 @@ RIGHT = {
         "a loop over the groups": nofm_in_a_loop,
         "numpy": nofm_in_numpy,
         "ranks, in float64, as a list": nofm_by_ranks,
-        "places in one byte": lambda weight: (two_of_four(weight)[0], two_of_four(weight)[1].to(torch.uint8)),
+        "positions in one byte": lambda weight: (two_of_four(weight)[0], two_of_four(weight)[1].to(torch.uint8)),
     },
     "patterns.bytes": {
         "math.ceil": lambda o, i, z, v: {
@@ -529,13 +529,13 @@ WRONG = {
             lambda weight, n: tuple(part.flip(-1) for part in right_columns(weight, n)),
             "not in ascending order",
         ),
-        "smallest": (columns_by(lambda weight: -weight.norm(dim=0)), "weakest kept"),
+        "smallest": (columns_by(lambda weight: -weight.norm(dim=0)), "smallest columns kept"),
         "a mask": (columns_masked, "a mask in place of the indices"),
-        "zeros": (columns_zeroed, "zeros left in place"),
+        "zeros": (columns_zeroed, "zeros left in the matrix"),
         "matrix alone": (lambda weight, n: right_columns(weight, n)[0], ""),
         "indices alone": (lambda weight, n: right_columns(weight, n)[1], ""),
         "exchanged": (lambda weight, n: right_columns(weight, n)[::-1], "the other way round"),
-        "n removed": (lambda weight, n: right_columns(weight, weight.shape[1] - n), "so many removed"),
+        "n removed": (lambda weight, n: right_columns(weight, weight.shape[1] - n), "n_kept columns removed"),
         "the first n": (lambda weight, n: (weight[:, :n], torch.arange(n)), ""),
     },
     "patterns.blocks": {
@@ -552,20 +552,20 @@ WRONG = {
             lambda weight, r, c, n: chosen(totals(weight, r, c), n).repeat(r, c),
             "the small mask tiled",
         ),
-        "complement": (lambda weight, r, c, n: ~right_blocks(weight, r, c, n), "True where it leaves"),
-        "small mask": (lambda weight, r, c, n: chosen(totals(weight, r, c), n), "one entry a block"),
-        "in each band": (blocks_each_row, "so many in each band"),
-        "in each stripe": (blocks_each_column, "so many in each stripe"),
+        "complement": (lambda weight, r, c, n: ~right_blocks(weight, r, c, n), "mask inverted"),
+        "small mask": (lambda weight, r, c, n: chosen(totals(weight, r, c), n), "one entry per block"),
+        "in each band": (blocks_each_row, "the same number in each band"),
+        "in each stripe": (blocks_each_column, "the same number in each stripe"),
         "single entries": (entries, "single entries"),
         "misread": (blocks_misread, "blocks read across rows"),
-        "smallest": (blocks_by(lambda weight, r, c: -totals(weight, r, c)), "weakest kept"),
+        "smallest": (blocks_by(lambda weight, r, c: -totals(weight, r, c)), "smallest blocks kept"),
         "the weights": (
             lambda weight, r, c, n: weight * right_blocks(weight, r, c, n),
             "the weights in place of the mask",
         ),
         "n removed": (
             lambda weight, r, c, n: right_blocks(weight, r, c, weight.numel() // r // c - n),
-            "so many removed",
+            "n_kept blocks removed",
         ),
         "repeated along one axis": (
             lambda weight, r, c, n: chosen(totals(weight, r, c), n).repeat_interleave(r, 0),
@@ -574,13 +574,13 @@ WRONG = {
     },
     "patterns.nofm": {
         "by size": (nofm_by_size, "larger one first"),
-        "descending places": (nofm_descending, "higher place first"),
-        "places sorted alone": (nofm_sorted_apart, "values and places in different orders"),
+        "descending positions": (nofm_descending, "higher position first"),
+        "positions sorted alone": (nofm_sorted_apart, "values and positions in different orders"),
         "sizes": (nofm_of_size, "absolute values stored"),
         "signed": (nofm_signed, "rank keeps the sign"),
-        "smallest": (nofm_smallest, "weakest kept"),
+        "smallest": (nofm_smallest, "smallest kept"),
         "strided": (nofm_strided, ""),
-        "columns": (nofm_columns, "columns instead of places"),
+        "columns": (nofm_columns, "columns instead of positions"),
         "down": (nofm_down, "groups down the outputs"),
         "half of a row": (nofm_per_row, "half of each row"),
         "above the median": (nofm_above_median, ""),
@@ -636,22 +636,22 @@ WRONG = {
         ),
         "map in bytes": (
             lambda o, i, z, v: sizes(o, i, z, v, bitmap=z * v + o * i + 4 * (o + 1)),
-            "a byte for each bit of the map",
+            "a byte per bit of the map",
         ),
         "2:4 by what is stored": (
             lambda o, i, z, v: sizes(o, i, z, v, two_four=z * v + o * -(-i // 8)),
-            "2:4 by what is stored",
+            "2:4 by the stored entries",
         ),
-        "no places": (lambda o, i, z, v: sizes(o, i, z, v, two_four=o * i // 2 * v), "places of 2:4 forgotten"),
-        "a byte a place": (
+        "no positions": (lambda o, i, z, v: sizes(o, i, z, v, two_four=o * i // 2 * v), "positions of 2:4 forgotten"),
+        "a byte per position": (
             lambda o, i, z, v: sizes(o, i, z, v, two_four=o * i // 2 * (v + 1)),
-            "a whole byte for each place",
+            "a whole byte per position",
         ),
         "2:4 with starts": (
             lambda o, i, z, v: sizes(o, i, z, v, two_four=sizes(o, i, z, v)["2:4"] + 4 * (o + 1)),
             "row starts in 2:4",
         ),
-        "COO": (lambda o, i, z, v: sizes(o, i, z, v, CSR=z * (v + 8)), "a row number for each value"),
+        "COO": (lambda o, i, z, v: sizes(o, i, z, v, CSR=z * (v + 8)), "a row index per value"),
         "dense as entries": (lambda o, i, z, v: sizes(o, i, z, v, dense=o * i), "entries counted instead of bytes"),
         "indices as wide as values": (
             lambda o, i, z, v: sizes(o, i, z, v, CSR=2 * z * v + 4 * (o + 1)),
@@ -659,7 +659,7 @@ WRONG = {
         ),
         "no columns": (
             lambda o, i, z, v: sizes(o, i, z, v, CSR=z * v + 4 * (o + 1)),
-            "the column numbers of CSR forgotten",
+            "the column indices of CSR forgotten",
         ),
         "map alone": (
             lambda o, i, z, v: sizes(o, i, z, v, bitmap=o * -(-i // 8) + 4 * (o + 1)),
@@ -677,7 +677,7 @@ WRONG = {
             ),
             "2:4 whatever the mask",
         ),
-        "exactly two": (choice(lambda keep: bool((counts_of(keep) == 2).all())), "2:4 wants exactly two"),
+        "exactly two": (choice(lambda keep: bool((counts_of(keep) == 2).all())), "2:4 with exactly two only"),
         "by rows": (choice(lambda keep: bool((keep.sum(1) <= keep.shape[1] // 2).all())), "half of each row"),
         "by the whole": (choice(lambda keep: keep.float().mean().item() <= 0.5), "half of each row"),
         "down": (
@@ -688,13 +688,13 @@ WRONG = {
             choice(lambda keep: keep.reshape(len(keep), 4, -1).sum(1).max().item() <= 2),
             "interleaved groups",
         ),
-        "no columns": (choice_without_columns, "columns left out"),
+        "no columns": (choice_without_columns, "columns omitted"),
         "neither": (choice_of_four, "the smallest of sizes"),
-        "no 2:4": (choice(lambda keep: False), "2:4 left out"),
-        "no numbers": (choice(at_most_two, extra=0), "numbers of the columns forgotten"),
+        "no 2:4": (choice(lambda keep: False), "2:4 omitted"),
+        "no numbers": (choice(at_most_two, extra=0), "column indices forgotten"),
         "full columns": (
             choice(at_most_two, n_columns=lambda keep: keep.all(0).sum().item()),
-            "full columns alone",
+            "full columns only",
         ),
         "empty columns": (
             choice(at_most_two, n_columns=lambda keep: (~keep.any(0)).sum().item()),
@@ -702,7 +702,7 @@ WRONG = {
         ),
         "rows": (choice(at_most_two, n_columns=lambda keep: keep.any(1).sum().item()), "rows counted"),
         "at most three": (choice(lambda keep: bool((counts_of(keep) <= 3).all())), ""),
-        "fewer than two": (choice(lambda keep: bool((counts_of(keep) < 2).all())), "2:4 left out"),
+        "fewer than two": (choice(lambda keep: bool((counts_of(keep) < 2).all())), "2:4 omitted"),
         "exchanged": (lambda keep, sizes, v: right_choice(keep, sizes, v)[::-1], "the other way round"),
         "the name alone": (lambda keep, sizes, v: right_choice(keep, sizes, v)[0], ""),
         "all sizes": (lambda keep, sizes, v: sizes, ""),
@@ -751,17 +751,17 @@ WRONG = {
         "sparsity of the bitmap": (lambda v, i: (v / (v + i), 1 / (8 * v)), "one of the two is a sparsity"),
         "no values": (lambda v, i: (v / i, 1 - 1 / (8 * v)), "the values of CSR forgotten"),
         "one index": (lambda v, i: ((v - i) / v, 1 - 1 / (8 * v)), "one index in all"),
-        "a byte": (lambda v, i: (v / (v + i), 1 - 1 / v), "a byte for each bit of the map"),
-        "eight bytes": (lambda v, i: (v / (v + i), 1 - 8 / v), "a byte for each bit of the map"),
+        "a byte": (lambda v, i: (v / (v + i), 1 - 1 / v), "a byte per bit of the map"),
+        "eight bytes": (lambda v, i: (v / (v + i), 1 - 8 / v), "a byte per bit of the map"),
         "v in bits": (lambda v, i: (v / (v + i), 1 - v / 8), "value bytes taken for bits"),
-        "map by what is stored": (lambda v, i: (v / (v + i), v / (v + 0.125)), "the map only for what is stored"),
+        "map by what is stored": (lambda v, i: (v / (v + i), v / (v + 0.125)), "the map only for stored entries"),
         "inverse": (lambda v, i: ((v + i) / v, 8 * v / (8 * v - 1)), "upside down"),
         "plus": (lambda v, i: (v / (v + i), 1 + 1 / (8 * v)), "the map added, not subtracted"),
         "whole": (lambda v, i: (v // (v + i), 1 - 1 // (8 * v)), "rounded to whole numbers"),
         "bytes": (lambda v, i: (v + i, v + 1 / 8), "the sizes instead of the density"),
         "CSR alone": (lambda v, i: v / (v + i), ""),
         "half": (lambda v, i: (0.5, 0.5), ""),
-        "two indices": (lambda v, i: (v / (v + 2 * i), 1 - 1 / (8 * v)), "two numbers of index for each value"),
+        "two indices": (lambda v, i: (v / (v + 2 * i), 1 - 1 / (8 * v)), "two indices per value"),
         "starts too": (lambda v, i: ((v - i) / (v + i), 1 - 1 / (8 * v)), ""),
     },
     "patterns.dynamic": {
@@ -789,18 +789,18 @@ WRONG = {
         ),
         "sizes": (
             lambda weight, inputs, k: linear(kept(inputs.abs(), inputs.abs().topk(k, dim=1).indices), weight),
-            "sizes in place of the inputs",
+            "absolute values in place of the inputs",
         ),
         "no layer": (
             lambda weight, inputs, k: kept(inputs, inputs.abs().topk(k, dim=1).indices),
             "layer not applied",
         ),
-        "transposed": (lambda weight, inputs, k: right_dynamic(weight, inputs, k).T, "one column a token"),
+        "transposed": (lambda weight, inputs, k: right_dynamic(weight, inputs, k).T, "one column per token"),
         "outputs": (
             lambda weight, inputs, k: kept(inputs @ weight.T, (inputs @ weight.T).abs().topk(k, 1).indices),
             "outputs chosen instead of inputs",
         ),
-        "dense": (lambda weight, inputs, k: inputs @ weight.T, "all inputs read"),
+        "dense": (lambda weight, inputs, k: inputs @ weight.T, "all inputs used"),
         "scaled": (
             lambda weight, inputs, k: right_dynamic(weight, inputs, k) * inputs.shape[1] / k,
             "scaled up like dropout",

@@ -1,15 +1,16 @@
-"""The open task of lesson 01: masks by a rule, bytes of their formats, and a model that is whole afterwards."""
+"""The open task of lesson 01: masks by a rule, bytes of their formats, and a model that is restored afterwards."""
 
 import pytest
 import torch
 from table_cells import rows
 
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.patterns import budget, experiment_budget
+from course_lib.lessons.patterns import tables
+from course_lib.lessons.patterns.experiments import budget
 from course_lib.models import layers_of, tiny_model, weight_of
 
 
-def test_a_rule_sees_every_matrix_with_its_depth_and_cannot_change_it():
+def test_a_rule_receives_every_matrix_with_its_depth_and_cannot_change_it():
     model, seen = tiny_model(), []
 
     def rule(part, depth, weight):
@@ -24,7 +25,7 @@ def test_a_rule_sees_every_matrix_with_its_depth_and_cannot_change_it():
     assert all(torch.equal(weight, dense) for (weight, _), dense in zip(masks, before, strict=True))
 
 
-def test_an_attempt_counts_bytes_and_reads_only_in_budget(monkeypatch, tiny_tokenizer):
+def test_an_attempt_counts_bytes_and_is_evaluated_only_within_the_budget(monkeypatch, tiny_tokenizer):
     model, losses = tiny_model(), torch.tensor([1.0, 2.0])
     zeros = []
     monkeypatch.setattr(budget, "windows", lambda *settings, **more: None)
@@ -50,25 +51,25 @@ def test_an_attempt_counts_bytes_and_reads_only_in_budget(monkeypatch, tiny_toke
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("mask", "message"),
     [
         (None, "got NoneType for blocks.0.self_attn.q_proj; expected a mask of its shape"),
         (torch.ones(3), r"got a tensor of shape \(3,\) for"),
         (0.5, "got float for"),
     ],
 )
-def test_what_is_no_mask_is_told_where(given, said):
-    with pytest.raises(ValueError, match=said):
-        budget.masks_of(lambda part, depth, weight: given, tiny_model())
-    with pytest.raises(ValueError, match="expected True where a weight stays"):
+def test_anything_but_a_mask_is_refused_with_its_layer(mask, message):
+    with pytest.raises(ValueError, match=message):
+        budget.masks_of(lambda part, depth, weight: mask, tiny_model())
+    with pytest.raises(ValueError, match="expected True where a weight is kept"):
         budget.masks_of(lambda part, depth, weight: weight, tiny_model())
 
 
-def test_ideas_are_compared_by_windows():
+def test_ideas_are_compared_window_by_window():
     """Windows 2 and 4 against 3 and 6: above by 1 and 2, 1.5 ± 0.5."""
     first = budget.Attempt(0.7, 0.63, {"bitmap": 2}, torch.tensor([2.0, 4.0]))
     other = budget.Attempt(0.69, 0.6, {"2:4": 1, "dense": 1}, torch.tensor([3.0, 6.0]))
-    table = budget.table({"one": first, "over": budget.Attempt(0.9, 0.8)}, other)
+    table = tables.ideas(other, {"one": first, "over": budget.Attempt(0.9, 0.8)})
     assert rows(table) == [
         ["one", "63.0 %", "70.0 %", "20.1", "–"],
         ["over", "80.0 %", "90.0 %", "–", "–"],
@@ -81,7 +82,7 @@ def test_ideas_are_compared_by_windows():
 def test_the_committed_ideas_are_those_of_the_task_and_within_the_budget():
     measured = load_measured("patterns", "budget")
     ideas = budget.stored(measured["tables"]["ideas"])
-    assert tuple(ideas) == experiment_budget.EXPERIMENT.sizes.ideas == tuple(measured["sizes"]["ideas"])
+    assert tuple(ideas) == budget.EXPERIMENT.sizes.ideas == tuple(measured["sizes"]["ideas"])
     for made in ideas.values():
-        assert len(made.losses) == budget.HELD_OUT[0]
+        assert len(made.losses) == budget.EVALUATION[0]
         assert 0.6 < made.size <= budget.BUDGET

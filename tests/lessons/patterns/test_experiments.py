@@ -1,4 +1,4 @@
-"""The lesson's measurements: by hand on small numbers, restoring what they change, races with a known winner."""
+"""The lesson's measurements: by hand on small numbers, restoring what they change, rounds with a known winner."""
 
 import math
 import time
@@ -6,47 +6,37 @@ import time
 import pytest
 import torch
 
-from course_lib.lessons.patterns.measure import (
-    bits_of_freedom,
-    dynamic_and_static,
-    inputs_of,
-    keep_active_on_average,
-    keep_most_active,
-    one_of_each,
-    output_error,
-    pruned_by_magnitude,
-    square_kept,
-    stored_in_each_group,
-)
+from course_lib.lessons.patterns.experiments.patterns import mask_bits, pruned_by_magnitude, six_patterns, squares_kept
+from course_lib.lessons.patterns.plots import dynamic_and_static, fractions_by_count, keep_largest
 from course_lib.measure.roofline import A100, Device
 from course_lib.models import blocks, linears, tiny_model, weight_of
 from course_lib.sparsity.patterns import Block, Columns, NofM, Rows, Unstructured, sparsity_of
-from course_lib.sparsity.speed import layer_speed, race, speed_by_round, speed_limits
+from course_lib.sparsity.speed import rounds, speed_limits
 
 
 def test_squares_kept_by_hand():
     weight = torch.tensor([[3.0, -4.0, 0.0, 0.0], [1.0, 1.0, 5.0, 1.0]])
-    assert square_kept(weight, Unstructured(0.5)) == pytest.approx((25 + 26) / 53)
-    assert square_kept(weight, NofM(1, 4)) == pytest.approx((16 + 25) / 53)
+    assert squares_kept(weight, Unstructured(0.5)) == pytest.approx((25 + 26) / 53)
+    assert squares_kept(weight, NofM(1, 4)) == pytest.approx((16 + 25) / 53)
 
 
 def test_the_freer_pattern_keeps_more():
     weight = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
-    kept = [square_kept(weight, pattern) for pattern in one_of_each(0.5).values()]
+    kept = [squares_kept(weight, pattern) for pattern in six_patterns(0.5).values()]
     assert kept[:4] == sorted(kept[:4], reverse=True)
     assert min(kept) > 0.5
 
 
 @pytest.mark.parametrize("sparsity", [0.25, 0.5, 0.75])
-def test_one_of_each_has_the_same_sparsity(sparsity, generator):
+def test_six_patterns_have_the_same_sparsity(sparsity, generator):
     score = torch.rand(64, 128, generator=generator)
-    for name, pattern in one_of_each(sparsity).items():
+    for name, pattern in six_patterns(sparsity).items():
         assert sparsity_of(pattern.keep(score)) == sparsity, name
 
 
-def test_one_of_each_refuses_what_n_of_4_cannot_be():
+def test_six_patterns_refuse_a_sparsity_that_n_of_4_cannot_have():
     with pytest.raises(ValueError, match=r"sparsity=0.3.*0.25, 0.5 or 0.75"):
-        one_of_each(0.3)
+        six_patterns(0.3)
 
 
 def all_weights(model):
@@ -70,7 +60,7 @@ def test_pruning_is_undone_even_after_an_error(architecture):
     assert all(torch.equal(weight, dense) for weight, dense in zip(all_weights(model), before, strict=True))
 
 
-def test_a_pattern_that_does_not_fit_leaves_the_model_whole():
+def test_a_pattern_that_does_not_fit_leaves_the_model_unchanged():
     model = tiny_model()
     before = [weight.clone() for weight in all_weights(model)]
     with pytest.raises(ValueError, match="does not divide"), pruned_by_magnitude(model, Block(16, 16, 0.5)):
@@ -80,27 +70,28 @@ def test_a_pattern_that_does_not_fit_leaves_the_model_whole():
 
 def test_freedom_is_counted_by_hand():
     """Six choices in four weights; C(8, 4) = 70 of eight; C(4, 2) = 6 of four tiles, columns or rows of 16 weights."""
-    assert bits_of_freedom(NofM(2, 4), 4, 8) == pytest.approx(math.log2(6) / 4)
-    assert bits_of_freedom(Unstructured(0.5), 4, 8) == pytest.approx(math.log2(70) / 8)
+    assert mask_bits(NofM(2, 4), 4, 8) == pytest.approx(math.log2(6) / 4)
+    assert mask_bits(Unstructured(0.5), 4, 8) == pytest.approx(math.log2(70) / 8)
     for pattern in (Block(2, 2, 0.5), Columns(0.5), Rows(0.5)):
-        assert bits_of_freedom(pattern, 4, 4) == pytest.approx(math.log2(6) / 16)
-    with pytest.raises(ValueError, match="expected one of the patterns"):
-        bits_of_freedom(Unstructured(0.5, per="layer"), 4, 4)
+        assert mask_bits(pattern, 4, 4) == pytest.approx(math.log2(6) / 16)
+    with pytest.raises(ValueError, match="expected one of six_patterns"):
+        mask_bits(Unstructured(0.5, per="layer"), 4, 4)
 
 
 def test_groups_are_counted_by_hand():
     keep = torch.tensor([[1, 1, 0, 0, 1, 1, 1, 0], [0, 0, 0, 0, 1, 0, 1, 0]]).bool()
-    assert stored_in_each_group(keep).tolist() == [0.25, 0, 0.5, 0.25, 0]
+    assert fractions_by_count(keep).tolist() == [0.25, 0, 0.5, 0.25, 0]
 
 
 def test_dynamic_and_static_choices_by_hand():
     inputs = torch.tensor([[1.0, -3.0, 2.0], [4.0, 1.0, -5.0]])
-    assert keep_most_active(inputs, 1).tolist() == [[False, True, False], [False, False, True]]
-    assert keep_active_on_average(inputs, 1).tolist() == [[False, False, True]] * 2  # averages 2.5, 2, 3.5
+    assert keep_largest(inputs, 1).tolist() == [[False, True, False], [False, False, True]]
     weight = torch.tensor([[1.0, 2.0, 3.0]])
-    # outputs 1 - 6 + 6 = 1 and 4 + 2 - 15 = -9; of two inputs each -6 + 6 = 0 and 4 - 15 = -11
-    error = output_error(weight, inputs, keep_most_active(inputs, 2))
-    assert error == pytest.approx((1 / 1 + 4 / 81) / 2)
+    # Outputs 1 - 6 + 6 = 1 and 4 + 2 - 15 = -9. Of two inputs for each token -6 + 6 = 0 and 4 - 15 = -11. Averages are
+    # 2.5, 2 and 3.5, so inputs 0 and 2 are kept once for all: 1 + 6 = 7 and 4 - 15 = -11.
+    errors = dynamic_and_static(weight, inputs, (2 / 3,))
+    assert errors["chosen for each token"][2 / 3] == pytest.approx((1 / 1 + 4 / 81) / 2)
+    assert errors["chosen once for all"][2 / 3] == pytest.approx((36 / 1 + 4 / 81) / 2)
 
 
 def test_errors_fall_as_more_is_kept_and_faster_for_each_token(generator):
@@ -111,31 +102,10 @@ def test_errors_fall_as_more_is_kept_and_faster_for_each_token(generator):
     assert all(dynamic[share] < static[share] for share in dynamic)
 
 
-def test_inputs_of_a_layer_are_those_the_layer_sees():
-    model, tokens = tiny_model(), torch.arange(2 * 9).reshape(2, 9)
-    layer = linears(blocks(model)[1])["mlp.down_proj"]
-    outputs = []
-    hook = layer.register_forward_hook(lambda module, arguments, output: outputs.append(output))
-    seen = inputs_of(model, layer, tokens)
-    hook.remove()
-    torch.testing.assert_close(seen @ layer.weight.T, outputs[0][:, 1:].flatten(0, 1))
-    assert not layer._forward_pre_hooks
-
-
-def test_a_race_gives_the_shortest_time_of_each():
-    best = race({"slow": lambda: time.sleep(0.02), "quick": lambda: None}, seconds=0.01)
-    assert best["quick"] < 0.02 <= best["slow"]
-
-
-def test_layer_speed_reports_every_format_and_density():
-    weight = torch.randn(64, 96, generator=torch.Generator().manual_seed(0))
-    faster = layer_speed(weight, [0.25, 0.5], tokens=(1, 3), seconds=0.01)
-    assert list(faster) == [1, 3]
-    for formats in faster.values():
-        assert set(formats) == {"CSR", "blocks of 16", "columns", "promised"}
-        assert all(set(points) == {0.25, 0.5} and min(points.values()) > 0 for points in formats.values())
-    # 96 * 64 values of 4 bytes over 8 bytes for each of a quarter and 4 for each of 65 row starts
-    assert faster[1]["promised"][0.25] == pytest.approx(24576 / (1536 * 8 + 65 * 4))
+def test_rounds_time_all_in_turns():
+    times = rounds({"slow": lambda: time.sleep(0.02), "quick": lambda: None}, seconds=0.01)
+    assert len(times["slow"]) == len(times["quick"]) >= 5
+    assert min(times["quick"]) < 0.02 <= min(times["slow"])
 
 
 def test_limits_of_half_the_weights_by_hand():
@@ -156,11 +126,3 @@ def test_two_of_four_can_save_arithmetic_and_scattered_zeros_cannot():
     limits = speed_limits(4096, 4096, 8192, A100)
     assert limits["2:4"] == pytest.approx(2.0)
     assert limits["bitmap"] == pytest.approx(1.0)
-
-
-def test_rounds_compare_formats_with_dense_in_pairs():
-    weight = torch.randn(64, 96, generator=torch.Generator().manual_seed(0))
-    by_round = speed_by_round(weight, 0.5, n_tokens=3, seconds=0.01)
-    assert set(by_round) == {"CSR", "columns"}
-    assert len(by_round["CSR"]) == len(by_round["columns"]) >= 5
-    assert all(logs.isfinite().all() for logs in by_round.values())

@@ -1,8 +1,39 @@
-"""What formats save in bytes and in time, from made-up benches."""
+"""The claims of lesson 01, from made-up results: paired windows, and bytes and times of formats."""
 
 import pytest
+import torch
 
 from course_lib.lessons.patterns import claims
+
+WINDOWS = (0.0, 2.0, 4.0)  # windows differ far more than patterns do
+
+
+def perplexities(levels, paired=True):
+    """A result whose windows have these losses above their own difficulty, or that stores no losses of windows."""
+    table = []
+    for name, level in levels.items():
+        losses = torch.tensor([level + window + 0.01 * i for i, window in enumerate(WINDOWS)])
+        mean = losses.mean().exp().item()
+        error = mean * losses.std().item() / len(losses) ** 0.5
+        row = {"pattern": name, "sparsity": 0.25, "perplexity": mean, "standard_error": error, "n_tokens": 100}
+        table.append(row | ({"losses": losses.tolist()} if paired else {}))
+    return {"tables": {"perplexity": table}}
+
+
+LEVELS = {"unstructured": 0.0, "3:4": 0.5, "blocks 4 × 4": 1.0, "rows": 3.0, "columns": 2.0}
+
+
+def test_patterns_are_compared_window_by_window():
+    judged = claims.ORDER_QUARTER.judge(perplexities(LEVELS))
+    assert judged.words == "holds"
+    assert judged.estimates["3:4 above unstructured"].value == pytest.approx(0.5)
+    assert judged.estimates["3:4 above unstructured"].error == pytest.approx(0, abs=1e-6)
+    assert claims.ORDER_QUARTER.judge(perplexities(LEVELS, paired=False)).verdict == "undecided"
+
+
+def test_an_order_that_is_broken_once_is_mixed():
+    judged = claims.ORDER_QUARTER.judge(perplexities(LEVELS | {"columns": 0.2}))
+    assert judged.words == "mixed (holds in 3; fails in 1)"
 
 
 def side(name, contest, times, bytes_, spread=1.01):
@@ -18,7 +49,7 @@ def side(name, contest, times, bytes_, spread=1.01):
 
 
 def bitmap(csr, csr_bytes=50, bitmap_bytes=60, spread=1.01):
-    """CSR at half and a tenth, so many times as fast."""
+    """CSR at half and a tenth, with these speedups."""
     rows = [side("dense", f"density {density}", 1.0, 100) for density in csr]
     rows += [side("CSR", f"density {density}", times, csr_bytes, spread) for density, times in csr.items()]
     rows += [side("bitmap, decode then dense", f"density {density}", 0.1, bitmap_bytes) for density in csr]
@@ -48,24 +79,24 @@ def test_csr_on_both_sides_of_dense(csr, slower, smaller):
     assert claims.CSR_AT_HALF.judge(bitmap(csr)).ours.startswith(f"{csr[0.5]:.2f}")
 
 
-def test_formats_of_as_many_bytes_are_not_asked_whether_they_are_faster():
-    found = bitmap({0.5: 0.5, 0.1: 3.0})
-    next(row for row in found["tables"]["sides"] if row["side"] == "CSR")["bytes"] = 96
-    assert claims.CSR_FASTER_WHEN_SMALLER.judge(found).words == "holds"
+def test_formats_with_the_same_bytes_need_not_be_faster():
+    bench = bitmap({0.5: 0.5, 0.1: 3.0})
+    next(row for row in bench["tables"]["sides"] if row["side"] == "CSR")["bytes"] = 96
+    assert claims.CSR_FASTER_WHEN_SMALLER.judge(bench).words == "holds"
 
 
 @pytest.mark.parametrize(("bytes_", "word"), [(60, "holds"), (100, "does not hold")])
-def test_a_bitmap_is_counted(bytes_, word):
+def test_the_bytes_of_a_bitmap_are_counted(bytes_, word):
     assert claims.BITMAP_SMALLER.judge(bitmap({0.5: 1.0}, bitmap_bytes=bytes_)).words == word
 
 
 @pytest.mark.parametrize(("times", "word"), [(0.1, "holds"), (2.0, "does not hold"), (1.0, "undecided")])
-def test_packed_weights_beside_dense(times, word):
+def test_packed_weights_compared_with_dense(times, word):
     assert claims.PACKED_NO_FASTER.judge(packed(times)).words == word
 
 
 def gpu_run(torch, kernel, of_bitmap):
-    """A contest for each number."""
+    """One contest per number."""
     product = [side("torch semi-structured", f"tokens: {n}", times, 60) for n, times in enumerate(torch)]
     product += [side("N:M kernel", f"tokens: {n}", times, 60) for n, times in enumerate(kernel)]
     of_bitmap = [side("bitmap kernel", f"density {n}", times, 60) for n, times in enumerate(of_bitmap)]

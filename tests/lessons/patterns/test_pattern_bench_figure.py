@@ -1,6 +1,7 @@
-"""The figure of the committed bench: what its title says follows from the rows."""
+"""The figure of the committed bench: its title follows from the rows."""
 
-from course_lib.lessons.patterns.speed import bench_on_a_cpu, by_density, times_faster
+from course_lib.lessons.patterns.claims import by_density
+from course_lib.lessons.patterns.deck import cpu_bench, times_faster
 
 
 def side(contest, name, times):
@@ -19,13 +20,13 @@ def test_the_title_follows_from_the_rows():
     assert "at most 0.25 of the dense speed" in title
 
 
-def test_where_all_lose_the_title_says_so():
+def test_the_title_names_no_winner_where_all_lose():
     title = times_faster(by_density([side("density 0.5", "CSR", 0.7)]), "a processor").axes[0].get_title(loc="left")
     assert "wins" not in title
     assert "0.70" in title
 
 
 def test_the_committed_bench_is_drawn():
-    labels = [text.get_text() for text in bench_on_a_cpu().axes[0].get_legend().get_texts()]
+    labels = [text.get_text() for text in cpu_bench().axes[0].get_legend().get_texts()]
     assert "CSR" in labels
     assert any(text.startswith("2:4") for text in labels)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lessons.patterns import experiment
+from course_lib.lessons.patterns.experiments import patterns as experiment
 
 
 def test_every_pattern_is_measured_at_every_sparsity():
@@ -23,7 +23,7 @@ def test_a_step_measures_the_pruned_model():
 
 
 def test_the_committed_result_orders_the_patterns():
-    for by_pattern in experiment.measured().values():
+    for by_pattern in experiment.stored_perplexities().values():
         values = {name: found.value for name, found in by_pattern.items()}
         n_of_4 = next(value for name, value in values.items() if name.endswith(":4"))
         ordered = [values["dense"], values["unstructured"], n_of_4, values["blocks 4 × 4"], values["rows"]]

@@ -1,12 +1,12 @@
-"""Figures of lesson 01: they draw, and their titles are computed from what they show."""
+"""Figures of lesson 01: they draw, and their titles are computed from the data."""
 
 import math
 
 import pytest
 import torch
 
-from course_lib.lessons.patterns import explorer, figures
-from course_lib.lessons.patterns.measure import one_of_each
+from course_lib.lessons.patterns import deck, plots, widgets
+from course_lib.lessons.patterns.experiments.patterns import six_patterns
 from course_lib.measure.perplexity import Perplexity
 from course_lib.measure.roofline import H100
 from course_lib.models import tiny_model
@@ -25,44 +25,44 @@ def titles(drawn):
 
 
 def test_masks_name_the_best_and_the_worst(weight):
-    text = titles(figures.masks(weight, one_of_each(0.5)))
+    text = titles(plots.masks(weight, six_patterns(0.5)))
     assert "unstructured keeps" in text
     assert text.count("of the squares") >= 6
 
 
 def test_zeros_are_white_and_the_smallest_weight_is_not(weight):
-    axes = figures.figure()[1][0]
-    shade = figures.show_matrix(axes, torch.tensor([[0.0, 1e-6], [1.0, -1.0]]), "").images[0].get_array()
+    axes = plots.figure()[1][0]
+    shade = plots.draw_matrix(axes, torch.tensor([[0.0, 1e-6], [1.0, -1.0]]), "").images[0].get_array()
     assert shade[0, 0] == 0
     assert shade[0, 1] >= 0.3
-    figures.show_matrix(axes, torch.zeros(2, 2), "nothing left")
+    plots.draw_matrix(axes, torch.zeros(2, 2), "nothing left")
 
 
 def test_curves_compare_two_patterns_at_half(weight):
-    assert "2:4" in titles(figures.square_kept_curves(weight))
+    assert "2:4" in titles(deck.square_kept_curves(weight))
 
 
 def test_a_typical_part_keeps_as_much_as_the_matrix():
-    """The left half is full, the right half empty, upper and lower alike: half of each stands in the middle."""
+    """The left half is full and the right half empty in every row: a part in the middle has half of each."""
     keep = torch.arange(64).repeat(64, 1) < 32
-    assert figures.typical_part({"columns": keep, "all alike": torch.ones(64, 64).bool()}, size=32) == (0, 16)
+    assert plots.typical_part({"columns": keep, "all alike": torch.ones(64, 64).bool()}, size=32) == (0, 16)
 
 
 def test_perplexities_give_factors_of_the_dense_model():
     values = {"dense": 40.0, "unstructured": 60.0, "rows": 4e8}
     found = {name: Perplexity(value, value / 10, 100) for name, value in values.items()}
-    drawn = figures.perplexities({0.25: found}, 49152)
-    assert "25 % removed: unstructured × 1.5, rows × 10 million; 1 of 2 worse than guessing" in titles(drawn)
+    drawn = plots.perplexities({0.25: found}, 49152)
+    assert "25 % pruned: unstructured × 1.5, rows × 10 million; 1 of 2 worse than a guess" in titles(drawn)
     assert drawn.axes[0].get_xlim()[1] < 4e8  # far beyond guessing: at the edge, with its number
     assert "400 million" in [text.get_text() for text in drawn.axes[0].texts]
     more = {"dense": found["dense"], "free": Perplexity(4000.0, 1.0, 100), "rows": Perplexity(8e4, 4e4, 100)}
-    drawn = figures.perplexities({0.25: found, 0.5: more}, 49152)
-    assert "50 % removed: free × 100, rows × 2 000; 0 of 2 worse than guessing" in titles(drawn)  # within its error
+    drawn = plots.perplexities({0.25: found, 0.5: more}, 49152)
+    assert "50 % pruned: free × 100, rows × 2 000; 0 of 2 worse than a guess" in titles(drawn)  # within its error
     assert [tick.get_text() for tick in drawn.axes[0].get_yticklabels()] == ["unstructured / free", "rows"]
 
 
 def test_freedom_is_drawn_with_its_bits(weight):
-    assert "name a mask:\n0.96 for unstructured" in titles(figures.freedom(weight, one_of_each(0.5)))
+    assert "identify a mask:\n0.96 for unstructured" in titles(deck.freedom(weight))
 
 
 @pytest.mark.parametrize(
@@ -77,61 +77,47 @@ def test_freedom_is_drawn_with_its_bits(weight):
     ],
 )
 def test_numbers_are_rounded_to_what_matters(value, text):
-    assert figures.rounded(value) == text
+    assert plots.rounded(value) == text
 
 
 def test_groups_count_those_that_do_not_fit():
-    assert titles(figures.groups(torch.tensor([0.1, 0.2, 0.3, 0.3, 0.1]))).strip(" |").startswith("40 %")
+    assert titles(plots.groups(torch.tensor([0.1, 0.2, 0.3, 0.3, 0.1]))).strip(" |").startswith("40 %")
 
 
-def test_bytes_say_where_formats_start_to_pay(weight):
-    text = titles(figures.bytes_per_weight(weight))
-    assert "float32: CSR pays below 49 %" in text  # 50 % but for the row starts, which count in so small a matrix
-    assert "float16: CSR pays below" in text
-
-
-@pytest.mark.parametrize(
-    ("points", "words"),
-    [
-        ({0.1: 2.0, 0.5: 0.5}, "up to a density of 0.1, not at 0.5"),
-        ({0.1: 0.9, 0.5: 0.5}, "nowhere"),
-        ({0.1: 2.0, 0.5: 1.5}, "up to a density of 0.5"),
-        ({0.1: 0.9, 0.5: 1.5}, "at 1 of 2 densities"),
-    ],
-)
-def test_the_speed_title_says_where_csr_won(points, words):
-    formats = {"CSR": points, "blocks of 16": points, "columns": points, "promised": points}
-    assert f"CSR is faster\n{words}" in titles(figures.speed({1: formats, 64: formats}))
+def test_the_title_names_the_break_even_densities(weight):
+    text = titles(plots.bytes_per_weight(weight))
+    assert "float32: CSR is smaller below 49 %" in text  # 50 % without the row starts, which matter in a small matrix
+    assert "float16: CSR is smaller below" in text
 
 
 def test_limits_are_drawn_for_a_device():
-    assert "2:4" in titles(figures.limits(11008, 4096, H100))
+    assert "2:4" in titles(deck.limits(11008, 4096, H100))
 
 
-def test_activity_counts_what_two_tokens_share():
+def test_activity_counts_the_inputs_that_two_tokens_have_in_common():
     keep = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0]]).bool()
     errors = {"each": {0.25: 0.1, 0.5: 0.0}, "all": {0.25: 0.4, 0.5: 0.2}}
-    text = titles(figures.activity(keep, errors))
-    assert "share 50 % of their top 50 %" in text
-    assert "error 0.10 by token, 0.40 once for all" in text
+    text = titles(plots.activity(keep, errors))
+    assert "have 50 % of their top 50 % in common" in text
+    assert "error 0.10 if chosen\nfor each token, 0.40 once for all" in text
 
 
 def test_the_explorer_answers_every_choice_without_a_browser():
-    controls = explorer.explore(tiny_model())
+    controls = widgets.explore(tiny_model())
     first, second, refused = controls.children
     (block, matrix), (pattern, sparsity) = first.children, second.children
     for kind in pattern.options:
         pattern.value = kind
         assert refused.value == ""
     block.value, sparsity.value, pattern.value = 1, 0.75, "blocks 16 × 16"
-    matrix.value = "mlp.down_proj"  # 100 neurons do not divide by 16: said, and the last picture stays
+    matrix.value = "mlp.down_proj"  # 16 does not divide 100 neurons: a message appears, and the last picture stays
     assert "does not divide" in refused.value
     pattern.value = "rows"
     assert refused.value == ""
 
 
 def test_the_explorer_shows_zeros_and_bytes():
-    drawn = explorer.picture(tiny_model(), 0, "self_attn.q_proj", "n of 4", 0.5)
+    drawn = widgets.plot_choice(tiny_model(), 0, "self_attn.q_proj", "n of 4", 0.5)
     assert "50.0 % zeros" in titles(drawn)
     assert "self_attn.q_proj: 2 of 4" in titles(drawn)
     assert "2:4: " in titles(drawn)
@@ -148,19 +134,19 @@ def test_the_explorer_shows_zeros_and_bytes():
 )
 def test_each_pattern_is_shown_in_its_own_format(weight, pattern, form, n_bytes):
     pruned = weight * pattern.keep(weight.square())
-    encoded = figures._encodings(pruned, pattern)
+    encoded = widgets.encodings(pruned, pattern)
     assert torch.equal(encoded[form].decode(), pruned)
     assert encoded[form].n_bytes == n_bytes
-    assert set(figures._encodings(pruned, Unstructured(0.5))) == {"dense", "CSR", "bitmap"}
+    assert set(widgets.encodings(pruned, Unstructured(0.5))) == {"dense", "CSR", "bitmap"}
 
 
 def test_a_dense_matrix_is_smallest_dense():
-    assert "dense is smallest" in titles(figures.explored(torch.ones(8, 8), Unstructured(0.0), "nothing removed"))
+    assert "dense is smallest" in titles(widgets.plot_pruned(torch.ones(8, 8), Unstructured(0.0), "nothing removed"))
 
 
 def test_errors_belong_to_the_log_perplexity():
     """A perplexity of 40 with an error of 20, 0.5 in nats: two of them reach to 40 / e and 40 e, not to 0."""
     found = {"dense": Perplexity(20.0, 1.0, 100), "rows": Perplexity(40.0, 20.0, 100)}
-    drawn = figures.perplexities({0.25: found}, 49152)
+    drawn = plots.perplexities({0.25: found}, 49152)
     (segment,) = drawn.axes[0].collections[0].get_segments()
     assert segment[:, 0] == pytest.approx([40 / math.e, 40 * math.e])

@@ -33,7 +33,7 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "minitron/shapes": IDEAS,
     "moe/experiments/byte_mixture": LOG,
     "moe/experiments/moe_ideas": IDEAS,
-    "patterns/budget": IDEAS,
+    "patterns/experiments/budget": IDEAS,
     "sinks/first_tokens": IDEAS,
     "sparse_attention/block_scores": IDEAS,
     "sparse_attention/experiments/visual_model": LOG,

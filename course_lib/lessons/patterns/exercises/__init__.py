@@ -1,4 +1,4 @@
-"""Lesson 01: the exercises on sparsity patterns, their cases and their named mistakes."""
+"""The exercises of lesson 01, with their cases and their named mistakes."""
 
 from course_lib.lessons.patterns.exercises.bitmap import BITMAP
 from course_lib.lessons.patterns.exercises.blocks import BLOCKS

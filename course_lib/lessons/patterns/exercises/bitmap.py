@@ -30,21 +30,21 @@ def _unpack_bitmap(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
 
 
 def _as_bitmap(dense: Tensor) -> tuple[Tensor, Tensor, int]:
-    """The arguments that stand for a matrix: its non-zeros, its map, its width."""
+    """The arguments for a matrix: its non-zeros, its map, its width."""
     keep = pad((dense != 0).long(), (0, -dense.shape[1] % 8)).unflatten(1, (-1, 8))
     return dense[dense != 0], (keep << torch.arange(8)).sum(2).to(torch.uint8), dense.shape[1]
 
 
 def _bitmap_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(rows: int, columns: int, density: float) -> Tensor:
+    def random(rows: int, columns: int, density: float) -> Tensor:
         return randn(generator, rows, columns) * (torch.rand(rows, columns, generator=generator) < density)
 
     by_hand = torch.tensor([[0.0, 7, 0, 0, 8, 0, 0, 0, 0, 0], [0.0] * 10, [1.0, 0, 0, 0, 0, 0, 0, 2, 0, 3]])
     return [
         Case("3 × 10 by hand, its middle row empty", _as_bitmap(by_hand)),
-        Case("9 × 24, a third stored", _as_bitmap(drawn(9, 24, 0.3))),
-        Case("a width that is no multiple of 8: 6 × 13", _as_bitmap(drawn(6, 13, 0.5))),
-        Case("narrower than a byte", _as_bitmap(drawn(11, 5, 0.5))),
+        Case("9 × 24, a third stored", _as_bitmap(random(9, 24, 0.3))),
+        Case("a width that is not a multiple of 8: 6 × 13", _as_bitmap(random(6, 13, 0.5))),
+        Case("narrower than a byte", _as_bitmap(random(11, 5, 0.5))),
     ]
 
 
@@ -72,7 +72,7 @@ def _values_from_the_start(values: Tensor, bitmap: Tensor, columns: int) -> Tens
 
 
 def _bits_by_byte_column(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
-    """The bits of all bytes side by side: first every lowest bit, then every second one."""
+    """The bits of all bytes by rank: first every lowest bit, then every second one."""
     bits = ((bitmap.long()[:, None, :] >> torch.arange(8)[:, None]) & 1).flatten(1).bool()[:, :columns]
     return _fill(bits, values[: int(bits.sum())])
 
@@ -114,16 +114,16 @@ BITMAP = Exercise(
     ),
     hints=(
         "Shift every byte by 0 to 7 and take the lowest bit: (bitmap[:, :, None] >> torch.arange(8)) & 1.",
-        "flatten(1) lines the bits of a row up; the first `columns` of them are the row.",
-        "dense[keep] = values fills True entries row by row, which is the order of the values.",
+        "flatten(1) joins the bits of a row; its first `columns` bits are the row.",
+        "dense[keep] = values fills the True entries row by row, which is the order of the values.",
     ),
 )
 
 
 def _unpack_in_a_loop(values: Tensor, bitmap: Tensor, columns: int) -> Tensor:
-    dense, left = torch.zeros(bitmap.shape[0], columns), iter(values.tolist())
+    dense, remaining = torch.zeros(bitmap.shape[0], columns), iter(values.tolist())
     for row in range(bitmap.shape[0]):
         for column in range(columns):
             if int(bitmap[row, column // 8]) >> (column % 8) & 1:
-                dense[row, column] = next(left)
+                dense[row, column] = next(remaining)
     return dense

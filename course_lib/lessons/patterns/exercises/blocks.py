@@ -17,7 +17,7 @@ from course_lib.lessons.patterns.exercises.common import even_and_spiky, in_bloc
 
 
 def _agree_on_blocks(got: Any, expected: Tensor, case: Case) -> str | None:
-    """Masks agree when as many whole blocks stay, worth as much: which of two equal blocks stays is free."""
+    """Masks agree if they keep whole blocks with the same sums: of two equal blocks either may be kept."""
     problem = close(got, expected)
     got, unlike = tensor_like(got, expected)
     if problem is None or unlike or not ((got == 0) | (got == 1)).all():
@@ -28,25 +28,25 @@ def _agree_on_blocks(got: Any, expected: Tensor, case: Case) -> str | None:
         """(O, I) -> (blocks, entries of a block)"""
         return matrix.unflatten(1, (-1, columns)).unflatten(0, (-1, rows)).transpose(1, 2).flatten(2).flatten(0, 1)
 
-    def in_part(mask: Tensor) -> int:
+    def n_partly_kept(mask: Tensor) -> int:
         n_kept = blocks(mask.double()).sum(1)
         return int(((n_kept > 0) & (n_kept < rows * columns)).sum())
 
-    if part := in_part(got):
-        return f"{part} blocks of {rows} × {columns} stay in part; {problem}"
-    if in_part(expected):  # a mistake's mask, which no mask of whole blocks is like
+    if part := n_partly_kept(got):
+        return f"{part} blocks of {rows} × {columns} are kept only partly; {problem}"
+    if n_partly_kept(expected):  # the mask of a mistake, which never agrees with whole blocks
         return problem
     mine, right = (blocks(mask.bool()).any(1) for mask in (got, expected))
     if mine.sum() != right.sum():
-        return f"{int(mine.sum())} blocks stay, expected {int(right.sum())}"
+        return f"{int(mine.sum())} blocks are kept, expected {int(right.sum())}"
     total = blocks(weight.double().abs()).sum(1)
     return problem if close(total[mine].sort().values, total[right].sort().values) else None
 
 
-def _keep_tiles(worth: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
-    """The mask that keeps the n best tiles, from the worth of each tile."""
-    keep = torch.zeros(worth.numel(), dtype=torch.bool).index_fill(0, worth.flatten().topk(n_kept).indices, True)
-    return keep.reshape(worth.shape).repeat_interleave(rows, 0).repeat_interleave(columns, 1)
+def _keep_tiles(score: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
+    """The mask that keeps the n tiles with the highest scores."""
+    keep = torch.zeros(score.numel(), dtype=torch.bool).index_fill(0, score.flatten().topk(n_kept).indices, True)
+    return keep.reshape(score.shape).repeat_interleave(rows, 0).repeat_interleave(columns, 1)
 
 
 def _tiles(weight: Tensor, rows: int, columns: int) -> Tensor:
@@ -68,18 +68,18 @@ def _misread_tiles(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tens
     return _keep_tiles(weight.abs().reshape(*shape, rows * columns).sum(2), rows, columns, n_kept)
 
 
-def _by_worth(weight: Tensor, rows: int, columns: int, worth: Tensor, keep: Tensor) -> Tensor:
-    return keep.reshape(worth.shape).repeat_interleave(rows, 0).repeat_interleave(columns, 1)
+def _by_score(weight: Tensor, rows: int, columns: int, score: Tensor, keep: Tensor) -> Tensor:
+    return keep.reshape(score.shape).repeat_interleave(rows, 0).repeat_interleave(columns, 1)
 
 
 def _above(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
-    worth = _tiles(weight, rows, columns).abs().sum((2, 3))
-    return _by_worth(weight, rows, columns, worth, worth >= worth.flatten().sort(descending=True).values[n_kept - 1])
+    score = _tiles(weight, rows, columns).abs().sum((2, 3))
+    return _by_score(weight, rows, columns, score, score >= score.flatten().sort(descending=True).values[n_kept - 1])
 
 
 def _strictly_above(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
-    worth = _tiles(weight, rows, columns).abs().sum((2, 3))
-    return _by_worth(weight, rows, columns, worth, worth > worth.flatten().sort(descending=True).values[n_kept])
+    score = _tiles(weight, rows, columns).abs().sum((2, 3))
+    return _by_score(weight, rows, columns, score, score > score.flatten().sort(descending=True).values[n_kept])
 
 
 def _small_mask(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
@@ -96,9 +96,9 @@ def _blocks_in_each_stripe(weight: Tensor, rows: int, columns: int, n_kept: int)
 
 
 def _blocks_in_each_band(weight: Tensor, rows: int, columns: int, n_kept: int) -> Tensor:
-    worth = _tiles(weight, rows, columns).abs().sum((2, 3))
-    best = worth.topk(min(max(1, n_kept // len(worth)), worth.shape[1]), dim=1).indices
-    keep = torch.zeros_like(worth, dtype=torch.bool).scatter(1, best, True)
+    score = _tiles(weight, rows, columns).abs().sum((2, 3))
+    best = score.topk(min(max(1, n_kept // len(score)), score.shape[1]), dim=1).indices
+    keep = torch.zeros_like(score, dtype=torch.bool).scatter(1, best, True)
     return keep.repeat_interleave(rows, 0).repeat_interleave(columns, 1)
 
 
@@ -113,21 +113,21 @@ def _blocks_cases(generator: torch.Generator) -> list[Case]:
     weight = torch.tensor([[2.0, 3.0, 1.0, 2.0], [-3.0, -2.0, 2.0, 1.0], [9.0, 0.0, 3.0, -2.0], [0.0, 0.0, -3.0, 3.0]])
     tied = torch.tensor([[4.0, 1.0, 3.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, -1.0, -2.0, 1.0]])  # totals 5, 5 and 5
     quiet = torch.zeros(6, 8)
-    quiet[2, 5] = quiet[4, 0] = 3.0  # all other blocks are worth nothing
+    quiet[2, 5] = quiet[4, 0] = 3.0  # all other blocks are zero
     return [
         Case("two of four 2 × 2 blocks, by hand", (weight, 2, 2, 2)),
         Case("six of twenty 3 × 4 blocks", (in_blocks(even_and_spiky(generator, 12, 20), 3, 4, 5), 3, 4, 6)),
         Case("nine of twelve 4 × 2 blocks", (randn(generator, 16, 6), 4, 2, 9)),
         Case("a transposed, non-contiguous weight", (in_blocks(even_and_spiky(generator, 16, 12), 4, 4, 2).T, 4, 4, 5)),
-        Case("three equal blocks: two of them stay", (tied, 2, 2, 2)),
-        Case("blocks of zeros: five blocks stay all the same", (quiet, 2, 2, 5)),
+        Case("three equal blocks: two of them are kept", (tied, 2, 2, 2)),
+        Case("blocks of zeros: five blocks are kept all the same", (quiet, 2, 2, 5)),
     ]
 
 
 def _blocks_in_order(weight: Tensor, rows: int, columns: int, n_kept: int, descending: bool) -> Tensor:
-    """The first blocks, or the last: the weight is not looked at."""
-    worth = torch.arange(weight.numel() // (rows * columns)).reshape(len(weight) // rows, -1)
-    return _keep_tiles(-worth if descending else worth, rows, columns, n_kept)
+    """The first blocks, or the last ones, whatever the weight."""
+    score = torch.arange(weight.numel() // (rows * columns)).reshape(len(weight) // rows, -1)
+    return _keep_tiles(-score if descending else score, rows, columns, n_kept)
 
 
 BLOCKS = Exercise(
@@ -163,7 +163,7 @@ BLOCKS = Exercise(
     ),
     hints=(
         "Give every block two axes of its own: weight.reshape(O // rows, rows, I // columns, columns).",
-        "Sum absolute values over axes 1 and 3: one total for each block. Then topk over the flattened totals.",
-        "repeat_interleave along both axes blows the small mask up to the size of the weight.",
+        "Sum absolute values over axes 1 and 3: one total per block. Then topk over the flattened totals.",
+        "repeat_interleave along both axes enlarges the small mask to the size of the weight.",
     ),
 )

@@ -22,7 +22,7 @@ BREAK_EVEN = Exercise(
         Case("float16, 4-byte indices", (2, 4)),
         Case("float16, 2-byte indices", (2, 2)),
         Case("4-bit values", (0.5, 4)),
-        Case("a drawn width", (int(torch.randint(5, 12, (), generator=generator)), 4)),
+        Case("a random width", (int(torch.randint(5, 12, (), generator=generator)), 4)),
     ],
     mistakes=read_mistakes(globals()),
     also_right=(
@@ -30,8 +30,8 @@ BREAK_EVEN = Exercise(
         Variant("as a tensor", lambda v, i: torch.tensor(_break_even(v, i), dtype=torch.float64)),
     ),
     hints=(
-        "Count bytes for each entry of the matrix, stored or not. Dense: v. CSR: d · (v + i), for d are stored.",
-        "Bitmap: d · v for the values, and an eighth of a byte for every entry.",
+        "Count bytes per entry, stored or not. Dense: v. CSR: d · (v + i), because a fraction d is stored.",
+        "Bitmap: d · v for the values, and an eighth of a byte per entry.",
         "Set each equal to v and solve for d.",
     ),
 )

@@ -20,38 +20,38 @@ def _sizes(
     index_bytes: int = 4,
     map_bytes: int | float | None = None,
     starts: int = 4,
-    place_bytes: int | float | None = None,
+    position_bytes: int | float | None = None,
     n_starts: int | None = None,
 ) -> dict[str, int | float]:
-    """All four sizes; the last five settings are where they go wrong."""
+    """All four sizes; mistakes change one of the last five settings."""
     kept = columns // 2
     bitmap = rows * -(-columns // 8) if map_bytes is None else map_bytes
-    places = rows * -(-kept // 4) if place_bytes is None else place_bytes
+    positions = rows * -(-kept // 4) if position_bytes is None else position_bytes
     row_starts = starts * (rows + 1 if n_starts is None else n_starts)
     return {
         "dense": rows * columns * value_bytes,
         "CSR": n_stored * (value_bytes + index_bytes) + row_starts,
         "bitmap": n_stored * value_bytes + bitmap + row_starts,
-        "2:4": rows * kept * value_bytes + places,
+        "2:4": rows * kept * value_bytes + positions,
     }
 
 
-def _but(o: int, i: int, z: int, v: int, name: str, **wrong: int) -> dict[str, int | float]:
-    """Right but for one format, which is as with other settings."""
+def _except(o: int, i: int, z: int, v: int, name: str, **wrong: int) -> dict[str, int | float]:
+    """Right sizes, except for one format, which has other settings."""
     return _sizes(o, i, z, v) | {name: _sizes(o, i, z, v, **wrong)[name]}
 
 
 def _without_row_starts_in(name: str, o: int, i: int, z: int, v: int) -> dict[str, int | float]:
-    return _but(o, i, z, v, name, starts=0)
+    return _except(o, i, z, v, name, starts=0)
 
 
 def _sizes_cases(generator: torch.Generator) -> list[Case]:
     n_stored = int(torch.randint(10, 4000, (), generator=generator))
     return [
-        Case("2 × 8 with five stored, float32", (2, 8, 5, 4)),
+        Case("2 × 8 with five stored values, float32", (2, 8, 5, 4)),
         Case("576 × 1536, half stored, float16", (576, 1536, 576 * 1536 // 2, 2)),
-        Case("a width that is no multiple of 8: 60 × 44", (60, 44, 900, 2)),
-        Case("a drawn count, 8-bit values", (70, 100, n_stored, 1)),
+        Case("a width that is not a multiple of 8: 60 × 44", (60, 44, 900, 2)),
+        Case("a random count, 8-bit values", (70, 100, n_stored, 1)),
     ]
 
 
@@ -95,8 +95,8 @@ BYTES = Exercise(
         ),
     ),
     hints=(
-        "Go tensor by tensor. CSR: values, columns, row starts. Bitmap: values, map, row starts. 2:4: values, places.",
-        "Row starts: one for each row and one for the end, 4 bytes each. -(-n // 8) rounds n / 8 up.",
-        "2:4 stores I / 2 values a row, whatever is zero among them, and as many 2-bit places: ⌈(I / 2) / 4⌉ bytes.",
+        "CSR: values, columns, row starts. Bitmap: values, map, row starts. 2:4: values, positions. Add them up.",
+        "Row starts: one per row and one for the end, 4 bytes each. -(-n // 8) rounds n / 8 up.",
+        "2:4 stores I / 2 values per row, even zeros, and a 2-bit position for each: ⌈(I / 2) / 4⌉ bytes per row.",
     ),
 )

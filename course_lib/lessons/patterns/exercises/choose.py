@@ -13,11 +13,11 @@ from course_lib.checking.mistakes import read_mistakes
 
 
 def fits_two_of_four(keep: Tensor) -> bool:
-    """At most two stay in every four neighbours of a row."""
+    """Whether at most two of every four neighbours of a row are kept."""
     return keep.shape[1] % 4 == 0 and int(keep.long().unflatten(1, (-1, 4)).sum(2).max()) <= 2
 
 
-def _columns_that_hold_anything(keep: Tensor) -> int:
+def _used_columns(keep: Tensor) -> int:
     return int((keep.sum(0) > 0).sum())
 
 
@@ -26,19 +26,19 @@ def choose(
     sizes: dict[str, int],
     value_bytes: int,
     fits: Callable[[Tensor], bool] = fits_two_of_four,
-    n_columns: Callable[[Tensor], int] = _columns_that_hold_anything,
+    n_columns: Callable[[Tensor], int] = _used_columns,
     column_bytes: Callable[[int, int], int] = lambda rows, value_bytes: rows * value_bytes + 4,
     best: Callable = min,
 ) -> tuple[str, int]:
-    """The format and its bytes; the last four settings are where it goes wrong."""
+    """The format and its bytes; mistakes change one of the last four settings."""
     able = {name: size for name, size in sizes.items() if name != "2:4" or fits(keep)}
     able["columns"] = n_columns(keep) * column_bytes(len(keep), value_bytes)
-    found = best(able.items(), key=lambda pair: pair[1])
-    return found[0], found[1]
+    name, n_bytes = best(able.items(), key=lambda pair: pair[1])
+    return name, n_bytes
 
 
 def case_of(name: str, keep: Tensor, value_bytes: int = 2) -> Case:
-    """A mask with its sizes in the four formats of patterns.bytes. 2:4 is among them whether or not the mask fits."""
+    """A mask with its sizes in the four formats of patterns.bytes. 2:4 is one of them, whether or not the mask fits."""
     (rows, columns), n_stored = keep.shape, int(keep.sum())
     per_row, row_starts = -(-columns // 8), 4 * rows + 4
     sizes = {
@@ -51,19 +51,19 @@ def case_of(name: str, keep: Tensor, value_bytes: int = 2) -> Case:
 
 
 def two_of_four(generator: torch.Generator, rows: int, columns: int) -> Tensor:
-    """A drawn mask with exactly two in every four."""
+    """A random mask with exactly two of every four."""
     return (torch.rand(rows, columns // 4, 4, generator=generator).argsort(2) < 2).flatten(1)
 
 
 def of_columns(rows: int, columns: int, kept: list[int]) -> Tensor:
-    """Whole columns stay."""
+    """A mask that keeps whole columns."""
     keep = torch.zeros(rows, columns, dtype=torch.bool)
     keep[:, kept] = True
     return keep
 
 
-def drawn(generator: torch.Generator, rows: int, columns: int, density: float) -> Tensor:
-    """Exactly this share of all entries, anywhere; the first group of four and the first column are full."""
+def random_mask(generator: torch.Generator, rows: int, columns: int, density: float) -> Tensor:
+    """Keep this fraction of all entries at random, and also the first group of four and the first column."""
     keep = torch.zeros(rows * columns, dtype=torch.bool)
     keep[torch.randperm(rows * columns, generator=generator)[: int(density * rows * columns)]] = True
     keep = keep.reshape(rows, columns)
@@ -84,23 +84,23 @@ def _cases(generator: torch.Generator) -> list[Case]:
     few[torch.arange(40), torch.randperm(100, generator=generator)[:40]] = True
     return [
         case_of("2 × 8 by hand, two of every four", by_hand),
-        case_of("two of every four, but one group with a single weight", one_less),
+        case_of("two of every four, except for one group with a single weight", one_less),
         case_of("half of each row, three of one group", three),
-        case_of("two of every four, but one group with three", one_more),
-        case_of("ten inputs, all stay: no groups of four", torch.ones(6, 10, dtype=torch.bool)),
-        case_of("three of every four columns leave", of_columns(20, 16, [0, 5, 10, 15])),
+        case_of("two of every four, except for one group with three", one_more),
+        case_of("ten inputs, all kept: no groups of four", torch.ones(6, 10, dtype=torch.bool)),
+        case_of("three of every four columns are removed", of_columns(20, 16, [0, 5, 10, 15])),
         case_of("seven columns of 16, three of them neighbours", of_columns(40, 16, [0, 1, 2, 6, 9, 12, 13])),
         case_of("a single column", of_columns(20, 16, [7])),
         case_of("eight neighbouring columns of 16", of_columns(8, 16, list(range(8)))),
         case_of("whole rows: two of every four", torch.tensor([1, 1, 0, 0] * 4).bool()[:, None].repeat(1, 16)),
-        case_of("one weight in each row", few),
-        case_of("a drawn half, float32", drawn(generator, 30, 64, 0.5), 4),
+        case_of("one weight per row", few),
+        case_of("a random half, float32", random_mask(generator, 30, 64, 0.5), 4),
         case_of("one of every four, a quarter of the groups empty", _sparse_groups(generator)),
     ]
 
 
 def _sparse_groups(generator: torch.Generator) -> Tensor:
-    """Fits 2:4, and yet a bitmap is smaller: 2:4 would store many zeros."""
+    """A mask that fits 2:4, although a bitmap is smaller, because 2:4 would store many zeros."""
     keep = (torch.rand(24, 8, 4, generator=generator).argsort(2) < 1).flatten(1)
     keep[:6] = False
     return keep
@@ -158,10 +158,10 @@ CHOOSE = Exercise(
         Variant("sorted pairs, as a list", lambda k, s, v: _by_sorting(k, s, v)),
     ),
     hints=(
-        "Which of the formats can hold every mask? Which one cannot, and what do you have to count to know?",
-        "keep.unflatten(1, (-1, 4)).sum(2) counts each group, where the width is a multiple of 4; keep.any(0) says "
-        "which columns hold anything.",
-        'Copy sizes, take "2:4" out where a group counts three or more, put "columns" in, and take the smallest: '
+        "Which of the formats can store every mask? Which one cannot, and what do you have to count to find out?",
+        "keep.unflatten(1, (-1, 4)).sum(2) counts each group, where the width is a multiple of 4; keep.any(0) marks "
+        "the columns in which anything is kept.",
+        'Copy sizes, remove "2:4" if a group keeps three or more, add "columns", and take the smallest: '
         "min(able, key=able.get).",
     ),
 )

@@ -15,7 +15,7 @@ from course_lib.lessons.patterns.exercises.common import even_and_spiky
 
 
 def _agree_on_columns(got: Any, expected: tuple, case: Case) -> str | None:
-    """Columns agree when they are as loud: which of two equal norms stays is free."""
+    """Columns agree if their norms do: of two equal norms either may be kept."""
     problem = close(got, expected)
     if problem is None or not isinstance(got, tuple) or len(got) != 2:
         return problem
@@ -26,7 +26,7 @@ def _agree_on_columns(got: Any, expected: tuple, case: Case) -> str | None:
     if columns.tolist() != sorted({int(c) for c in columns.tolist() if 0 <= c < weight.shape[1]}):
         return f"the indices are {short(columns)}, expected {short(expected[1])}"
     if complaint := close(smaller, weight[:, columns.long()]):
-        return f"the matrix does not hold the columns of its indices: {complaint}"
+        return f"the matrix does not contain the columns of its indices: {complaint}"
     mine, right = (weight[:, chosen.long()].double().norm(dim=0).sort().values for chosen in (columns, expected[1]))
     return problem if close(mine, right) else None
 
@@ -46,17 +46,17 @@ def _columns_cases(generator: torch.Generator) -> list[Case]:
     tied = torch.tensor([[3.0, 0.0, 4.0, 1.0, -5.0], [4.0, 5.0, 3.0, 2.0, 0.0]])  # four columns of norm 5
     empty = torch.zeros(3, 8).index_copy(1, torch.tensor([1, 6]), torch.tensor([[2.0, 1.0], [-1.0, 0.0], [0.0, 3.0]]))
     return [
-        Case("3 × 4 by hand: norms 6.7, 6.4, 6 and 6.9, two stay", (weight, 2)),
-        Case("12 × 20, even columns and spiky ones, seven stay", (even_and_spiky(generator, 12, 20), 7)),
-        Case("24 × 9, even columns and spiky ones, four stay", (even_and_spiky(generator, 24, 9), 4)),
+        Case("3 × 4 by hand: norms 6.7, 6.4, 6 and 6.9, two kept", (weight, 2)),
+        Case("12 × 20, even columns and spiky ones, seven kept", (even_and_spiky(generator, 12, 20), 7)),
+        Case("24 × 9, even columns and spiky ones, four kept", (even_and_spiky(generator, 24, 9), 4)),
         Case("a square weight, transposed and not contiguous", (randn(generator, 16, 16).T, 5)),
-        Case("four equal norms: two of them stay", (tied, 2)),
-        Case("columns of zeros: five columns stay all the same", (empty, 5)),
+        Case("four equal norms: two of them are kept", (tied, 2)),
+        Case("columns of zeros: five columns are kept all the same", (empty, 5)),
     ]
 
 
-def _keep_columns_by(weight: Tensor, n_kept: int, worth: Tensor) -> tuple[Tensor, Tensor]:
-    columns = worth.topk(n_kept).indices.sort().values
+def _keep_columns_by(weight: Tensor, n_kept: int, score: Tensor) -> tuple[Tensor, Tensor]:
+    columns = score.topk(n_kept).indices.sort().values
     return weight[:, columns], columns
 
 
@@ -89,7 +89,7 @@ def _from_smallest(weight: Tensor, n_kept: int) -> Tensor:
     return weight.norm(dim=0).sort(descending=True).values[n_kept - 1]
 
 
-def _loudest_mask(weight: Tensor, n_kept: int) -> Tensor:
+def _largest_mask(weight: Tensor, n_kept: int) -> Tensor:
     keep = torch.zeros(weight.shape[1], dtype=torch.bool)
     return keep.index_fill(0, weight.norm(dim=0).topk(n_kept).indices, True)
 
@@ -125,8 +125,8 @@ COLUMNS = Exercise(
         Variant("indices as a list", lambda w, n: (w[:, _best_columns(w, n)], _best_columns(w, n).tolist())),
     ),
     hints=(
-        "One norm for each input: weight.norm(dim=0).",
-        "norms.topk(n_kept).indices are the columns to keep, in order of norm; .sort().values puts them in their own.",
+        "One norm per input: weight.norm(dim=0).",
+        "norms.topk(n_kept).indices are the columns to keep; .sort().values restores their original order.",
         "weight[:, columns] is the smaller matrix.",
     ),
 )

@@ -12,8 +12,8 @@ from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
 from course_lib.checking.mistakes import read_mistakes
 
 
-def _keep_inputs(inputs: Tensor, worth: Tensor, k: int) -> Tensor:
-    keep = torch.zeros_like(inputs, dtype=torch.bool).scatter(1, worth.topk(k, dim=1).indices, True)
+def _keep_inputs(inputs: Tensor, score: Tensor, k: int) -> Tensor:
+    keep = torch.zeros_like(inputs, dtype=torch.bool).scatter(1, score.topk(k, dim=1).indices, True)
     return inputs * keep
 
 
@@ -26,16 +26,16 @@ def _dynamic_cases(generator: torch.Generator) -> list[Case]:
     inputs = torch.tensor([[1.0, -3.0, 2.0], [4.0, 1.0, 0.5]])
     return [
         Case("two tokens by hand, one input each", (weight, inputs, 1)),
-        Case("17 tokens, 40 inputs, ten stay", (randn(generator, 24, 40), randn(generator, 17, 40), 10)),
-        Case("as many tokens as inputs and outputs", (randn(generator, 12, 12), randn(generator, 12, 12), 5)),
-        Case("all stay", (randn(generator, 8, 5), randn(generator, 3, 5), 5)),
-        Case("inputs that tie, with equal columns: one of them stays", _tied(generator, 9, 4)),
-        Case("many inputs tie: three of them stay", _tied(generator, 7, 11, 3)),
+        Case("17 tokens, 40 inputs, ten kept", (randn(generator, 24, 40), randn(generator, 17, 40), 10)),
+        Case("equal numbers of tokens, inputs and outputs", (randn(generator, 12, 12), randn(generator, 12, 12), 5)),
+        Case("all kept", (randn(generator, 8, 5), randn(generator, 3, 5), 5)),
+        Case("tied inputs with equal columns: one of them is kept", _tied(generator, 9, 4)),
+        Case("many tied inputs: three of them are kept", _tied(generator, 7, 11, 3)),
     ]
 
 
 def _tied(generator: torch.Generator, n_tokens: int, n_inputs: int, k: int = 1) -> tuple[Tensor, Tensor, int]:
-    """All inputs of a token are equal, and so are all columns: whichever stay, the output is the same."""
+    """All inputs of a token are equal, and so are all columns, so that any choice gives the same output."""
     column, size = randn(generator, 6, 1), randn(generator, n_tokens, 1).round() + 0.5
     return column.repeat(1, n_inputs), size.repeat(1, n_inputs), k
 
@@ -46,7 +46,7 @@ def _by_threshold(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
 
 
 def _above_the_next(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
-    """Above the first that leaves; where all stay, above nothing."""
+    """Above the largest removed value; if all are kept, above a negative number."""
     size = inputs.abs()
     order = torch.nn.functional.pad(size.sort(dim=1, descending=True).values, (0, 1), value=-1.0)
     return linear(inputs * (size > order[:, k : k + 1]), weight)
@@ -66,9 +66,9 @@ def _removed(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
 
 
 def _library(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
-    from course_lib.lessons.patterns.measure import keep_most_active
+    from course_lib.sparsity.patterns import Unstructured
 
-    return linear(inputs * keep_most_active(inputs, k), weight)
+    return linear(inputs * Unstructured(1 - k / inputs.shape[1]).keep(inputs.abs()), weight)
 
 
 def _static_inputs(weight: Tensor, inputs: Tensor, k: int) -> Tensor:
@@ -85,8 +85,8 @@ DYNAMIC = Exercise(
     cases=_dynamic_cases,
     library=_library,
     trivial=(
-        Trivial("reading the first k inputs", lambda weight, x, k: x[:, :k] @ weight[:, :k].T),
-        Trivial("reading the last k inputs", lambda weight, x, k: x[:, -k:] @ weight[:, -k:].T),
+        Trivial("using the first k inputs", lambda weight, x, k: x[:, :k] @ weight[:, :k].T),
+        Trivial("using the last k inputs", lambda weight, x, k: x[:, -k:] @ weight[:, -k:].T),
     ),
     mistakes=read_mistakes(globals()),
     also_right=(
@@ -98,8 +98,8 @@ DYNAMIC = Exercise(
         Variant("float64", lambda w, x, k: _dynamic(w.double(), x.double(), k)),
     ),
     hints=(
-        "inputs.abs().topk(k, dim=1).indices holds k columns for each token.",
-        "Start from a mask of False, scatter True along dim 1, and multiply the inputs with it.",
+        "inputs.abs().topk(k, dim=1).indices contains k columns per token.",
+        "Start with a mask of False, scatter True along dim 1, and multiply the inputs by it.",
         "The product of a linear layer is inputs @ weight.T.",
     ),
 )

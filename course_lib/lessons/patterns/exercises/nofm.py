@@ -22,30 +22,30 @@ def _compress(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _agree_on_compressed(got: Any, expected: tuple, case: Case) -> str | None:
-    """Pairs agree when each group keeps weights of the same size: which of two equal ones stays is free."""
+    """Results agree if each group keeps weights of the same size: of two equal ones either may be kept."""
     problem = close(got, expected)
     if problem is None or not isinstance(got, tuple) or len(got) != 2:
         return problem
     (values, wrong_values), (positions, wrong_positions) = map(tensor_like, got, expected)
     if wrong_values or wrong_positions:
-        return f"values: {wrong_values}" if wrong_values else f"places: {wrong_positions}"
+        return f"values: {wrong_values}" if wrong_values else f"positions: {wrong_positions}"
     if not (positions == positions.to(torch.uint8)).all():
-        return "the places are no whole numbers from 0 to 3"
+        return "the positions are not whole numbers from 0 to 3"
     positions = positions.long()  # the difference of two bytes is never negative
     if not (positions < 4).all():
-        return f"a place is {int(positions.max())}: expected places in the group of four, 0 to 3"
+        return f"a position is {int(positions.max())}: expected positions in the group of four, 0 to 3"
     if not (positions.unflatten(1, (-1, 2)).diff(dim=2) > 0).all():
-        return "the two places of a group are not in ascending order"
-    there = case.arguments[0].unflatten(1, (-1, 4)).gather(2, positions.unflatten(1, (-1, 2))).flatten(1)
-    if complaint := close(values, there):
-        return f"the values are not the weights at these places: {complaint}"
+        return "the two positions of a group are not in ascending order"
+    stored = case.arguments[0].unflatten(1, (-1, 4)).gather(2, positions.unflatten(1, (-1, 2))).flatten(1)
+    if complaint := close(values, stored):
+        return f"the values are not the weights at these positions: {complaint}"
     sizes = (kept.double().abs().unflatten(1, (-1, 2)).sort(dim=2).values.flatten(1) for kept in (values, expected[0]))
     return problem if close(*sizes) else None
 
 
-def _stored(places: Tensor) -> Tensor:
-    """(O, I / 2), the places of what stays, to (O, I), True where an input is stored."""
-    pairs = torch.as_tensor(places).long().unflatten(1, (-1, 2)) % 4
+def _stored(positions: Tensor) -> Tensor:
+    """Turn positions (O, I / 2) into a mask (O, I), True where an input is stored."""
+    pairs = torch.as_tensor(positions).long().unflatten(1, (-1, 2)) % 4
     return torch.zeros(*pairs.shape[:2], 4, dtype=torch.bool).scatter(2, pairs, True).flatten(1)
 
 
@@ -53,7 +53,7 @@ def _compress_cases(generator: torch.Generator) -> list[Case]:
     weight = torch.tensor([[1.0, -4.0, 3.0, 2.0, 8.0, 5.0, -6.0, 7.0], [9.0, 1.0, 2.0, -3.0, 0.5, -0.25, 0.0, 0.125]])
     return [
         Case("2 × 8 worked by hand", (weight,)),
-        Case("12 × 48, drawn", (randn(generator, 12, 48),)),
+        Case("12 × 48, random", (randn(generator, 12, 48),)),
         Case("a group of zeros", (torch.cat([torch.zeros(3, 4), randn(generator, 3, 4)], dim=1),)),
         Case("a square weight, transposed and not contiguous", (randn(generator, 16, 16).T,)),
         Case("weights of equal size", (torch.tensor([[2.0, -2.0, 2.0, -2.0, 1.0, -3.0, 3.0, 3.0]]),)),
@@ -89,19 +89,19 @@ def _library(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _half_of_each_row(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Unstructured in each row, so that a group may keep none or all four."""
+    """Choose freely in each row, so that a group may keep none or all four."""
     columns = weight.abs().topk(weight.shape[1] // 2, dim=1).indices.sort(dim=1).values
     return weight.gather(1, columns), columns % 4
 
 
 def _one_of_every_two(weight: Tensor) -> tuple[Tensor, Tensor]:
     pairs = weight.unflatten(1, (-1, 2))
-    places = pairs.abs().argmax(dim=2, keepdim=True)
-    return pairs.gather(2, places).flatten(1), places.flatten(1)
+    positions = pairs.abs().argmax(dim=2, keepdim=True)
+    return pairs.gather(2, positions).flatten(1), positions.flatten(1)
 
 
 def _values_by_size(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The places are sorted, the values were taken before."""
+    """Values taken before the positions are sorted."""
     return _compress_by_size(weight)[0], _compress(weight)[1]
 
 
@@ -109,19 +109,19 @@ def _values_in_order_alone(weight: Tensor) -> tuple[Tensor, Tensor]:
     return _compress(weight)[0], _compress_by_size(weight)[1]
 
 
-def _mask_for_places(weight: Tensor) -> tuple[Tensor, Tensor]:
-    values, places = _compress(weight)
-    pairs = places.unflatten(1, (-1, 2))
+def _mask_for_positions(weight: Tensor) -> tuple[Tensor, Tensor]:
+    values, positions = _compress(weight)
+    pairs = positions.unflatten(1, (-1, 2))
     keep = torch.zeros(*pairs.shape[:2], 4, dtype=torch.bool).scatter(2, pairs, True)
     return values, keep.flatten(1)
 
 
 def _two_from_each_four_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """reshape(4, -1) on the way."""
+    """Groups by reshape(4, -1)."""
     groups = weight.reshape(4, -1)
-    places = groups.abs().topk(2, dim=0).indices.sort(dim=0).values
+    positions = groups.abs().topk(2, dim=0).indices.sort(dim=0).values
     half = weight.shape[0], weight.shape[1] // 2
-    return groups.gather(0, places).reshape(half), places.reshape(half)
+    return groups.gather(0, positions).reshape(half), positions.reshape(half)
 
 
 def _compress_down(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,8 +149,8 @@ NOFM = Exercise(
         Variant("topk, then sort", lambda w: _compress_sorted_topk(w)),
     ),
     hints=(
-        "weight.unflatten(1, (-1, 4)) gives every group of four neighbours an axis of its own.",
-        "topk(2) of the absolute values gives places in order of size; sort them along the same axis.",
+        "weight.unflatten(1, (-1, 4)) gives each group of four neighbours an axis of its own.",
+        "topk(2) of the absolute values gives positions in the order of size; sort them along the same axis.",
         "groups.gather(2, positions) picks the weights; flatten(1) brings both back to (O, I / 2).",
     ),
 )
