@@ -935,8 +935,9 @@ plots.digits_curves()
 # network is retrained once at the end (right), most of the difference disappears. That is why OBD works in rounds of
 # deleting and retraining.
 #
-# The OBS paper also reports a larger network, NETtalk, which it pruned to 1,560 weights. It is not measured here,
-# because the aligned dictionary that it was trained on is not part of any package we use.
+# The OBS paper also reports a larger network for NETtalk, that is, for reading English words aloud, which it pruned to
+# 1,560 weights. It is not measured here, because the dictionary that it learns from, aligned letter by letter, is not
+# in any package that the course installs.
 #
 # ## 12. Optional: an open task
 #
