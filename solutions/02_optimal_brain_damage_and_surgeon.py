@@ -92,10 +92,10 @@ check("classic.taylor", predicted_change)
 # %% [markdown]
 # <details><summary>Solution (open it once your check is right)</summary>
 #
-# Deleting weight $k$ changes it by $-w_k$, and the others by 0, so `change = -weight * gone`. The prediction is
-# `gradient @ change + 0.5 * change @ hessian @ change`. For example, with $w = (1, 3)$, $g = 0$ and
-# $H = \begin{pmatrix} 2 & 1 \\ 1 & 2 \end{pmatrix}$, deleting the first weight costs $\tfrac12 \cdot 2 \cdot 1^2 = 1$,
-# the second $\tfrac12 \cdot 2 \cdot 3^2 = 9$, and both together 13. The difference of 3 is the off-diagonal term.
+# Deleting weight $k$ changes it by $-w_k$, and all other weights by 0. The prediction is the sum of the linear term
+# $g^\top \delta w$ and half of the quadratic term. For example, with $w = (1, 3)$, $g = 0$ and $H = \begin{pmatrix} 2 &
+# 1 \\ 1 & 2 \end{pmatrix}$, deleting the first weight costs $\tfrac12 \cdot 2 \cdot 1^2 = 1$, the second $\tfrac12
+# \cdot 2 \cdot 3^2 = 9$, and both together 13. The difference of 3 comes from the off-diagonal entries.
 #
 # </details>
 #
@@ -375,7 +375,7 @@ for alpha in (1e-2, 1e-4):
 
 
 # %%
-def count_right(obs_saliency, obs_update, n_starts=20, decay=1e-5):
+def count_solved(obs_saliency, obs_update, n_starts=20, decay=1e-5):
     """Count the networks that still solve XOR after one deletion, by choice and update."""
     generator, network = torch.Generator().manual_seed(1), problems.XOR_NETWORK
     counts = {choice: {"others fixed": 0, "others updated by OBS": 0} for choice in ("magnitude", "OBD", "OBS")}
@@ -403,7 +403,7 @@ def count_right(obs_saliency, obs_update, n_starts=20, decay=1e-5):
     return n_solved, counts
 
 
-n_solved, counts = count_right(mine("classic.obs_saliency", obs_saliency), mine("classic.obs_update", obs_update))
+n_solved, counts = count_solved(mine("classic.obs_saliency", obs_saliency), mine("classic.obs_update", obs_update))
 Table(
     [{"choice of the weight": choice} | row for choice, row in counts.items()],
     caption=f"Of {n_solved} networks, right after one deletion",
@@ -482,8 +482,8 @@ check("classic.prune", prune)
 #
 # We try it on the **MONK's problems** (Thrun and others, 1991). They describe robots by six attributes, such as the
 # shape of the head or the colour of the jacket, coded as 17 inputs. A hidden rule says which of the 432 possible robots
-# belong to a class. In problem 1 the rule is "head and body are equal, or jacket is 1", and the training
-# set has 124 robots. The network has three hidden units and 58 weights.
+# belong to a class. In problem 1 the rule is "head and body are equal, or jacket is 1", and the training set has 124
+# robots. The network has three hidden units and 58 weights.
 
 
 # %%
@@ -510,7 +510,8 @@ def prune_with_obs(network, weights, samples, alpha, inverse_hessian, obs_salien
         candidate[place] = 0
         if count_right(candidate) < n_right:
             break
-        weights, keep[place] = candidate, False
+        weights = candidate
+        keep[place] = False
     return weights, keep
 
 

@@ -64,7 +64,7 @@ def _recursion_of_the_start(gradients: Tensor, alpha: float) -> Tensor:
 def _library(gradients: Tensor, alpha: float) -> Tensor:
     from course_lib.pruning.classic.obs import inverse_by_recursion
 
-    return inverse_by_recursion(_rows(gradients), len(gradients), alpha)
+    return inverse_by_recursion(gradients.flatten(0, -2), len(gradients), alpha)
 
 
 RECURSION = Exercise(

@@ -9,9 +9,10 @@ from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 
 
-def _needs(n_weights: int, n_gradients: int, bytes_per_number: int) -> tuple[int, int]:
+def _library(n_weights: int, n_gradients: int, bytes_per_number: int) -> tuple[int, int]:
     """Bytes of the inverse, and FLOPs: H⁻¹X takes 2 d², the rank-one correction 2 d², once for every gradient."""
-    return bytes_per_number * n_weights**2, 4 * n_gradients * n_weights**2
+    n_entries = n_weights**2
+    return bytes_per_number * n_entries, n_gradients * (2 * n_entries + 2 * n_entries)
 
 
 SCALE = Exercise(
@@ -20,8 +21,8 @@ SCALE = Exercise(
     difficulty=2,
     minutes=6,
     points=2,
-    reference=_needs,
-    library=_needs,
+    reference=lambda d, n, size: (size * d**2, 4 * n * d**2),
+    library=_library,
     cases=lambda generator: [
         Case("ten weights, three gradients, by hand", (10, 3, 4)),
         Case("a MONK's network, 58 weights, 124 patterns, float64", (58, 124, 8)),
