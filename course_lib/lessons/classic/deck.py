@@ -15,7 +15,7 @@ from course_lib.lessons.classic.claims import METHODS, PUBLISHED
 from course_lib.lessons.classic.experiments.small import Result, stored
 from course_lib.lessons.classic.plots import XOR_NAMES, median_left
 from course_lib.lessons.classic.tables import in_words
-from course_lib.lessons.common.drawn_tables import drawn_claims
+from course_lib.lessons.common.drawn_tables import drawn_table
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.common.verdicts import ERRORS
@@ -26,6 +26,7 @@ from course_lib.pruning.classic.problems import XOR_NETWORK, xor
 from course_lib.pruning.classic.quadratic import quadratic
 
 Results = Mapping[str, Any]
+TAKE_HOME = (claims.XOR_RIGHT, claims.XOR_CHOICE, claims.MONKS_FEWER, claims.ROWS, claims.FISHER_ORDER)
 SIZES = {
     "a MONK's network": 58,
     "a row of q_proj": 576,
@@ -87,7 +88,7 @@ def xor_bars(results: Results | None = None, decay: float = 1e-5) -> Figure:
     return fig
 
 
-def beside_the_papers(results: Results | None = None) -> Figure:
+def weights_and_published(results: Results | None = None) -> Figure:
     """Plot the remaining weights for each of the MONK's problems next to the published number."""
     results = results or load_measured("classic")
     fig, (axes,) = figure(width=4.6, height=4.0)
@@ -218,5 +219,7 @@ def bytes_of_inverses(sizes: Mapping[str, int] = SIZES, memory: int = 16 * 10**9
 
 
 def take_home() -> Figure:
-    """Draw the papers' claims with the published numbers, ours and the verdicts."""
-    return drawn_claims((claims.XOR_RIGHT, claims.XOR_CHOICE, claims.MONKS_FEWER, claims.ROWS, claims.FISHER_ORDER))
+    """Draw the papers' claims with their sources, our numbers and the verdicts."""
+    judged = [claim.judge() for claim in TAKE_HOME]
+    lines = [(each.claim.text, each.claim.source.partition(")")[0] + ")", each.ours, each.words) for each in judged]
+    return drawn_table(("claim", "source", "measured here", "verdict"), lines, (32, 20, 28, 22))

@@ -140,7 +140,7 @@ def test_titles_of_stored_results():
     curves = plots.digits_curves(measured)
     assert title(curves).endswith("magnitude 40 %, OBD 40 %, OBS 90 %")
     assert title(curves, 1).endswith("magnitude 90 %, OBD 90 %, OBS 90 %")
-    assert title(deck.beside_the_papers(measured)) == "OBS alone, median minus published:\n-1, -2, -1 weights"
+    assert title(deck.weights_and_published(measured)) == "OBS alone, median minus published:\n-1, -2, -1 weights"
     assert title(plots.row_errors(measured)) == "Half of a row pruned: OBS's error is 50 to 60 % of OBD's (median)"
 
 
