@@ -32,7 +32,11 @@ TEXTS = (
 )
 GENERATED = {"docs/claims.md"}
 # Masters that have been rewritten. They also need examples and restatements.
-REWRITTEN: tuple[str, ...] = ("solutions/01_sparsity_patterns.py", "solutions/04_wanda.py")
+REWRITTEN: tuple[str, ...] = (
+    "solutions/01_sparsity_patterns.py",
+    "solutions/02_optimal_brain_damage_and_surgeon.py",
+    "solutions/04_wanda.py",
+)
 EXAMPLE = re.compile(
     r"\b(?:for (?:example|instance)|such as|e\.g\.|i\.e\.|that is(?:,| to say)|in other words|this means|which means)",
     re.IGNORECASE,

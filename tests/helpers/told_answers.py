@@ -79,9 +79,9 @@ TOLD = {
         "start at I": "start at the identity",
     },
     "classic.obs_saliency": {"torch.diag": RIGHT, "OBD": "diagonal of H", "trace": UNNAMED},
-    "classic.obs_update": {"with a unit vector, as printed": RIGHT, "size": "size of the deleted weight"},
+    "classic.obs_update": {"with a unit vector, as printed": RIGHT, "size": "absolute value of the deleted weight"},
     "classic.prune": {"at the limit": "stopped at the limit", "first below": "first below the limit"},
-    "classic.scale": {"by parts": RIGHT, "a vector": "one number a weight", "gigabytes": UNNAMED},
+    "classic.scale": {"by parts": RIGHT, "a vector": "one number per weight", "gigabytes": UNNAMED},
     "sparsegpt.layer_error": {"Cholesky of G, which may be singular": UNNAMED},
     "sparsegpt.hessian": {
         "silent by the sum": "silent by their sum",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from course_lib.lessons.classic import smallest
+from course_lib.lessons.classic import tables as classic_tables
 from course_lib.lessons.common.table import Table
 from course_lib.lessons.common.tables import COLUMNS, load_measured, say
 from course_lib.lessons.compress.live import sentences
@@ -111,7 +111,7 @@ def test_the_table_of_sentences_before_a_pruned_model_fits():
 
 
 def test_the_table_of_the_smallest_networks_fits():
-    assert not badly_printed(str(smallest.table(smallest.stored())))
+    assert not badly_printed(str(classic_tables.smallest()))
 
 
 def sticking(source: str) -> list[str]:

@@ -28,8 +28,8 @@ FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 NO_SOLUTION = {
     ("wanda.interval", r"|\hat p - p|"): "Wilson's interval, which the exercise does not ask for",
     ("start.intensity", r"t \ge \max"): "the roofline, which is new and which the next exercise uses",
-    ("classic.obd_saliency", r"a_i ="): "names what a unit reads in the next drawing",
-    ("classic.obd_saliency", r"x_i ="): "names what a unit outputs in the next drawing",
+    ("classic.obd_saliency", r"E = \tfrac{1}{2P}"): "the squared error, of which the next cell computes the Hessian",
+    ("classic.obd_saliency", r"H = \frac1P \sum X"): "the Hessian of a squared error, not the saliency",
     ("classic.obs_saliency", r"H = I"): "a special case of the Hessian, not of the saliency",
     ("classic.obs_saliency", r"H = \alpha I"): "the definition from which the next exercise starts",
     ("classic.obs_saliency", r"(A + u u^\top)^{-1} ="): "Sherman and Morrison, which the next exercise applies",

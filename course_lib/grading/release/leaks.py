@@ -16,7 +16,6 @@ _REGION = re.compile(rf"{BEGIN}\n(.*?){END}", re.DOTALL)
 ALLOWED = {
     "dense[keep] = values": "hint 3 of patterns.bitmap says it",
     "moved = inverse @ x": "hint 2 of classic.recursion says it",
-    "flops = 4 * n_gradients * n_weights**2": "lessons/classic/cost.py counts so",
     "for start in range(0, weight.shape[1], block_size):": "pruning/layerwise/solver.py goes through blocks so",
     "weight = weight.clone()": "says nothing; kernels/bench/sparsegpt.py",
     "weight[:, end:] -= errors @ upper[start:end, end:]": "kernels/bench/sparsegpt.py times this product",

@@ -1,1 +1,1 @@
-"""Lesson 02: optimal brain damage and surgeon; exercises, figures, what is measured."""
+"""Lesson 02, optimal brain damage and surgeon: exercises, experiments, claims, tables and figures."""

@@ -21,7 +21,7 @@ DTYPE = torch.float64
 
 @dataclass(frozen=True)
 class Activation:
-    """f(a) and its derivatives; the derivatives take the VALUE f(a), from which all of them can be had."""
+    """f(a) and its derivatives; the derivatives are functions of the VALUE f(a)."""
 
     value: Callable[[Tensor], Tensor]
     first: Callable[[Tensor], Tensor]
@@ -44,7 +44,7 @@ def activation(name: str) -> Activation:
 
 @dataclass(frozen=True)
 class Samples:
-    """What a network learns from, or is tested on."""
+    """The patterns that a network learns from, or is tested on."""
 
     inputs: Float[Tensor, "P I"]
     targets: Float[Tensor, "_ O"]  # as many as inputs
@@ -141,7 +141,7 @@ def error(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Floa
 
 
 def accuracy(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> float:
-    """The share of samples classified rightly: the largest output, or above one half where there is one."""
+    """The fraction of samples classified correctly: by the largest output, or by one half if there is one output."""
     outputs = network(theta, samples.inputs)
     if outputs.shape[1] == 1:
         right = (outputs > 0.5) == (samples.targets > 0.5)

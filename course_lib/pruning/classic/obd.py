@@ -37,9 +37,19 @@ def obd_diagonal(
     for index in range(len(layers) - 1, -1, -1):
         parts.append((second.T @ with_bias(units[index]).square()).flatten() / len(gap))
         if index:
-            weight, below = layers[index][:, :-1], activation(network.hidden)
-            to_unit = first @ weight  # ∂E/∂x
-            bend = on * below.second(units[index]) * to_unit
-            second = below.first(units[index]).square() * (second @ weight.square()) + bend
-            first = below.first(units[index]) * to_unit
+            weight, hidden = layers[index][:, :-1], activation(network.hidden)
+            slope, bend = hidden.first(units[index]), on * hidden.second(units[index])
+            second = curvature_below(weight, first, second, slope, bend)
+            first = slope * (first @ weight)
     return network.collect(torch.cat(parts[::-1]))
+
+
+def curvature_below(
+    weight: Float[Tensor, "K J"],
+    first: Float[Tensor, "P K"],
+    second: Float[Tensor, "P K"],
+    slope: Float[Tensor, "P J"],
+    bend: Float[Tensor, "P J"],
+) -> Float[Tensor, "P J"]:
+    """∂²E/∂a² of the units below, from ∂E/∂a and ∂²E/∂a² of the units above: f'² Σ_l w_li² ∂²E/∂a_l² + f'' ∂E/∂x_i."""
+    return slope.square() * (second @ weight.square()) + bend * (first @ weight)

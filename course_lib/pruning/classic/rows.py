@@ -13,9 +13,9 @@ from course_lib.pruning.classic.surfaces import Diagonal, Inverse, Surface
 
 
 def row_surfaces(gram: Float[Tensor, "I I"], n_tokens: int, damping: float = 0.01) -> dict[str, Surface]:
-    """What each method knows of a row's error. `damping`: a share of the mean diagonal, as in SparseGPT."""
+    """The error surface of a row for each method. `damping`: a fraction of the mean diagonal, as in SparseGPT."""
     if damping < 0:
-        raise ValueError(f"damping={damping}: expected a share of the mean diagonal, at least 0")
+        raise ValueError(f"damping={damping}: expected a fraction of the mean diagonal, at least 0")
     hessian = gram.to(DTYPE) / n_tokens
     damped = hessian + damping * hessian.diagonal().mean() * torch.eye(len(hessian), dtype=DTYPE)
     return {
@@ -37,7 +37,7 @@ def prune_row(weight: Float[Tensor, "I"], surface: Surface, n_leaving: int) -> F
 
 
 def output_error(gram: Float[Tensor, "I I"], dense: Float[Tensor, "I"], pruned: Float[Tensor, "I"]) -> float:
-    """Squared error of the row's output over the calibration tokens, as a share of the squared output."""
+    """Squared error of the row's output over the calibration tokens, as a fraction of the squared output."""
     gram, dense = gram.to(DTYPE), dense.to(DTYPE)
     moved = pruned.to(DTYPE) - dense
     return ((moved @ gram @ moved) / (dense @ gram @ dense)).item()

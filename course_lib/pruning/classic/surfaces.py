@@ -1,4 +1,4 @@
-"""What a pruning method knows of the error surface: nothing, its diagonal, or all of it.
+"""Error surfaces as pruning methods see them: without the Hessian, with its diagonal, or with all of it.
 
 Three methods, one formula: OBS with H = I is magnitude pruning, with a diagonal H it is OBD.
 
@@ -61,7 +61,7 @@ class Inverse:
         return smaller
 
     def lose(self, q: int) -> None:
-        """The same in place, for whoever needs this surface no more: to write a new matrix takes six times as long."""
+        """The same in place, for a surface that is not needed again: writing a new matrix takes six times as long."""
         column = self.inverse[:, q].clone()
         self.inverse.addr_(column, column, alpha=-1 / column[q].item())
         self.inverse[q], self.inverse[:, q] = 0.0, 0.0
@@ -72,7 +72,7 @@ Method = Callable[[Network, Float[Tensor, "d"], Bool[Tensor, "d"], Samples], Sur
 
 
 def magnitude(network: Network, theta: Tensor, keep: Tensor, samples: Samples) -> Diagonal:
-    """Han, Pool, Tran and Dally 2015: the smallest weight leaves. It is what OBD does when all curvatures are equal."""
+    """Han, Pool, Tran and Dally 2015: the smallest weight is deleted, as in OBD with equal curvatures."""
     return Diagonal(torch.ones_like(theta))
 
 

@@ -1,15 +1,16 @@
-"""The experiment of lesson 02: its steps, small runs of them, and its committed result."""
+"""The experiment of lesson 02: its steps, small runs of them, and the stored result."""
 
 from dataclasses import replace
 
 import pytest
 
-from course_lib.lessons.classic import experiment
+from course_lib.lessons.classic.claims import PUBLISHED
+from course_lib.lessons.classic.experiments import classic as experiment
 from course_lib.lessons.common.tables import load_measured
 from course_lib.pruning.classic.problems import NETWORKS
 
 
-def test_every_step_has_a_name_of_its_own():
+def test_step_names_are_unique():
     names = [step.name for step in experiment.steps(experiment.Sizes())]
     assert len(names) == len(set(names)) == 2 + 3 + 3 * 10 + 3 * 3 + 3
     assert {"two weights", "xor, decay 1e-05", "monks 3, seed 9", "digits OBS, seed 0"} <= set(names)
@@ -35,7 +36,7 @@ def test_two_weights_and_the_diagonal():
     }
 
 
-def test_xor_counts_what_survives():
+def test_xor_counts_networks_that_stay_right():
     tables = experiment.exclusive_or(replace(experiment.QUICK, xor_starts=3), 1e-5, seed=0)
     by_method = {row["method"]: row for row in tables["xor"]}
     n = by_method["OBS"]["n_nets"]
@@ -56,7 +57,7 @@ def test_summary_stops_before_the_first_loss():
     assert experiment.summary(curve[:1], published=5)["n_left"] == 5
 
 
-def test_a_monk_and_the_digits_without_updates(monkeypatch):
+def test_a_monks_problem_and_the_digits_without_updates(monkeypatch):
     tables = experiment.handwriting(replace(experiment.QUICK, digits_per_round=1000), "magnitude", 0, seed=0)
     assert [row["n_left"] for row in tables["digits"]] == [1510, 510, 1]
     dense = tables["digits"][0]
@@ -75,12 +76,12 @@ def test_a_row_of_the_real_model():
     assert errors["OBS"] < errors["OBD"] < 1
 
 
-def test_the_committed_tables_say_what_the_papers_say():
+def test_the_stored_result_agrees_with_the_papers():
     tables = load_measured("classic")["tables"]
     for row in tables["xor"]:
         assert row["n_nets"] >= 50
         assert row["method"] != "OBS" or row["right"] == row["n_nets"]
-    for problem, published in experiment.PUBLISHED.items():
+    for problem, published in PUBLISHED.items():
         for index in range(10):
             runs = [r for r in tables["monks"] if (r["problem"], r["seed"], r["method"]) == (problem, index, "OBS")]
             assert min(r["n_left_unchanged"] for r in runs) <= published + 2

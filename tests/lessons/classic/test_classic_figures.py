@@ -1,4 +1,4 @@
-"""The titles of lesson 02's figures and its verdicts say what the data say, and change when the data change."""
+"""The titles of the figures of lesson 02, its tables and its verdicts follow from the data."""
 
 import copy
 import math
@@ -8,9 +8,7 @@ import torch
 from figure_titles import drawn_title as title
 from table_cells import rows
 
-from course_lib.lessons.classic import claims, figures
-from course_lib.lessons.classic import measured as classic_results
-from course_lib.lessons.classic import tables as classic_tables
+from course_lib.lessons.classic import claims, deck, plots, tables
 from course_lib.lessons.common.claim import Claim
 from course_lib.pruning.classic.deletion import delete, whole
 from course_lib.pruning.classic.network import DTYPE, Network
@@ -21,7 +19,7 @@ METHODS = ("magnitude", "OBD", "OBS")
 
 
 def made_up():
-    """A measurement of made-up numbers, in the shape of lessons/classic/measured.json."""
+    """Made-up results, in the shape of lessons/classic/experiments/classic.json."""
     left = {("magnitude", False): 28, ("OBD", False): 26, ("OBS", False): 12}
     left |= {("magnitude", True): 11, ("OBD", True): 14, ("OBS", True): 12}
     left |= {("OBS, alpha 1e-8", False): 20, ("OBS, alpha 1e-8", True): 17}
@@ -33,24 +31,19 @@ def made_up():
         "machine": {"cpu": "a processor", "cores": 2, "torch": "2.13"},
         "sizes": {"xor_starts": 20, "monks_seeds": 2, "digits_seeds": 1},
         "tables": {
-            "recursion": [
-                {"network": n, "layer": layer, "relative_error": e}
-                for n, errors in {"1 hidden layers": (0.0, 0.0), "2 hidden layers": (0.46, 0.0, 1e-16)}.items()
-                for layer, e in enumerate(errors, 1)
-            ],
             "xor": [
                 {
                     "method": m,
-                    "decay": 1e-5,
+                    "decay": decay,
                     "n_starts": 20,
-                    "n_nets": 16,
-                    "right": right,
-                    "right_with_update": updated,
+                    "n_nets": n,
+                    "right": right * n // 16,
+                    "right_with_update": updated * n // 16,
                     "right_without": plain,
                 }
-                for m, right, updated, plain in (("magnitude", 2, 16, 2), ("OBD", 0, 0, 0), ("OBS", 16, 16, 2))
+                for decay, n, obd in ((1e-5, 16, 0), (1e-3, 20, 3))
+                for m, right, updated, plain in (("magnitude", 2, 16, 2), ("OBD", obd, obd, obd), ("OBS", 16, 16, 2))
             ],
-            "xor_possible": [{"decay": 1e-5, "n_nets": 16, "some_plain": 2, "some_updated": 16}],
             "monks": [
                 {
                     "problem": problem,
@@ -100,70 +93,63 @@ def made_up():
     }
 
 
-def test_quadratics_say_who_pays():
-    figure = figures.quadratics({"given": quadratic((0.1, -0.3)), "turned": quadratic((0.2, -0.3), 30.0)})
+def test_quadratics_name_the_methods_with_the_lowest_cost():
+    figure = plots.quadratics({"given": quadratic((0.1, -0.3)), "turned": quadratic((0.2, -0.3), 30.0)})
     assert title(figure) == "given:\nall three delete weight 1"
-    assert title(figure, 1) == "turned:\nOBS pays 70 % of the worst"
+    assert title(figure, 1) == "turned:\nOBS has 70 % of the highest cost"
 
 
-def test_correlations_counts_coupled_weights():
+def test_correlations_count_correlated_weights():
     hessian = torch.tensor([[4.0, 1.9, 0.0], [1.9, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=DTYPE)
-    assert title(figures.correlations(hessian, ["a", "b", "c"])).startswith("2 of 3 weights are coupled")
+    assert title(plots.correlations(hessian, ["a", "b", "c"])).startswith("2 of 3 weights have a correlation")
 
 
 def test_diagonals_names_the_exact_layers():
     exact = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=DTYPE)
     found = exact + torch.tensor([0.0, 0.0, 3.0, 4.0], dtype=DTYPE)
     layers = {"layer 1": slice(2, 4), "layer 2": slice(0, 2)}
-    assert title(figures.diagonals(exact, found, layers)) == "Exact in layer 2;\n100 % off in layer 1"
-    assert title(figures.diagonals(exact, exact, layers)) == "Exact in layer 1 and layer 2"
+    assert title(plots.diagonals(exact, found, layers)) == "Exact in layer 2;\n100 % off in layer 1"
+    assert title(plots.diagonals(exact, exact, layers)) == "Exact in layer 1 and layer 2"
 
 
-def test_surviving_names_the_inputs_that_are_read():
+def test_surviving_names_the_connected_inputs():
     network = Network((17, 2, 1))
     dense = whole(network, torch.ones(39, dtype=DTYPE))
     state, surface = dense, Diagonal(torch.ones(39, dtype=DTYPE))
     for q in range(39):
         if q not in (5, 18 + 14, 36):  # body=3 into the first unit, jacket=4 into the second, the first output weight
             state = delete(state, surface, q)
-    figure = figures.surviving(state, dense)
+    figure = plots.surviving(state, dense)
     assert title(figure) == "trained: 39 weights"
-    assert title(figure, 1) == "pruned: 3 weights,\nreads body=3, jacket=4"
+    assert title(figure, 1) == "pruned: 3 weights,\ninputs body=3, jacket=4"
 
 
 def test_bytes_of_inverses_names_the_largest_that_fits():
     sizes = {"small": 10, "middle": 1000, "large": 10**6}
-    assert title(figures.bytes_of_inverses(sizes, 10**8)) == "The largest inverse Hessian that 0 GB hold: middle"
-    assert title(figures.bytes_of_inverses(sizes, 1)).endswith("none of these")
-    assert not figures.bytes_of_inverses(sizes, 1).axes[0].patches  # no lengths on a log scale
-    assert [figures.in_words(x) for x in (5, 1.3e6, 4.5e16)] == ["5 bytes", "1.3 MB", "45 PB"]
+    assert title(deck.bytes_of_inverses(sizes, 10**8)) == "The largest inverse Hessian that fits into 0 GB: middle"
+    assert title(deck.bytes_of_inverses(sizes, 1)).endswith("none of these")
+    assert not deck.bytes_of_inverses(sizes, 1).axes[0].patches  # no lengths on a log scale
+    assert [tables.in_words(x) for x in (5, 1.3e6, 4.5e16)] == ["5 bytes", "1.3 MB", "45 PB"]
 
 
-def test_titles_of_the_measurement():
+def test_titles_of_stored_results():
     measured = made_up()
-    assert title(classic_results.xor_bars(measured)) == "Of 16 networks still right: magnitude 2, OBD 0, OBS 16"
-    assert title(classic_results.monks_counts(measured)) == (
-        "Problem 1, median: of 58 weights\nOBS leaves 13, refitted 13"
-    )
-    assert title(classic_results.monks_curve(measured)).endswith("unchanged down to: magnitude 4, OBD 3, OBS 2")
-    curves = classic_results.digits_curves(measured)
+    assert title(deck.xor_bars(measured)) == "Of 16 networks still right: magnitude 2, OBD 0, OBS 16"
+    assert title(plots.monks_counts(measured)) == ("Problem 1: of 58 weights OBS\nleaves 13, retrained 13 (median)")
+    assert title(deck.monks_curve(measured)).endswith("unchanged down to: magnitude 4, OBD 3, OBS 2")
+    curves = plots.digits_curves(measured)
     assert title(curves).endswith("magnitude 40 %, OBD 40 %, OBS 90 %")
     assert title(curves, 1).endswith("magnitude 90 %, OBD 90 %, OBS 90 %")
-    bars = classic_results.dense_pruned_retrained(measured)
-    assert title(bars) == "80 % gone, points lost before retraining: magnitude 30, OBD 20, OBS 0"
-    assert title(classic_results.row_errors(measured)) == "Half of a row gone: OBS's error is 50 to 60 % of OBD's"
+    assert title(deck.weights_and_published(measured)) == "OBS alone, median minus published:\n-1, -2, -1 weights"
+    assert title(plots.row_errors(measured)) == "Half of a row pruned: OBS's error is 50 to 60 % of OBD's (median)"
 
 
 def test_tables():
     measured = made_up()
-    assert rows(classic_tables.recursion_table(measured)) == [
-        ["1 hidden layer", "exact", "exact", "–"],
-        ["2 hidden layers", "46 %", "exact", "exact"],
-    ]
-    assert rows(classic_tables.xor_table(measured)) == [["1e-05", "16", "2", "0", "16", "2"]]
-    assert "13 (12–14)" in str(classic_tables.monks_table(measured))
-    assert rows(classic_tables.digits_table(measured))[0] == ["nothing retrained", "40 %", "40 %", "90 %"]
-    assert "seed 0, 2026-01-02, a processor" in classic_tables.provenance(measured)
+    assert rows(tables.xor(measured)) == [["magnitude", "4", "36"], ["OBD", "3", "3"], ["OBS", "4", "36"]]
+    assert tables.xor(measured).caption.startswith("Of 36 XOR networks")
+    assert "decay of 1e-05 or 1e-03" in tables.xor(measured).note
+    assert "seed 0, 2026-01-02, a processor" in tables.provenance(measured)
 
 
 def words(measured):
@@ -187,23 +173,18 @@ def test_verdicts_follow_the_data():
         "MONKS_3": "undecided (n = 2; about 4 samples would decide)",
     }
     xor = claims.XOR_RIGHT.judge(measured)
-    assert xor.ours == "magnitude 2, OBD 0, OBS 16 of 16 networks"
-    assert claims.XOR_CHOICE.judge(measured).ours == "magnitude 16, OBD 0, OBS 16 of 16 networks"
-    monks = classic_tables.monks_verdict(measured).splitlines()
-    assert monks[0] == "problem 1: published 14 weights; OBS without refitting leaves 13 (median, 12–14)."
-    assert monks[1] == "  2 of 2 networks lose nothing on all 432, 2 of them with 14 or fewer."
-    assert any("1 of 2 networks lose nothing on all 432, 1 of them" in line for line in monks)
-    assert any(line.endswith("-14, -14, -14 weights (median).") for line in monks)
-    assert monks[-1].endswith("about as good")
+    assert xor.ours == "magnitude 4, OBD 3, OBS 36 of 36 networks"
+    assert claims.XOR_CHOICE.judge(measured).ours == "magnitude 36, OBD 3, OBS 36 of 36 networks"
+    assert claims.lossless_counts(measured, 1) == (2, 2, 2)
+    assert claims.lossless_counts(measured, 2) == (1, 1, 2)
     assert [each.value for each in claims.MONKS_FEWER.judge(measured).effects.values()] == [14, 14, 14]
     assert claims.DIGITS.judge(measured).ours == "+50 percentage points"
-    assert "lie within 10 points of sparsity" in classic_tables.digits_verdict(measured)
-    assert "unseen text: 50 %, 60 %." in classic_tables.rows_verdict(measured)
+    assert plots.row_ratio(measured) == pytest.approx([50, 60])
     ratios = [each.value for each in claims.ROWS.judge(measured).effects.values()]
     assert ratios == pytest.approx([math.log(2), math.log(1 / 0.6)])
 
 
-def test_verdicts_turn_with_the_data():
+def test_other_data_give_other_verdicts():
     measured = copy.deepcopy(made_up())
     tables = measured["tables"]
     tables["xor"][2]["right"] = tables["xor"][2]["right_with_update"] = 1
@@ -218,14 +199,12 @@ def test_verdicts_turn_with_the_data():
     undecided = {f"MONKS_{p}" for p in (1, 2, 3) if found[f"MONKS_{p}"].startswith("undecided")}  # n = 2 is few
     assert all(word == "does not hold" for name, word in found.items() if name not in undecided)
     assert undecided <= {"MONKS_1", "MONKS_2", "MONKS_3"}
-    monks = classic_tables.monks_verdict(measured).splitlines()
-    assert monks[1].endswith("0 of them with 14 or fewer.")
-    assert any("+16, +16, +16 weights (median)" in line for line in monks)
-    assert monks[-1].endswith("not as good")
+    assert claims.lossless_counts(measured, 1) == (2, 0, 2)
+    assert [each.value for each in claims.MONKS_FEWER.judge(measured).effects.values()] == [-16, -16, -16]
     assert claims.DIGITS.judge(measured).ours == "-90 percentage points"
 
 
-def test_networks_that_disagree_decide_nothing():
+def test_networks_that_disagree_leave_a_claim_undecided():
     measured = copy.deepcopy(made_up())
     for row in measured["tables"]["monks"]:  # OBS leaves 14 weights less of one network, 12 more of the other
         row["n_left"] += 26 * (row["method"] == "OBS" and not row["refit"] and row["seed"] == 1)

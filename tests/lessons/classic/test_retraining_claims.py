@@ -1,4 +1,4 @@
-"""What retraining brings back, from made-up digits: networks are the sample."""
+"""The claims on retraining and generalisation, judged by made-up results; the networks are the sample."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from course_lib.lessons.classic import claims
 
 
 def made_up(pruned, retrained, spread=0.001, n=3):
-    """A dense accuracy of 0.98; accuracies at 68 %, which is next to 70."""
+    """Digits with a dense accuracy of 0.98, and accuracies at a sparsity of 68 %, the nearest to 70 %."""
     rows = []
     for seed in range(n):
         off = spread * (seed - (n - 1) / 2)
@@ -32,13 +32,13 @@ def test_the_sparsity_nearest_to_70_is_judged(pruned, retrained, back, harmed):
     assert claims.OBD_HARMS.judge(measured).words == harmed
 
 
-def test_networks_that_disagree_decide_nothing():
+def test_networks_that_disagree_leave_the_claims_undecided():
     measured = made_up(0.96, 0.97, spread=0.1)
     assert claims.OBD_HARMS.judge(measured).verdict == "undecided"
     assert claims.RETRAINED.judge(measured).verdict == "undecided"
 
 
-def test_our_value_names_the_three_accuracies():
+def test_our_number_lists_the_three_accuracies():
     found = claims.RETRAINED.judge(made_up(0.90, 0.97))
     assert found.ours == "98.0 % dense, 90.0 % pruned, 97.0 % after retraining"
 

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_lib.lessons.classic.cost import cost
 from course_lib.pruning.classic import obs as inverse
 from course_lib.pruning.classic import stopping
 from course_lib.pruning.classic.deletion import cheapest, delete, deletions, whole
@@ -318,10 +317,3 @@ def test_obd_of_a_row_is_wanda_within_it(generator):
     mine = prune_row(weight[0], row_surfaces(gram.matrix, 40)["OBD"], 6)
     theirs = Wanda(Unstructured(0.5)).prune(weight, gram)[0]
     assert torch.equal(mine != 0, theirs != 0)
-
-
-def test_scale_by_hand():
-    found = cost(10, 3, bytes_per_number=2)
-    assert (found.obd_bytes, found.obd_flops, found.obs_bytes, found.obs_flops) == (20, 60, 200, 1200)
-    with pytest.raises(ValueError, match="expected >= 1"):
-        cost(0, 1)

@@ -1,4 +1,4 @@
-"""Lesson 02: the exercises on optimal brain damage and surgeon, their cases and their named mistakes."""
+"""The exercises of lesson 02, in the order of the notebook."""
 
 from course_lib.lessons.classic.exercises.back_one_layer import BACK_ONE_LAYER
 from course_lib.lessons.classic.exercises.obd_saliency import OBD_SALIENCY
@@ -10,4 +10,4 @@ from course_lib.lessons.classic.exercises.scale import SCALE
 from course_lib.lessons.classic.exercises.taylor import TAYLOR
 
 LESSON = "02 Optimal brain damage and surgeon"
-EXERCISES = (TAYLOR, OBD_SALIENCY, BACK_ONE_LAYER, OBS_UPDATE, OBS_SALIENCY, RECURSION, PRUNE, SCALE)
+EXERCISES = (TAYLOR, OBD_SALIENCY, OBS_UPDATE, OBS_SALIENCY, RECURSION, PRUNE, SCALE, BACK_ONE_LAYER)

@@ -1,4 +1,4 @@
-"""The exercise classic.back_one_layer, "Curvature, one layer down": its cases and its named mistakes.
+"""The exercise classic.back_one_layer, "Curvature, one layer down"; its named mistakes are in back_one_layer.md.
 
 Dimension key: P patterns, L units of the layer above, I units of the layer below.
 """
@@ -20,8 +20,14 @@ def _back(weight: Tensor, second: Tensor, to_unit: Tensor, slope: Tensor, bend: 
 
 
 def _given(answer: Callable) -> Callable:
-    """An answer that is given dE/dx of the lower units in place of dE/da of the upper ones."""
+    """Call an answer with dE/dx of the units below in place of dE/da of the units above."""
     return lambda weight, first, second, slope, bend: answer(weight, second, first @ weight, slope, bend)
+
+
+def _library(weight: Tensor, first: Tensor, second: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
+    from course_lib.pruning.classic.obd import curvature_below
+
+    return curvature_below(weight, first, second, slope, bend)
 
 
 def _back_cases(generator: torch.Generator) -> list[Case]:
@@ -50,6 +56,7 @@ BACK_ONE_LAYER = Exercise(
     reference=_given(_back),
     cases=_back_cases,
     picture=lambda case, got, expected: compare_matrices(got, expected, "pattern", "unit below"),
+    library=_library,
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
@@ -64,8 +71,9 @@ BACK_ONE_LAYER = Exercise(
         ),
     ),
     hints=(
-        "Differentiate ∂E/∂a_i = f'(a_i) ∂E/∂x_i once more by a_i. It is a product, so there are two terms.",
-        "∂E/∂x_i = Σ_l w_li ∂E/∂a_l is first @ weight; its derivative by x_i, without pairs of units, has weight².",
-        "slope² * (second @ weight.square()), and beside it bend * (first @ weight).",
+        "Differentiate ∂E/∂a_i = f'(a_i) ∂E/∂x_i again with respect to a_i. The product has two terms.",
+        "∂E/∂x_i = Σ_l w_li ∂E/∂a_l is first @ weight. Its derivative with respect to x_i, without pairs of "
+        "different units, contains weight².",
+        "The sum of slope² * (second @ weight.square()) and bend * (first @ weight).",
     ),
 )

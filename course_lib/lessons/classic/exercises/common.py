@@ -1,4 +1,4 @@
-"""What several exercises of lesson 02 share: their cases, and the surgeon's two formulas.
+"""Cases, and the two formulas of OBS, for several exercises of lesson 02.
 
 Dimension key: d weights.
 """
@@ -14,7 +14,7 @@ def vector(*values: float) -> Tensor:
 
 
 def random_hessian(generator: torch.Generator, d: int) -> Tensor:
-    """Positive definite, with strong correlations."""
+    """A random positive definite matrix with strong correlations."""
     rows = randn(generator, 2 * d, d) + 0.7 * randn(generator, 2 * d, 1)
     return rows.T @ rows / (2 * d)
 
@@ -28,7 +28,7 @@ def surface_cases(generator: torch.Generator) -> list[tuple[str, Tensor, Tensor]
     return [
         ("two weights by hand", vector(1.0, 3.0), by_hand),
         ("nine weights", randn(generator, 9), torch.linalg.inv(random_hessian(generator, 9))),
-        ("no correlations: the limit that is OBD", randn(generator, 4), torch.diag(vector(4.0, 1.0, 0.5, 0.1))),
+        ("no correlations: the special case of OBD", randn(generator, 4), torch.diag(vector(4.0, 1.0, 0.5, 0.1))),
     ]
 
 

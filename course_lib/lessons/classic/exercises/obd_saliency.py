@@ -1,4 +1,4 @@
-"""The exercise classic.obd_saliency, "OBD's saliency": its cases and its named mistakes."""
+"""The exercise classic.obd_saliency, "OBD's saliency"; its named mistakes are in obd_saliency.md."""
 
 import torch
 
@@ -18,11 +18,11 @@ OBD_SALIENCY = Exercise(
     cases=lambda generator: [
         Case("two weights by hand", (vector(0.2, -0.3), vector(4.0, 1.0))),
         Case("ten weights", (randn(generator, 10), randn(generator, 10).square())),
-        Case("curvatures of which some are negative", (randn(generator, 8), vector(*[(-1.0) ** i for i in range(8)]))),
+        Case("some curvatures are negative", (randn(generator, 8), vector(*[(-1.0) ** i for i in range(8)]))),
         Case("a weight that is zero already", (vector(1.0, 0.0, 2.0), vector(1.0, 5.0, 0.5))),
     ],
     picture=lambda case, got, expected: compare_bars(
-        got, expected, tuple(str(k) for k in range(len(expected))), "rise of the error when it is deleted"
+        got, expected, tuple(str(k) for k in range(len(expected))), "rise of the error when the weight is deleted"
     ),
     mistakes=read_mistakes(globals()),
     also_right=(
@@ -30,7 +30,7 @@ OBD_SALIENCY = Exercise(
         Variant("a loop", lambda w, h: torch.stack([h_k * w_k * w_k / 2 for w_k, h_k in zip(w, h, strict=True)])),
     ),
     hints=(
-        "Put the change of one deletion, −w_k at place k and zero elsewhere, into ½ δᵀHδ with a diagonal H.",
-        "With a diagonal Hessian one product is left: ½ h_k w_k².",
+        "Insert the change for one deletion, −w_k in component k and zero elsewhere, into ½ δᵀHδ with a diagonal H.",
+        "With a diagonal Hessian only one product remains: ½ h_k w_k².",
     ),
 )

@@ -1,4 +1,4 @@
-"""The exercise classic.obs_saliency, "The surgeon's saliency": its cases and its named mistakes."""
+"""The exercise classic.obs_saliency, "The saliency of OBS"; its named mistakes are in obs_saliency.md."""
 
 import torch
 from torch import Tensor
@@ -17,14 +17,14 @@ def _library(weight: Tensor, inverse: Tensor) -> Tensor:
 
 OBS_SALIENCY = Exercise(
     id="classic.obs_saliency",
-    title="The surgeon's saliency",
+    title="The saliency of OBS",
     difficulty=2,
     minutes=5,
     points=2,
     reference=saliency_by_obs,
     cases=lambda generator: [Case(name, (w, inverse)) for name, w, inverse in surface_cases(generator)],
     picture=lambda case, got, expected: compare_bars(
-        got, expected, tuple(str(q) for q in range(len(expected))), "rise of the error when it is deleted"
+        got, expected, tuple(str(q) for q in range(len(expected))), "rise of the error when the weight is deleted"
     ),
     library=_library,
     mistakes=read_mistakes(globals()),

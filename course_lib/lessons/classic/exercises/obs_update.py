@@ -1,4 +1,4 @@
-"""The exercise classic.obs_update, "The others make up for it": its cases and its named mistakes."""
+"""The exercise classic.obs_update, "Update the other weights"; its named mistakes are in obs_update.md."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from course_lib.lessons.common.answers import compare_bars
 
 
 def _negative(generator: torch.Generator, d: int) -> tuple[Tensor, Tensor, int]:
-    """Its last weight is deleted, and is below zero."""
+    """Weights of which the last one is negative, and is deleted."""
     weight, inverse = randn(generator, d), torch.linalg.inv(random_hessian(generator, d))
     return torch.cat([weight[:-1], -weight[-1:].abs() - 0.5]), inverse, d - 1
 
@@ -23,13 +23,13 @@ def _library(weight: Tensor, inverse: Tensor, q: int) -> Tensor:
 
 
 def _forced(weight: Tensor, q: int) -> Tensor:
-    """Zero at q, whatever the update left there."""
+    """The weights with a zero at q."""
     return weight.index_fill(0, torch.tensor(q), 0.0)
 
 
 OBS_UPDATE = Exercise(
     id="classic.obs_update",
-    title="The others make up for it",
+    title="Update the other weights",
     difficulty=3,
     minutes=10,
     points=3,
@@ -58,7 +58,7 @@ OBS_UPDATE = Exercise(
         Variant("a direct solution", lambda w, i, q: _solved(w, i, q)),
     ),
     hints=(
-        "H δw + μ e_q = 0 says that δw = −μ H⁻¹ e_q: a multiple of column q of the inverse, inverse[:, q].",
+        "H δw + μ e_q = 0 gives δw = −μ H⁻¹ e_q, a multiple of column q of the inverse: inverse[:, q].",
         "Which multiple? The one whose q-th entry is −w_q, so that weight q becomes zero.",
         "Divide the column by its own q-th entry, multiply by −w_q, and add the result to the weights.",
     ),

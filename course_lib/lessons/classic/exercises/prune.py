@@ -1,4 +1,4 @@
-"""The exercise classic.prune, "Delete until it costs too much": its cases and its named mistakes.
+"""The exercise classic.prune, "Delete until it costs too much"; its named mistakes are in prune.md.
 
 Dimension key: d weights.
 """
@@ -31,7 +31,7 @@ def _prune(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
 
 
 def _prune_too_far(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
-    """Looks at the saliency after the deletion."""
+    """Compare the saliency with the limit after the deletion."""
     keep = torch.ones(len(weight), dtype=torch.bool)
     while keep.any():
         inverse, left = torch.linalg.inv(hessian[keep][:, keep]), weight[keep]
@@ -59,7 +59,7 @@ def _prune_at_once(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
 
 
 def _prune_with_first_inverse(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
-    """Never takes the deleted row and column out of H, so that deleted weights come back."""
+    """Keep the deleted rows and columns in H, so that deleted weights become nonzero again."""
     inverse, keep = torch.linalg.inv(hessian), torch.ones(len(weight), dtype=torch.bool)
     while keep.any():
         saliency = saliency_by_obs(weight, inverse).masked_fill(~keep, torch.inf)
@@ -71,7 +71,7 @@ def _prune_with_first_inverse(weight: Tensor, hessian: Tensor, limit: float) -> 
 
 
 def _prune_in_first_order(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
-    """Sorts once, and goes through that order."""
+    """Sort once and delete in that order."""
     inverse = torch.linalg.inv(hessian)
     saliency = saliency_by_obs(weight, inverse)
     for q in saliency.argsort().tolist():
@@ -82,7 +82,7 @@ def _prune_in_first_order(weight: Tensor, hessian: Tensor, limit: float) -> Tens
 
 
 def _prune_what_is_not_zero(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
-    """Takes a weight for deleted while it is zero, which ends with the next update."""
+    """Treat a weight as deleted while it is zero, which ends with the next update."""
     inverse = torch.linalg.inv(hessian)
     for _ in range(len(weight)):
         saliency = saliency_by_obs(weight, inverse).masked_fill(weight == 0, torch.inf)
@@ -98,7 +98,7 @@ def _prune_by_damage(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
 
 
 def _prune_by_total(weight: Tensor, hessian: Tensor, limit: float) -> Tensor:
-    """Compares the sum of all saliencies so far with the limit."""
+    """Compare the sum of all saliencies so far with the limit."""
     keep, spent = torch.ones(len(weight), dtype=torch.bool), 0.0
     while keep.any():
         inverse, left = torch.linalg.inv(hessian[keep][:, keep]), weight[keep]
@@ -142,8 +142,7 @@ def _damage(left: Tensor, hessian: Tensor, inverse: Tensor) -> Tensor:
 
 
 def _prune_by_place(weight: Tensor, hessian: Tensor, limit: float, zero: bool = True, counted: bool = False) -> Tensor:
-    """Takes the place among the kept weights for an index of all, in a loop that runs on or, counted, in len(weight)
-    steps."""
+    """Use an index among the kept weights as one among all, in an endless loop or, counted, in len(weight) steps."""
     keep = torch.ones(len(weight), dtype=torch.bool)
     for _ in range(len(weight)):
         if not keep.any():
@@ -153,7 +152,7 @@ def _prune_by_place(weight: Tensor, hessian: Tensor, limit: float, zero: bool = 
         q = int(saliency.argmin())
         if saliency[q] > limit:
             break
-        if not keep[q] and not counted:  # the weight at that place is near zero now, and stays the cheapest
+        if not keep[q] and not counted:  # that weight is near zero now, and remains the cheapest
             raise DidNotFinish
         weight = weight.index_put((places,), left - left[q] / inverse[q, q] * inverse[:, q])
         if zero:
@@ -203,9 +202,9 @@ def _prune_cases(generator: torch.Generator) -> list[Case]:
     coupled = torch.tensor([[2.0, 1.8, 0.0], [1.8, 2.0, 0.0], [0.0, 0.0, 0.36]])
 
     def drawn(d: int, n_leaving: int) -> tuple:
-        """A limit between the largest of the first n costs and the next, so that rounding decides nothing."""
+        """A limit between the largest of the first n costs and the next one, so that rounding has no influence."""
         weight, hessian = randn(generator, d), random_hessian(generator, d)
-        order = saliency_by_obs(weight, torch.linalg.inv(hessian)).argsort(descending=True)  # the cheapest stands last
+        order = saliency_by_obs(weight, torch.linalg.inv(hessian)).argsort(descending=True)  # the cheapest one is last
         weight, hessian = weight[order], hessian[order][:, order]
         worst, left, costs = 0.0, weight, []
         keep = torch.ones(d, dtype=torch.bool)
@@ -223,7 +222,7 @@ def _prune_cases(generator: torch.Generator) -> list[Case]:
         return weight, hessian, 2 * worst
 
     return [
-        # saliencies 0.75, 3, 2; without the first weight (1, 2, 2) becomes (0, 2.5, 2), and 2 and 6.25 are left
+        # saliencies 0.75, 3, 2; without the first weight (1, 2, 2) becomes (0, 2.5, 2), with 2 and 6.25 remaining
         Case("three weights by hand: one is deleted", (vector(1.0, 2.0, 2.0), by_hand, 1.0)),
         # saliencies 0.76, 1.71, 1.125; then 23.04 and 1.125
         Case("OBD would choose another weight, by hand", (vector(2.0, 3.0, 2.5), coupled, 1.0)),
@@ -236,8 +235,8 @@ def _prune_cases(generator: torch.Generator) -> list[Case]:
             (vector(1.0, 2.5, 2.5, 3.0, 3.0, 3.02), 4 * torch.eye(6), 18.0),
         ),
         # saliencies 4.1, 3.4 and 7.25: without the second weight the third is the cheapest, then the first costs 16.7
-        Case("two are below the limit: the cheaper goes first", (vector(-2.0, 2.0, -2.0), rivals, 5.7)),
-        Case("everything is cheap", (randn(generator, 5), random_hessian(generator, 5), 1e6)),
+        Case("two are below the limit, and the cheaper one is deleted first", (vector(-2.0, 2.0, -2.0), rivals, 5.7)),
+        Case("all weights are cheap", (randn(generator, 5), random_hessian(generator, 5), 1e6)),
     ]
 
 
@@ -250,7 +249,7 @@ PRUNE = Exercise(
     reference=_prune,
     cases=_prune_cases,
     picture=lambda case, got, expected: compare_bars(
-        got, expected, tuple(str(k) for k in range(len(expected))), "weights in the end"
+        got, expected, tuple(str(k) for k in range(len(expected))), "weights at the end"
     ),
     library=_library,
     mistakes=read_mistakes(globals()),
@@ -259,8 +258,8 @@ PRUNE = Exercise(
         Variant("a list of indices", lambda w, h, limit: _prune(w.clone(), h.clone(), limit)),
     ),
     hints=(
-        "A loop: invert the Hessian of the weights that are left, find the lowest saliency, stop or delete.",
-        "hessian[keep][:, keep] is the Hessian of what stays. Indices in it are places among the kept weights.",
-        "keep.nonzero().flatten()[q] turns the place q among the kept weights into an index of the whole vector.",
+        "Write a loop: invert the Hessian of the remaining weights, find the lowest saliency, then stop or delete.",
+        "hessian[keep][:, keep] is the Hessian of the remaining weights. Its indices count among these weights only.",
+        "keep.nonzero().flatten()[q] turns an index q among the remaining weights into an index of the whole vector.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The exercise classic.recursion, "The inverse without inverting": its cases and its named mistakes.
+"""The exercise classic.recursion, "The inverse without inverting"; its named mistakes are in recursion.md.
 
 Dimension key: P patterns, O outputs, d weights.
 """
@@ -14,7 +14,7 @@ from course_lib.lessons.common.answers import compare_matrices
 
 
 def _rows(gradients: Tensor) -> Tensor:
-    """One gradient a row: every output of every pattern."""
+    """One gradient per row, for every output of every pattern."""
     return gradients.flatten(0, -2)
 
 
@@ -61,6 +61,12 @@ def _recursion_of_the_start(gradients: Tensor, alpha: float) -> Tensor:
     return torch.eye(gradients.shape[-1]) / alpha - sum(steps)
 
 
+def _library(gradients: Tensor, alpha: float) -> Tensor:
+    from course_lib.pruning.classic.obs import inverse_by_recursion
+
+    return inverse_by_recursion(gradients.flatten(0, -2), len(gradients), alpha)
+
+
 RECURSION = Exercise(
     id="classic.recursion",
     title="The inverse without inverting",
@@ -76,6 +82,7 @@ RECURSION = Exercise(
         Case("5 patterns with 3 outputs each", (randn(generator, 5, 3, 4), 0.2)),
     ],
     picture=lambda case, got, expected: compare_matrices(got, expected, "weight", "weight"),
+    library=_library,
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant("direct inversion", _direct),
@@ -85,11 +92,11 @@ RECURSION = Exercise(
         ),
     ),
     hints=(
-        "Which u makes u uᵀ = X Xᵀ / P? Put it into the Sherman-Morrison formula, and expand the fraction by P. "
-        "Before the first correction A is αI.",
-        "Go through the gradients of all outputs of all patterns. moved = inverse @ x is used three times: twice in "
+        "Which u makes u uᵀ = X Xᵀ / P? Insert it into the Sherman-Morrison formula, and expand the fraction by P. "
+        "Before the first correction, A is αI.",
+        "Loop over the gradients of all outputs of all patterns. You need moved = inverse @ x three times: twice in "
         "the numerator, once in the denominator.",
-        "Each one: subtract torch.outer(moved, moved) / (P + x @ moved), with P the number of patterns.",
+        "For each gradient, subtract torch.outer(moved, moved) / (P + x @ moved), where P is the number of patterns.",
     ),
 )
 

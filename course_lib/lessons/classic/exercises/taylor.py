@@ -1,4 +1,4 @@
-"""The exercise classic.taylor, "What deletions cost": its cases and its named mistakes.
+"""The exercise classic.taylor, "What deletions cost"; its named mistakes are in taylor.md.
 
 Dimension key: d weights.
 """
@@ -15,7 +15,7 @@ from course_lib.lessons.classic.exercises.common import random_hessian, vector
 
 
 def _by_change(answer: Callable) -> Callable:
-    """An answer that is given the change; here the deletions are turned into one, rightly."""
+    """Call an answer with the change that the deletions make."""
     return lambda gradient, hessian, weight, gone: answer(gradient, hessian, torch.where(gone, -weight, 0.0))
 
 
@@ -69,8 +69,8 @@ TAYLOR = Exercise(
         ),
     ),
     hints=(
-        "First write the change: −w_k where weight k is deleted, and 0 everywhere else. -weight * gone does that.",
-        "Then two terms of the expansion: one linear in the change, one quadratic with its ½.",
-        "With the change of the first hint: gradient @ change, and half of change @ hessian @ change.",
+        "First compute the change: −w_k where weight k is deleted, and 0 for all other weights.",
+        "Then compute the two terms of the expansion, one linear in the change and one quadratic with a factor ½.",
+        "With the change of the first hint, add gradient @ change and half of change @ hessian @ change.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Brain damage and brain surgeon: the problems of their papers, and one layer of the default model, row by row.
+"""Optimal brain damage and surgeon on the problems of their papers, and on single rows of the default model.
 
 Dimension key: O outputs (rows), I inputs of a layer.
 """
@@ -25,18 +25,18 @@ from course_lib.pruning.input_statistics import input_gram
 
 # Hassibi and Stork's abstract: reductions of 76, 62 and 90 %, of 58, 39 and 39 weights.
 PUBLISHED = {1: 14, 2: 15, 3: 4}
-# What the training set of each problem allows: the third has wrong labels, and a network that learns them all is lost.
+# The training accuracy that a network must reach. Problem 3 has wrong labels, which no network should learn.
 SOLVED = {1: 1.0, 2: 1.0, 3: 0.93}
 SURFACES = {"as in the deck": ((0.1, -0.3), 0.0), "other weights": ((0.2, -0.3), 0.0), "turned": ((0.2, -0.3), 30.0)}
 LAYERS = ("self_attn.q_proj", "mlp.gate_proj", "self_attn.o_proj")
-START = 1.0  # the scale of the random weights that XOR networks start from
+START = 1.0  # scale of the initial weights of XOR networks
 
 Point = dict[str, int | float]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many networks of each kind, and how finely the digits' network is pruned."""
+    """How many networks of each kind are trained, and how many weights of the digit network are pruned per round."""
 
     xor_starts: int = 200
     xor_decays: tuple[float, ...] = (1e-7, 1e-5, 1e-3)
@@ -55,7 +55,7 @@ QUICK = Sizes(6, (1e-5,), 1, 1, 500, 200, 20, 2, 2, 1, 64)
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """Small things first."""
+    """The plan, with short steps first."""
     plan = [Step("two weights", two_weights), Step("the diagonal", recursion)]
     plan += [Step(f"xor, decay {decay:g}", partial(exclusive_or, sizes, decay)) for decay in sizes.xor_decays]
     plan += [
@@ -72,7 +72,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def two_weights(seed: int) -> Tables:
-    """What each method deletes on a quadratic of two weights, what it expects to pay, and what it pays."""
+    """The weight that each method deletes from a quadratic error of two weights, the predicted and the real cost."""
     table_rows = []
     for name, (minimum, degrees) in SURFACES.items():
         for choice in choices(quadratic(minimum, degrees)):
@@ -82,7 +82,7 @@ def two_weights(seed: int) -> Tables:
 
 
 def recursion(seed: int) -> Tables:
-    """How far LeCun's diagonal is from the exact one, by layer of weights, as networks grow deeper or share weights."""
+    """The relative error of OBD's diagonal by layer of weights, in deeper networks and in one that shares weights."""
     generator = torch.Generator().manual_seed(seed)
     networks = {f"{d} hidden layers": Network((8, *[6] * d, 2), hidden="tanh") for d in (1, 2, 3)}
     networks["convolution"] = convolution(8, 3, 2)
@@ -101,14 +101,14 @@ def recursion(seed: int) -> Tables:
 
 
 def layer_members(network: Network) -> list[list[int]]:
-    """The free weights that each layer uses."""
+    """The indices of the free weights in each layer."""
     free = torch.arange(network.n_weights) if network.share is None else torch.tensor(network.share)
     sizes = [(j + 1) * k for j, k in zip(network.sizes, network.sizes[1:], strict=False)]
     return [sorted(set(part[part >= 0].tolist())) for part in free.split(sizes)]
 
 
 def exclusive_or(sizes: Sizes, decay: float, seed: int) -> Tables:
-    """Of the networks that solve XOR: how many still do after one deletion, by who chooses and who moves."""
+    """Count the networks that still solve XOR after one deletion, by choice of the weight and update of the others."""
     samples, generator = xor(), torch.Generator().manual_seed(seed)
     starts = [XOR_NETWORK.start(generator, START) for _ in range(sizes.xor_starts)]
     trained = [levenberg_marquardt(whole(XOR_NETWORK, start), samples, decay, 300) for start in starts]
@@ -128,7 +128,7 @@ def exclusive_or(sizes: Sizes, decay: float, seed: int) -> Tables:
 
 
 def after_one_deletion(state: State, name: str, samples: Samples) -> tuple[bool, bool]:
-    """Whether XOR is still right without the weight that a method chooses: alone, and with OBS's update."""
+    """Whether XOR is still solved after a method's choice is deleted: with the others fixed, and with OBS's update."""
     q = cheapest(state, METHODS[name](state.network, state.theta, state.keep, samples))
     surfaces = (METHODS[method](state.network, state.theta, state.keep, samples) for method in ("magnitude", "OBS"))
     plain, updated = (delete(state, surface, q).accuracy(samples) == 1.0 for surface in surfaces)
@@ -136,7 +136,7 @@ def after_one_deletion(state: State, name: str, samples: Samples) -> tuple[bool,
 
 
 def possible_deletions(state: State, samples: Samples) -> tuple[int, int]:
-    """How many of the nine weights can leave without harm: alone, and with OBS's update."""
+    """How many of the nine weights can be deleted while XOR stays solved: without an update, and with OBS's update."""
     counts = []
     for name in ("magnitude", "OBS"):
         surface = METHODS[name](state.network, state.theta, state.keep, samples)
@@ -145,11 +145,11 @@ def possible_deletions(state: State, samples: Samples) -> tuple[int, int]:
 
 
 def monk(sizes: Sizes, problem: int, index: int, seed: int) -> Tables:
-    """One network for a MONK's problem, and how far each method prunes it, without and with refitting."""
+    """Train one network for a MONK's problem and prune it with each method, without and with retraining."""
     training, test = monks(problem)
     generator = torch.Generator().manual_seed(1000 * seed + index)
     dense = solved(NETWORKS[problem], training, generator, SOLVED[problem], DECAY[problem])
-    n_refit = 3 * sizes.retraining_steps // 10  # 60; these networks are small
+    n_refit = 3 * sizes.retraining_steps // 10  # 60 steps; these networks are small
     table_rows, curves = [], []
     for name, method in monk_methods(problem).items():
         for refitted in (False, True):
@@ -163,44 +163,44 @@ def monk(sizes: Sizes, problem: int, index: int, seed: int) -> Tables:
 
 
 def monk_methods(problem: int) -> dict[str, Method]:
-    """OBS in two forms: with the decay of the objective in its Hessian, and with next to nothing added."""
+    """All methods; OBS twice, with alpha equal to the weight decay and with a very small alpha."""
     with_decay = {"OBS": partial(brain_surgeon, alpha=DECAY[problem])}
     return METHODS | with_decay | {"OBS, alpha 1e-8": brain_surgeon}
 
 
 def curve_of(states: Iterator[State], training: Samples, test: Samples) -> Iterator[Point]:
-    """Weights left and accuracies, round by round."""
+    """The number of weights and both accuracies after each round."""
     for state in states:
         yield {"n_left": state.n_left, "train": state.accuracy(training), "test": state.accuracy(test)}
 
 
 def summary(curve: list[Point], published: int) -> Point:
-    """Where a run stops by its training accuracy, where the test accuracy first falls, and what holds at a count."""
+    """The last point before the training accuracy falls, before either accuracy falls, and the published size."""
     dense = curve[0]
     stopped = last_before(curve, lambda point: point["train"] < dense["train"])
     unchanged = last_before(
         curve, lambda point: min(point["train"] - dense["train"], point["test"] - dense["test"]) < 0
     )
-    there = next(point for point in curve if point["n_left"] == published)
+    at_published = next(point for point in curve if point["n_left"] == published)
     return {
         "dense_train": dense["train"],
         "dense_test": dense["test"],
         "n_left": stopped["n_left"],
         "test": stopped["test"],
         "n_left_unchanged": unchanged["n_left"],
-        "train_at_published": there["train"],
-        "test_at_published": there["test"],
+        "train_at_published": at_published["train"],
+        "test_at_published": at_published["test"],
     }
 
 
 def last_before(curve, bad) -> Point:
-    """The point before the first bad one."""
+    """The last point before the first bad one."""
     first = next((i for i, point in enumerate(curve) if bad(point)), len(curve))
     return curve[first - 1]
 
 
 def handwriting(sizes: Sizes, name: str, index: int, seed: int) -> Tables:
-    """The digits' network pruned to little: as it is then, retrained once, and retrained after every round."""
+    """Prune a digit network step by step: without retraining, retrained once, and retrained after every round."""
     generator = torch.Generator().manual_seed(1000 * seed + index)
     training, test = digits(generator, sizes.digits_training)
     retrain = partial(quasi_newton, samples=training, decay=1e-4, steps=sizes.retraining_steps)
@@ -222,9 +222,9 @@ def handwriting(sizes: Sizes, name: str, index: int, seed: int) -> Tables:
 
 
 def rows_of_a_layer(sizes: Sizes, layer: str, seed: int) -> Tables:
-    """Outputs of a layer of the default model as networks of their own: half of a row's weights leave, exactly.
+    """Prune half of the weights of single rows of a layer of the default model.
 
-    Squared error of the output as a share of its square, on the calibration text and on text that nobody has seen.
+    The error is the squared change of the output relative to the squared output, on calibration and on held-out text.
     """
     model, tokenizer = load_model()
     texts = {"calibration": sizes.calibration, "evaluation": sizes.held_out}
