@@ -63,8 +63,8 @@ print(f"per block: {n_query} query heads and {n_key_value} key-value heads of si
 #
 # If you are stuck, press the hint button under the check, or run `hint("start.sparsity")` in a new cell. Each call
 # shows one more hint. After a right answer you can unfold a solution, unless your copy of the course came without
-# solutions. `show_progress()`, or `course progress` in a terminal, shows what you have solved. Your progress is stored
-# outside the notebook, so you can rename or copy the file.
+# solutions. `show_progress()`, or `course progress` in a terminal, shows what you have solved. Your progress is
+# stored outside the notebook, so you can rename or copy the file.
 #
 # <details><summary>If your notebook will be graded</summary>
 #
@@ -78,8 +78,8 @@ print(f"per block: {n_query} query heads and {n_key_value} key-value heads of si
 #
 # We start with the word in the title of the course. The **sparsity** of a tensor is the fraction of its entries that
 # are exactly zero, and its **density** is the remaining fraction. For example, a matrix of 100 entries with 30 zeros
-# has a sparsity of 0.3 and a density of 0.7. Zeros are **unstructured** if they can be anywhere, and **structured** if
-# whole rows, columns, heads or blocks are zero. They are **static** if they are the same for every input, as in a
+# has a sparsity of 0.3 and a density of 0.7. Zeros are **unstructured** if they can be anywhere, and **structured**
+# if whole rows, columns, heads or blocks are zero. They are **static** if they are the same for every input, as in a
 # pruned weight matrix, and **dynamic** if they depend on the input, as in a cache from which tokens are evicted.
 
 # %% [markdown]
@@ -114,18 +114,18 @@ print(f"{100 * is_small.float().mean():.0f} % are smaller than a tenth of the ro
 
 # %% [markdown]
 # Even the few zeros do not come from training. The course received the model in a file with 4 bits per weight: 32
-# neighbouring weights of a row share a smallest value and a step, so each of them has one of 16 equally spaced values.
-# Loading the file converted the weights to float32, but the rounding remains visible:
+# neighbouring weights of a row share a smallest value and a step, so each of them has one of 16 equally spaced
+# values. Loading the file converted the weights to float32, but the rounding remains visible:
 
 # %%
 groups = is_linear[0].weight.detach().reshape(-1, 32)
 print(f"at most {max(len(group.unique()) for group in groups)} different values per group of 32 weights")
 
 # %% [markdown]
-# Every number in this course is therefore measured on a model that was rounded once. This includes the unpruned model,
-# which the lessons call **dense**. Comparisons between methods are fair, because all of them start from the same
-# weights. But a perplexity in this course is not the one that you would measure with the authors' own weights. If you
-# have a network connection, `load_model("HuggingFaceTB/SmolLM2-135M-Instruct")` loads those.
+# Every number in this course is therefore measured on a model that was rounded once. This includes the unpruned
+# model, which the lessons call **dense**. Comparisons between methods are fair, because all of them start from the
+# same weights. But a perplexity in this course is not the one that you would measure with the authors' own weights.
+# If you have a network connection, `load_model("HuggingFaceTB/SmolLM2-135M-Instruct")` loads those.
 #
 # ## 2. What a language model computes
 #
@@ -156,19 +156,19 @@ say(tokenizer.decode(output[0, prompt.input_ids.shape[1] :], skip_special_tokens
 plots.block_drawing()
 
 # %% [markdown]
-# Follow the thick line from left to right. It is the **residual stream**, the vector of one token. The block takes its
-# input from the stream twice and adds its output to it twice.
+# Follow the thick line from left to right. It is the **residual stream**, the vector of one token. The block takes
+# its input from the stream twice and adds its output to it twice.
 #
 # **Attention** is the only place where tokens exchange information. Each token gets three vectors: a **query** $q$, a
 # **key** $k$ and a **value** $v$. The query of a token is compared with the keys of all tokens up to and including
 # itself, and softmax turns the results into weights that sum to 1. The output is the sum of the values with these
 # weights. For a whole sequence, with one row per token in $Q$, $K$ and $V$, this is one equation:
 #
-# $$ \text{attention}(Q, K, V) = \text{softmax}\!\left(\frac{Q K^\top}{\sqrt{D}} + M\right) V $$
+# $$ \text{attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{D}} + M\right) V $$
 #
 # $D$ is the size of a head, here 64. The **causal mask** $M$ is 0 where the key belongs to the token itself or to an
-# earlier one, and $-\infty$ where it belongs to a later one, which softmax turns into a weight of 0. In other words, a
-# token cannot see the future. The model computes nine such attentions per block in parallel, its **heads**. Three
+# earlier one, and $-\infty$ where it belongs to a later one, which softmax turns into a weight of 0. In other words,
+# a token cannot see the future. The model computes nine such attentions per block in parallel, its **heads**. Three
 # query heads always share one head of keys and values, which is called **grouped-query attention**.
 #
 # The **MLP** works on each token separately, with the input $y$ and three matrices. $W_\text{gate}$ and $W_\text{up}$
@@ -182,11 +182,13 @@ plots.block_drawing()
 # inputs per block to look at, and not seven.
 #
 # Two more parts are small. A **norm** divides a vector by its root mean square. **Rotary position embeddings** rotate
-# each query and key by angles that grow with the position of the token, so that their product depends on the distance
-# between two tokens. Without them, attention could not tell in which order the tokens before it came.
+# pairs of entries of each query and key: at position $i$, pair $j$ is rotated by the angle $i \cdot b^{-2j/D}$ with a
+# constant $b$, here 100,000. The product of a query and a key then depends on the distance between their tokens.
+# Without this, attention could not tell in which order the earlier tokens came.
 #
 # This is all of it. The next cell is a complete Llama block. It uses nothing but the weights of the model and the
-# equations above.
+# equations above. `llama_block` has two halves: the first is attention, where the rows of `q`, `k` and `v` are $Q$,
+# $K$ and $V$ for all heads, and the second is the MLP. Each half ends with an addition to `x`, the residual stream.
 
 
 # %%
@@ -196,7 +198,7 @@ def rms_norm(x, norm):
 
 
 def rotate(x, angles):
-    """Rotate each pair of numbers (j, j + D/2) of a query or key by an angle. x: (heads, tokens, D)."""
+    """Rotate the pairs of entries j and j + D/2 by angles. x: (heads, tokens, D)."""
     a, b = x.chunk(2, dim=-1)
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], dim=-1)
 
@@ -244,7 +246,7 @@ print(
 print(f"our next token: {tokenizer.decode(logits.argmax())!r}")
 
 # %% [markdown]
-# Your block and the model's agree. The remaining differences are rounding errors: float32 stores about seven digits,
+# Our blocks and the model agree. The remaining differences are rounding errors: float32 stores about seven digits,
 # and the model adds up its products in another order than we do. From here on you know everything that a dense model
 # computes. The other lessons change one of these lines: for example, lesson 04 sets entries of the seven matrices to
 # zero, lesson 07 removes rows of `k` and `v`, and lesson 09 skips neurons of the MLP.
@@ -278,10 +280,10 @@ Table(
 # The MLP has most of the weights, and the LM head more than a fifth. In a larger model the LM head matters much less:
 # its size grows with the width of the model, but the size of the blocks grows with the square of the width.
 #
-# When a model generates text, the weights are not all that it needs. Look at the equation of attention again: for each
-# new token we need the query of this token only, but the keys and values of *all* tokens so far. They do not change
-# any more, because earlier tokens cannot see later ones. So the model keeps them in the **key-value cache** instead of
-# computing them again. Generating text then has two phases:
+# When a model generates text, the weights are not all that it needs. Look at the equation of attention again: for
+# each new token we need the query of this token only, but the keys and values of *all* tokens so far. They do not
+# change any more, because earlier tokens cannot see later ones. So the model keeps them in the **key-value cache**
+# instead of computing them again. Generating text then has two phases:
 #
 # - **Prefill**: the whole prompt runs through the model in one pass, and its keys and values fill the cache.
 # - **Decode**: each new token runs through the model alone. It needs one pass per token, which reads the cache and
@@ -327,7 +329,17 @@ def cache_bytes(n_blocks, n_query, n_key_value, head_size, n_tokens, batch, valu
 check("start.cache_bytes", cache_bytes)
 
 # %% [markdown]
-# Does your count agree with a real cache? The next cell adds up the bytes of its tensors, for the text generated above.
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# Queries are not cached, so the number of query heads does not matter. Each token has a key and a value of $D$
+# numbers in each of the $H$ key-value heads of each of the $L$ blocks. With $b$ bytes per number, these are
+# $2\,L\,H\,D\,b$ bytes per token. Multiply by the number of tokens and by the batch size. For example, SmolLM2-135M
+# in float32 needs 2 · 30 · 3 · 64 · 4 = 46,080 bytes per token.
+#
+# </details>
+#
+# Does your count agree with a real cache? The next cell adds up the bytes of its tensors, for the text generated
+# above.
 
 # %%
 cache_bytes_of = mine("start.cache_bytes", cache_bytes)
@@ -359,17 +371,17 @@ print(f"an A100 needs at least {(large_weights + large_cache) / A100.bytes_per_s
 # ## 4. Where the time goes
 #
 # A processor computes, and it moves numbers between its memory and its arithmetic units. Both take time. We count the
-# arithmetic in **FLOPs**, floating-point operations: an addition is one FLOP, and so is a multiplication. A layer with
-# a weight $W$ of shape (O, I) multiplies and adds once per weight and token. For $N$ tokens these are $2\,O\,I\,N$
-# FLOPs. The layer has to read at least its weight and its inputs, and to write its outputs. The ratio of FLOPs to
-# bytes is the **arithmetic intensity**.
+# arithmetic in **FLOPs**, floating-point operations: an addition is one FLOP, and so is a multiplication. A layer
+# with a weight $W$ of shape (O, I) multiplies and adds once per weight and token. For $N$ tokens these are
+# $2\,O\,I\,N$ FLOPs. The layer has to read at least its weight and its inputs, and to write its outputs. The ratio of
+# FLOPs to bytes is the **arithmetic intensity**.
 
 # %% [markdown]
 # ### Arithmetic intensity
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Return the arithmetic intensity of one linear layer on `n_tokens` inputs. Each number (weight, input or output) takes
-# `value_bytes` bytes and is read or written once.
+# Return the arithmetic intensity of one linear layer on `n_tokens` inputs. Each number (weight, input or output)
+# takes `value_bytes` bytes and is read or written once.
 
 
 # %% exercise="start.intensity"
@@ -387,6 +399,21 @@ def intensity(n_outputs, n_inputs, n_tokens, value_bytes):
 
 # %%
 check("start.intensity", intensity)
+
+# %% [markdown]
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# The layer computes $2\,O\,I\,N$ FLOPs. It moves $O\,I$ weights, $N\,I$ inputs and $N\,O$ outputs, with $b$ bytes
+# each:
+#
+# $$ \text{intensity} = \frac{2\,O\,I\,N}{b\,(O\,I + N\,I + N\,O)} $$
+#
+# While $N$ is small compared with $O$ and $I$, the weights are nearly all that moves, and the intensity is about
+# $2 N / b$.
+#
+# </details>
+#
+# Here is the intensity of one matrix of our model, for three numbers of tokens and two formats:
 
 # %%
 intensity_of = mine("start.intensity", intensity)
@@ -424,8 +451,8 @@ Table(
 # ### The roofline of a pass
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Return the shortest time, as one number, that a pass can take on a machine with these two rates. The first entries of
-# `flops` and `n_bytes` belong to the first layer, the second ones to the second layer, and so on.
+# Return the shortest time, as one number, that a pass can take on a machine with these two rates. The first entries
+# of `flops` and `n_bytes` belong to the first layer, the second ones to the second layer, and so on.
 
 
 # %% exercise="start.step_seconds"
@@ -444,6 +471,15 @@ def step_seconds(flops, n_bytes, flops_per_second, bytes_per_second):
 check("start.step_seconds", step_seconds)
 
 # %% [markdown]
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# Layer $l$ takes at least $\max(F_l / \pi, Q_l / \beta)$ seconds, and the layers run one after the other, so these
+# times add up. For example, on a machine with 100 GFLOP/s and 10 GB/s, a layer with 200 GFLOP and 1 GB takes 2 s, and
+# a second layer with 20 GFLOP and 10 GB takes 1 s: together 3 s. If you add first and compare afterwards, you get 2.2
+# s. This would be possible only if the second layer were read while the first one computes.
+#
+# </details>
+#
 # Now we measure the two rates of your machine. For $\pi$ we multiply two square matrices, which is compute-bound. For
 # $\beta$ we multiply a matrix of 256 MB by a vector, which is memory-bound, like a layer with one token. The first
 # call of a function is often slow, so we call it once before we start the timer. We take the shortest of several
@@ -502,7 +538,7 @@ def time_decoding(cache, batch_size, n_steps=8):
 
 
 def work(batch_size, n_new, n_cached):
-    """Count the FLOPs and bytes of a pass with n_new tokens per sequence after n_cached tokens in the cache."""
+    """Count FLOPs and bytes of a pass: n_new tokens per sequence, after n_cached cached ones."""
     n_block_weights = n_weights["attention matrices"] + n_weights["MLP matrices"]
     flops = 2 * batch_size * (n_block_weights * n_new + n_weights["LM head"])
     n_pairs = sum(n_cached + position for position in range(1, n_new + 1))  # of a query and a key it can see
@@ -575,9 +611,9 @@ Table(
 )
 
 # %% [markdown]
-# For one token both bounds are equal, because every layer is memory-bound. For a long prompt the second one is larger:
-# the blocks are compute-bound, but the LM head processes the last token only and is memory-bound. Its weights cannot
-# be read while the blocks compute, since it runs after them.
+# For one token both bounds are equal, because every layer is memory-bound. For a long prompt the second one is
+# larger: the blocks are compute-bound, but the LM head processes the last token only and is memory-bound. Its weights
+# cannot be read while the blocks compute, since it runs after them.
 #
 # **A claim to test.** In a memory-bound step the weights are read once for the whole batch, so a second sequence is
 # nearly free. A step with 16 sequences has 16 times the FLOPs. We claim that it takes less than 8 times as long as a
@@ -633,9 +669,9 @@ plots.parts(
 )
 
 # %% [markdown]
-# For each part, the solid bar is its fraction of the time and the hatched bar its fraction of the weights. *Everything
-# else* is attention itself, the norms, and the overhead of calling hundreds of small operations from Python. It has
-# hardly any weights, so pruning weights does not make it faster, and it limits what pruning can gain.
+# For each part, the solid bar is its fraction of the time and the hatched bar its fraction of the weights.
+# *Everything else* is attention itself, the norms, and the overhead of calling hundreds of small operations from
+# Python. It has hardly any weights, so pruning weights does not make it faster, and it limits what pruning can gain.
 #
 # Amdahl (1967) made this argument for computers with several processors, in words. Today it is usually written as a
 # formula, **Amdahl's law**: if a part takes the fraction $p$ of the time and becomes $s$ times as fast, the whole
@@ -644,8 +680,8 @@ plots.parts(
 # $$ \frac{1}{(1 - p) + p / s} $$
 #
 # times as fast. The first term is the rest, which takes as long as before. For example, if the part takes half of the
-# time and becomes twice as fast, the whole becomes $1 / (0.5 + 0.25) \approx 1.33$ times as fast. Even if the part took
-# no time at all, the whole would be at most $1 / (1 - p)$ times as fast, in the example twice.
+# time and becomes twice as fast, the whole becomes $1 / (0.5 + 0.25) \approx 1.33$ times as fast. Even if the part
+# took no time at all, the whole would be at most $1 / (1 - p)$ times as fast, in the example twice.
 #
 # In practice the question is usually the other way round: the whole has to become 1.5 times as fast, say. How much
 # faster must the part become, and is it possible at all?
@@ -674,6 +710,18 @@ def speedup(fraction, goal):
 check("start.speedup", speedup)
 
 # %% [markdown]
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# Let the old step take 1 second, and let the whole become $g$ times as fast. The new step may take $1 / g$ seconds,
+# and the rest needs $1 - p$ of them. The part took $p$ seconds, so the factor is
+#
+# $$ s = \frac{p}{1 / g - (1 - p)} $$
+#
+# if the denominator is positive. Otherwise no factor is enough. For example, with $p = 0.8$ a step becomes twice as
+# fast if the part becomes 0.8 / 0.3 = 2.7 times as fast, but it can never become five times as fast.
+#
+# </details>
+#
 # How fast would the matrices of the blocks have to become on your machine?
 
 # %%
@@ -708,11 +756,11 @@ Table(
 #
 # Make a decoding step at least twice as fast, and leave out as few of its bytes as you can. There is no formula, and
 # nothing is graded. You choose the situation: the batch size, and the number of tokens in the cache of each sequence.
-# Then you choose which fractions to keep of three things: the neurons of every MLP, the blocks, and the tokens in every
-# cache. Only speed counts here. The other lessons are about the loss in quality.
+# Then you choose which fractions to keep of three things: the neurons of every MLP, the blocks, and the tokens in
+# every cache. Only speed counts here. The other lessons are about the loss in quality.
 #
-# Think before you try. What does a step in your situation read most of? Is it memory-bound or compute-bound? Which part
-# of the time does none of your choices change?
+# Think before you try. What does a step in your situation read most of? Is it memory-bound or compute-bound? Which
+# part of the time does none of your choices change?
 
 # %%
 plan = plans.Plan(batch_size=1, context=64, neurons=1.0, blocks=1.0, tokens=1.0)
@@ -726,9 +774,9 @@ tables.plans(plans.attempt(model, plan))
 # leaves out. Each pair of steps is one step of the whole and one of the reduced model, in turns, in processor time of
 # one thread, which other programs disturb least.
 #
-# Compare the columns *roofline* and *measured*. Which ideas gain less than the roofline model predicts, and which gain
-# more? Which leave out a lot and gain little, and why? Is yours twice as fast with fewer bytes left out than any of
-# these?
+# Compare the columns *roofline* and *measured*. Which ideas gain less than the roofline model predicts, and which
+# gain more? Which leave out a lot and gain little, and why? Is yours twice as fast with fewer bytes left out than any
+# of these?
 #
 # <details><summary>No step is faster than its roofline. How can a speedup be larger than the roofline model predicts?
 # </summary>
@@ -753,16 +801,17 @@ tables.plans(plans.attempt(model, plan))
 # <details><summary>A laptop computes 100 GFLOP/s and reads 10 GB/s. From how many tokens per pass is a large float32
 # layer compute-bound?</summary>
 #
-# The ridge is at 10 FLOP/byte. A large layer needs $2\,O\,I\,N$ FLOPs for $4\,O\,I$ bytes of weights, which is $N / 2$
-# FLOP/byte. So it is compute-bound from about 20 tokens on.
+# The ridge is at 10 FLOP/byte. A large layer needs $2\,O\,I\,N$ FLOPs for $4\,O\,I$ bytes of weights, which is
+# $N / 2$ FLOP/byte. So it is compute-bound from about 20 tokens on.
 #
 # </details>
 #
-# <details><summary>Half of the weights in all blocks are pruned, and a perfect kernel reads only the other half. Why is
-# a decoding step not twice as fast?</summary>
+# <details><summary>Half of the weights in all blocks are pruned, and a perfect kernel reads only the other half. Why
+# is a decoding step not twice as fast?</summary>
 #
-# The LM head, attention itself, the norms and the overhead of each call take as long as before, so Amdahl's law limits
-# the speedup. In addition, a sparse format has to store the positions of the kept weights, which costs bytes as well.
+# The LM head, attention itself, the norms and the overhead of each call take as long as before, so Amdahl's law
+# limits the speedup. In addition, a sparse format has to store the positions of the kept weights, which costs bytes
+# as well.
 #
 # </details>
 #

@@ -27,7 +27,6 @@ FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 # Formulas between a check and the next cell that do not give its exercise away, by how they begin.
 NO_SOLUTION = {
     ("wanda.interval", r"|\hat p - p|"): "Wilson's interval, which the exercise does not ask for",
-    ("start.intensity", r"t \ge \max"): "the roofline, which is new and which the next exercise uses",
     ("classic.obd_saliency", r"a_i ="): "names what a unit reads in the next drawing",
     ("classic.obd_saliency", r"x_i ="): "names what a unit outputs in the next drawing",
     ("classic.obs_saliency", r"H = I"): "a special case of the Hessian, not of the saliency",

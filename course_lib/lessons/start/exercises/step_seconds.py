@@ -45,7 +45,7 @@ def _step_picture(case: Case, got: object, expected: float) -> "matplotlib.figur
     return layer_by_layer(*case.arguments, got=got, expected=expected)
 
 
-def _step_seconds(flops: Tensor, n_bytes: Tensor, flops_per_second: float, bytes_per_second: float) -> float:
+def _step_seconds(flops, n_bytes, flops_per_second, bytes_per_second):
     return torch.maximum(flops / flops_per_second, n_bytes / bytes_per_second).sum().item()
 
 
