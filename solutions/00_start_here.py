@@ -15,8 +15,8 @@
 # **You need** Python, tensors in PyTorch, and matrix products. Section 2 recalls what a transformer computes; if all
 # of it is new to you, read an introduction to transformers first.
 #
-# **Time**: the core path, sections 1 to 6, takes about an hour and a half, 35 minutes of it for exercises. Allow
-# another quarter of an hour if you have not installed the course yet, because the installation downloads about 3 GB.
+# **Time**: the core path, sections 1 to 6, takes just under two hours, 35 minutes of it for exercises. Allow another
+# quarter of an hour if you have not installed the course yet: it downloads packages, a model and texts, up to 3 GB.
 # Section 7, an open task, is optional and takes half an hour.
 
 # %%
@@ -71,8 +71,8 @@ print(f"per block: {n_query} query heads and {n_key_value} key-value heads of si
 # For each exercise, the grader runs the code above its check that your function needs: imports, definitions, loops,
 # calls that fill a table, and files written by `%%writefile`. Then it calls your function on the cases of `check` and
 # on further ones. It does not run code that loads a model, data or an experiment of the course, nor shell commands,
-# plots and prints, so your answer must not depend on them. `check_all()` in a new cell lists all exercises of the
-# notebook and what grading would run, and `course check-notebook FILE` in a terminal shows your points in advance.
+# plots and prints, so your answer must not depend on them. The last cell of each notebook, `check_all()`, lists all
+# exercises, and `course check-notebook FILE` in a terminal shows beforehand what grading runs and your points.
 #
 # </details>
 #
@@ -122,10 +122,10 @@ groups = is_linear[0].weight.detach().reshape(-1, 32)
 print(f"at most {max(len(group.unique()) for group in groups)} different values per group of 32 weights")
 
 # %% [markdown]
-# Every number in this course is therefore measured on a model that was rounded once. This includes the unpruned
-# model, which the lessons call **dense**. Comparisons between methods are fair, because all of them start from the
-# same weights. But a perplexity in this course is not the one that you would measure with the authors' own weights.
-# If you have a network connection, `load_model("HuggingFaceTB/SmolLM2-135M-Instruct")` loads those.
+# So whatever we measure on this model, we measure on weights that were rounded once. This includes the unpruned model,
+# which the lessons call **dense**. Comparisons between methods are fair, because all of them start from the same
+# weights. But a perplexity in this course is not the one that you would measure with the authors' own weights. If you
+# have a network connection, `load_model("HuggingFaceTB/SmolLM2-135M-Instruct")` loads those.
 #
 # ## 2. What a language model computes
 #
@@ -475,13 +475,13 @@ check("start.step_seconds", step_seconds)
 #
 # Layer $l$ takes at least $\max(F_l / \pi, Q_l / \beta)$ seconds, and the layers run one after the other, so these
 # times add up. For example, on a machine with 100 GFLOP/s and 10 GB/s, a layer with 200 GFLOP and 1 GB takes 2 s, and
-# a second layer with 20 GFLOP and 10 GB takes 1 s: together 3 s. If you add first and compare afterwards, you get 2.2
-# s. This would be possible only if the second layer were read while the first one computes.
+# a second layer with 20 GFLOP and 10 GB takes 1 s: together 3 s. If you add first and compare afterwards, you get
+# 2.2 s. This would be possible only if the second layer were read while the first one computes.
 #
 # </details>
 #
 # Now we measure the two rates of your machine. For $\pi$ we multiply two square matrices, which is compute-bound. For
-# $\beta$ we multiply a matrix of 256 MB by a vector, which is memory-bound, like a layer with one token. The first
+# $\beta$ we multiply a matrix of 256 MiB by a vector, which is memory-bound, like a layer with one token. The first
 # call of a function is often slow, so we call it once before we start the timer. We take the shortest of several
 # times, because other programs on the machine can only make a call slower.
 
