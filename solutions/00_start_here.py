@@ -433,8 +433,8 @@ Table(
 # 256 times as high, because the inputs and outputs count as well.
 #
 # How fast can such a layer be? The **roofline model** (Williams, Waterman and Patterson, 2009) answers this with two
-# numbers of the machine: it computes $\pi$ FLOP/s and reads $\beta$ byte/s. If computing and reading overlap
-# perfectly, then work of $F$ FLOPs and $Q$ bytes takes at least
+# numbers of the machine: it computes $\pi$ FLOP/s and reads $\beta$ byte/s, its **memory bandwidth**. If computing and
+# reading overlap perfectly, then work of $F$ FLOPs and $Q$ bytes takes at least
 #
 # $$ t \ge \max\left(\frac{F}{\pi}, \frac{Q}{\beta}\right). $$
 #
