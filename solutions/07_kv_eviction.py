@@ -7,7 +7,7 @@
 #
 # **Afterwards you can** write eviction policies for a key-value cache (a window, heavy hitters, counts, merging), test
 # a policy with a question that it could not foresee, and say when evicting saves time and when it saves only memory.
-# **You need** lesson 00, section 4, and attention: queries, keys, values, softmax. **Time**: two hours, more than half
+# **You need** lesson 00, section 3, and attention: queries, keys, values, softmax. **Time**: two hours, more than half
 # of them for exercises.
 #
 # This lesson builds the answers that people have found, from a window in two lines to merging and four bits. Each one

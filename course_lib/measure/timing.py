@@ -67,8 +67,8 @@ def time_prefill(model: PreTrainedModel, lengths: Sequence[int] = (16, 64, 256))
 
 
 def matrices(model: PreTrainedModel) -> dict[str, list[nn.Module]]:
-    """The model's weight matrices by part: attention, MLP, head."""
-    parts: dict[str, list[nn.Module]] = {"attention matrices": [], "MLP matrices": [], "head": [head(model)]}
+    """The model's weight matrices by part: attention, MLP, LM head."""
+    parts: dict[str, list[nn.Module]] = {"attention matrices": [], "MLP matrices": [], "LM head": [head(model)]}
     for block in blocks(model):
         mlp = architecture(block).mlp
         for name, linear in linears(block).items():
@@ -84,7 +84,7 @@ def part_bytes(model: PreTrainedModel) -> dict[str, int]:
 
 @torch.no_grad()
 def part_seconds(model: PreTrainedModel, steps: int = 8) -> dict[str, float]:
-    """Median seconds of a decoding step in each part; "the rest" is attention itself, norms, and Python."""
+    """Median seconds of a decoding step in each part; "everything else" is attention itself, norms, and Python."""
     cache = DynamicCache(config=model.config)
     model(random_ids(model, 1, CONTEXT), past_key_values=cache, use_cache=True, logits_to_keep=1)
     measured = defaultdict(list)
@@ -94,7 +94,7 @@ def part_seconds(model: PreTrainedModel, steps: int = 8) -> dict[str, float]:
             start = time.perf_counter()
             model(token, past_key_values=cache, use_cache=True)
             synchronise(model.device)
-            seconds["the rest"] = time.perf_counter() - start - sum(seconds.values())
+            seconds["everything else"] = time.perf_counter() - start - sum(seconds.values())
         for part, value in seconds.items():
             measured[part].append(value)
     return {part: sorted(values)[steps // 2] for part, values in measured.items()}

@@ -37,7 +37,7 @@ def test_what_is_free_belongs_to_an_exercise():
     [
         ("sparsegpt.hessian", ("inputs", "one token"), "diagonal - 0"),
         ("patterns.columns", ("a square weight",), "transposed if square"),
-        ("start.speedup", ("only without it",), "left > 0 -> left >= 0"),
+        ("start.speedup", ("exactly at the limit",), "left > 0 -> left >= 0"),
     ],
 )
 def test_a_gap_is_found_where_cases_are_left_out(exercise, left_out, change, monkeypatch):

@@ -77,6 +77,6 @@ def test_the_hooks_are_gone_after_an_error(model):
 
 def test_the_seconds_of_a_step_add_up(model):
     seconds = timing.part_seconds(model, steps=3)
-    assert set(seconds) == {"attention matrices", "MLP matrices", "head", "the rest"}
+    assert set(seconds) == {"attention matrices", "MLP matrices", "LM head", "everything else"}
     assert all(value > 0 for value in seconds.values())
     assert n_hooks(model) == 0

@@ -27,7 +27,6 @@ FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 # Formulas between a check and the next cell that do not give its exercise away, by how they begin.
 NO_SOLUTION = {
     ("wanda.interval", r"|\hat p - p|"): "Wilson's interval, which the exercise does not ask for",
-    ("start.intensity", r"t \ge \max"): "the roofline, which is new and which the next exercise uses",
     ("classic.obd_saliency", r"E = \tfrac{1}{2P}"): "the squared error, of which the next cell computes the Hessian",
     ("classic.obd_saliency", r"H = \frac1P \sum X"): "the Hessian of a squared error, not the saliency",
     ("classic.obs_saliency", r"H = I"): "a special case of the Hessian, not of the saliency",

@@ -1,47 +1,50 @@
-"""The claims of lesson 00 on sizes, counted from the models' shapes, so that there is no error.
+"""The claims of lesson 00: sizes, counted from the models' shapes and so without an error, and the cost of a batch.
 
-A claim of a size holds where our count is within a tenth of it: slides round, and mix GB with GiB.
+A claim about a size holds if our count is within 10 % of it, because slides round, and mix GB and GiB.
 """
 
 import math
 from functools import partial
 
+from torch import Tensor
+
 from course_lib.lessons.common.claim import Claim, Unit
-from course_lib.lessons.common.verdicts import Effect
+from course_lib.lessons.common.verdicts import Effect, verdict
+from course_lib.measure.paired import mean_and_error
 from course_lib.measure.roofline import LLAMA2_7B, LLAMA2_70B, Transformer
 
 WITHIN = 0.1
 GB, GIB, MIB = 1e9, 2**30, 2**20
 SINGLE, HALF = 4, 2  # bytes per number
-TEXTS, LENGTH = 64, 8192  # of the batch in the talk on H2O
+SEQUENCES, LENGTH = 64, 8192  # the batch in B. Chen's lecture on long sequences
 
 
 def about(counted: int | float, claimed: int | float) -> Effect:
-    """By how much a count is nearer to a claimed size than a tenth of it."""
+    """Return the tolerance minus the distance between a count and a claimed size, both as logarithms."""
     return Effect(value=math.log1p(WITHIN) - abs(math.log(counted / claimed)), error=0.0)
 
 
 def linear(sizes: Transformer) -> dict[str, Effect]:
-    """Twice the text, and twice the texts: how near the cache is to twice as large."""
+    """Return the tolerance minus the distance from 2 for a text, and for a batch, twice as large."""
     one = sizes.cache_bytes(1000)
     twice = {"twice the text": sizes.cache_bytes(2000), "twice the batch": sizes.cache_bytes(1000, batch=2)}
     return {name: Effect(value=WITHIN - abs(each / one - 2), error=0.0) for name, each in twice.items()}
 
 
 def batch_bytes(sizes: Transformer) -> int:
-    """Bytes of the cache of the talk's batch in half precision."""
-    return sizes.cache_bytes(LENGTH, TEXTS, HALF)
+    """Return the bytes of the cache of the talk's batch in half precision."""
+    return sizes.cache_bytes(LENGTH, SEQUENCES, HALF)
 
 
 def _size(name: str, text: str, counted: int | float, published: int | float, unit: int | float, symbol: str) -> Claim:
-    """A claim that something takes `published` units; our count in bytes."""
+    """Return the claim that something takes `published` units; `counted` is our count in bytes."""
     return Claim(
         id=f"start-{name}",
         text=text,
         measure=lambda: about(counted, published * unit),
         shown=lambda: f"{counted / unit:.3g} {symbol}",
-        quantity="the part of a tenth, the tolerance for a size, that our count leaves unused",
-        refuted="a count that is more than a tenth away",
+        quantity="the tolerance of 10 % minus the distance of our count from the published size (logarithms)",
+        refuted="a count that is more than 10 % away",
         published=f"{published} {symbol}",
     )
 
@@ -72,7 +75,7 @@ SEVENTY_BILLION = _size(
 )
 SEVENTY_CACHE = _size(
     "seventy-cache",
-    f"{TEXTS} texts of {LENGTH} tokens fill 160 GB of Llama-2-70B's cache",
+    f"{SEQUENCES} sequences of {LENGTH} tokens fill 160 GB of Llama-2-70B's cache",
     batch_bytes(LLAMA2_70B),
     160,
     GB,
@@ -83,15 +86,27 @@ CACHE_LINEAR = Claim(
     text="the cache grows in proportion to the length of the text and to the batch size",
     measure=partial(linear, LLAMA2_7B),
     shown=lambda: f"{LLAMA2_7B.cache_bytes(2000) / LLAMA2_7B.cache_bytes(1000):.3g} times for twice the text or batch",
-    quantity="the part of a tenth, the tolerance for twice as much, that is left, for the text and for the batch",
-    refuted="a cache of twice the text, or of twice the texts, that is not twice as large",
+    quantity="the tolerance of 10 % minus the distance from 2, for the text and for the batch",
+    refuted="a cache that is not twice as large for twice the text or twice the batch",
 )
 CACHE_EXCEEDS = Claim(
     id="start-cache-exceeds",
-    text=f"the cache of {TEXTS} texts of {LENGTH} tokens is larger than the weights of Llama-2-70B",
+    text=f"the cache of {SEQUENCES} sequences of {LENGTH} tokens is larger than the weights of Llama-2-70B",
     measure=lambda: Effect(value=batch_bytes(LLAMA2_70B) / (LLAMA2_70B.n_weights * HALF) - 1, error=0.0),
     shown=lambda: f"{batch_bytes(LLAMA2_70B) / (LLAMA2_70B.n_weights * HALF):.2f} times the weights",
-    quantity="bytes of the cache above those of the weights, as a fraction of the weights",
-    refuted="a cache of 64 texts of 8192 tokens that is smaller than the weights",
+    quantity="bytes of the cache minus those of the weights, as a fraction of the weights",
+    refuted="a cache that is smaller than the weights",
     unit=Unit("times the weights"),
 )
+
+
+def batching(one: Tensor, sixteen: Tensor) -> str:
+    """Judge the claim that a decoding step with 16 sequences takes less than 8 times as long as with one.
+
+    Args:
+        one, sixteen: the seconds of several steps at each batch size.
+    """
+    (mean, error), (mean_one, error_one) = (mean_and_error(steps.double().log()) for steps in (sixteen, one))
+    n = min(len(one), len(sixteen))
+    effect = Effect(value=mean - mean_one, error=math.hypot(error, error_one), n=n).below(math.log(8))
+    return f"claim: 16 sequences take less than 8 times as long as one: {verdict(effect)}"

@@ -1,8 +1,9 @@
-"""Sizes that the decks name, counted from shapes by hand."""
+"""Sizes that lectures name, counted from shapes by hand; and the verdict on batches."""
 
 import math
 
 import pytest
+import torch
 
 from course_lib.lessons.common.claim import Claim
 from course_lib.lessons.start import claims
@@ -28,7 +29,7 @@ def test_another_model_has_other_sizes():
 
 
 @pytest.mark.parametrize(("counted", "holds"), [(100, True), (109, True), (92, True), (111, False), (90, False)])
-def test_about_is_within_a_tenth(counted, holds):
+def test_about_is_within_ten_per_cent(counted, holds):
     assert about(counted, 100).holds is holds
     assert about(100, 100).value == pytest.approx(math.log(1.1))
 
@@ -39,3 +40,12 @@ def test_a_cache_that_does_not_grow_is_not_linear():
             return 100 * batch
 
     assert [effect.holds for effect in linear(Fixed(1, 1, 1, 1, 1, 1, 1)).values()] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("sixteen", "verdict"),
+    [([3.0, 3.1, 3.0, 2.9], "holds"), ([9.0, 9.1, 9.0, 8.9], "does not hold"), ([4.0, 16.0, 5.0, 11.0], "undecided")],
+)
+def test_a_batch_is_cheap_if_it_takes_less_than_eight_times_as_long(sixteen, verdict):
+    sentence = claims.batching(torch.tensor([1.0, 1.01, 0.99, 1.0]), torch.tensor(sixteen))
+    assert sentence.startswith(f"claim: 16 sequences take less than 8 times as long as one: {verdict}")

@@ -1,4 +1,4 @@
-"""What the deck of lesson 00 says in words and numbers is what its functions compute."""
+"""The numbers and titles in the deck of lesson 00 are the ones that its functions compute."""
 
 import re
 
@@ -6,56 +6,55 @@ import pytest
 from figure_titles import title
 
 from course_lib.lessons.common.tables import load_bench, load_measured, rows
-from course_lib.lessons.start import deck, drawings
+from course_lib.lessons.start import deck
 from course_lib.measure.roofline import A100, LLAMA2_70B, linear_work
 from course_lib.workbook.masters import ROOT, masters
 
 TEXT = (ROOT / "slides" / "00_start_here.md").read_text(encoding="utf-8")
 
 
-def test_the_plan_shows_as_there_what_is_there():
-    numbers = [number for _, lessons in drawings.PLAN for number, *_ in lessons]
-    assert sorted(numbers) == [f"{n:02}" for n in range(13)]
-    there = {number for _, lessons in drawings.PLAN for number, _, done in lessons if done}
-    assert there == {path.stem[:2] for path in masters()}
+def test_the_plan_shows_each_lesson_once():
+    numbers = [number for lessons in deck.PLAN.values() for number in lessons]
+    assert sorted(numbers) == [path.stem[:2] for path in masters()]
+    assert title(deck.plan_of_the_course()) == "13 lessons, by what they leave out"
 
 
 def test_two_layers_by_hand():
-    assert title(drawings.pass_by_hand()) == "Layer by layer 3 s; as one heap of work it would be 2.2 s"
+    assert title(deck.pass_by_hand()) == "Layer by layer 3 s; as a single operation it would be 2.2 s"
 
 
-def test_the_rows_of_the_layer_are_counted():
-    rows = re.findall(r"^\| (\d+) tokens? \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", TEXT, re.MULTILINE)
-    assert [row[0] for row in rows] == ["1", "16", "256"]
-    for n, *shown in rows:
+def test_the_rows_of_the_table_are_counted():
+    typed = re.findall(r"^\| (\d+) tokens? \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", TEXT, re.MULTILINE)
+    assert [row[0] for row in typed] == ["1", "16", "256"]
+    for n, *shown in typed:
         work = linear_work(1536, 576, int(n), 4)
         assert [float(x) for x in shown] == pytest.approx(
             [work.flops / 1e6, work.bytes / 1e6, work.intensity], rel=0.02
         )
 
 
-def test_the_numbers_that_are_typed_are_those_of_the_library():
+def test_typed_numbers_agree_with_the_library():
     assert f"{A100.ridge:.0f} \\;" in TEXT
     assert title(deck.cost_of_a_token()).startswith("A token of Llama-2-70B reads 137 GB: at least 67 ms")
     assert "137 GB by 2.04 TB/s: about 67 ms" in TEXT
-    assert f"{LLAMA2_70B.cache_bytes(1):,} bytes a token" in TEXT
+    assert f"{LLAMA2_70B.cache_bytes(1):,} bytes per token" in TEXT
     assert f"{LLAMA2_70B.cache_bytes(4096, 128) / 1e9:.0f} GB (160 GiB)" in TEXT
     assert 8 * deck.SMOLLM2.cache_bytes(8192, 1, 4) > 5 * deck.SMOLLM2.n_weights * 4
 
 
-def test_a_format_is_called_slower_only_where_its_whole_range_is():
-    found = {
+def test_a_format_is_called_slower_only_if_its_whole_range_is():
+    fastest = {
         float(row["contest"].removeprefix("density ")): row["times_anchor_high"]
         for row in load_bench("cpu_bitmap_matvec")["tables"]["sides"]
         if row["side"] == "CSR"
     }
-    slower = min(density for density, high in found.items() if high < 1)
-    said = f"Storing {100 * slower:.0f} % of the weights or more in CSR is slower than storing all"
-    assert title(deck.formats()) == said
-    assert all(high < 1 for density, high in found.items() if density >= slower)
+    slower = min(density for density, high in fastest.items() if high < 1)
+    expected = f"CSR is slower than dense when {100 * slower:.0f} % of the weights or more are stored"
+    assert title(deck.formats()) == expected
+    assert all(high < 1 for density, high in fastest.items() if density >= slower)
 
 
-def test_claims_stand_beside_the_papers_and_get_their_verdicts():
+def test_claims_show_the_papers_numbers_ours_and_verdicts():
     figure = deck.claims()
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert {"OPT-125M: 193 → 36.85", "LLaMA-2-7B: 14.89 → 6.42", "Llama-2-13B: 5158 → 5.4"} <= set(texts)
@@ -73,4 +72,4 @@ def test_lines_where_cache_and_weights_are_equal():
 
 
 def test_the_roof_by_hand_bends_at_twenty_tokens():
-    assert title(deck.roof_by_hand()) == "At 10 FLOP a byte arithmetic takes over: from 20 tokens on"
+    assert title(deck.roof_by_hand()) == "Compute-bound above 10 FLOP/byte: from 20 tokens on"

@@ -39,7 +39,7 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "sparse_attention/experiments/visual_model": LOG,
     "sparsegpt/experiments/recipes": IDEAS,
     "sparsegpt/experiments/sparsegpt_successors": "methods that came after the documents",
-    "start/plans": IDEAS,
+    "start/experiments/plans": IDEAS,
     "wanda/experiments/activations": "norms of features, which the text of lesson 04 explains",
     "wanda/experiments/layer_sparsity": IDEAS,
     "wanda/experiments/masks": "theorems and choices of Wanda's paper that no document repeats",

@@ -13,7 +13,7 @@ def _cache_bytes(n_blocks, n_query, n_key_value, head_size, n_tokens, batch, val
 def _cache_cases(generator: torch.Generator) -> list[Case]:
     random_sizes = torch.randint(2, 50, (2, 5), generator=generator).tolist()
     return [
-        Case("one token of a model small enough for fingers", (2, 6, 3, 4, 1, 1, 2)),
+        Case("one token of a very small model", (2, 6, 3, 4, 1, 1, 2)),
         Case("SmolLM2-135M, its full context, float32", (30, 9, 3, 64, 8192, 1, 4)),
         Case("Llama-2-70B, 4096 tokens, 128 sequences, float16", (80, 64, 8, 128, 4096, 128, 2)),
         *(Case("random sizes", (n, 4 * h, h, d, t, b, 2)) for n, h, d, t, b in random_sizes),
@@ -28,13 +28,14 @@ CACHE_BYTES = Exercise(
     points=2,
     reference=_cache_bytes,
     cases=_cache_cases,
+    library=_cache_bytes,
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant("float", lambda n, q, h, d, t, b, v: float(2 * n * h * d * t * b * v)),
         Variant("keys plus values", lambda n, q, h, d, t, b, v: n * (h * d * t * b * v + h * d * t * b * v)),
     ),
     hints=(
-        "For one token in one block: what does attention need of it later?",
-        "A key and a value for each key-value head, head_size numbers each. Then: blocks, tokens, sequences, bytes.",
+        "Take one token in one block: which of its vectors do later tokens need in attention?",
+        "A key and a value per key-value head, head_size numbers each. Then: blocks, tokens, sequences, bytes.",
     ),
 )

@@ -12,15 +12,15 @@ def _sparsity_cases(generator: torch.Generator) -> list[Case]:
     uniform = torch.rand(7, 11, generator=generator)
     return [
         Case("3 × 4, four zeros, one of them negative", (by_hand,)),
-        Case("numbers that are tiny but not zero", (tiny,)),
+        Case("tiny numbers that are not zero", (tiny,)),
         Case("three axes", (torch.rand(2, 3, 5, generator=generator).round(),)),
-        Case("nothing but zeros", (torch.zeros(4, 2),)),
-        Case("random, a third of it zero", (uniform * (uniform > 1 / 3),)),
+        Case("all zeros", (torch.zeros(4, 2),)),
+        Case("random, about a third zero", (uniform * (uniform > 1 / 3),)),
     ]
 
 
 def _sparsity_picture(case: Case, got: object, expected: float) -> "matplotlib.figure.Figure":
-    from course_lib.lessons.start.two_times import zeros_marked
+    from course_lib.lessons.start.plots import zeros_marked
 
     return zeros_marked(case.arguments[0], got, expected)
 
@@ -36,12 +36,12 @@ SPARSITY = Exercise(
     picture=_sparsity_picture,
     mistakes=read_mistakes(globals()),
     also_right=(
-        Variant("count of what is not zero", lambda tensor: 1 - torch.count_nonzero(tensor).item() / tensor.numel()),
+        Variant("count of the other entries", lambda tensor: 1 - torch.count_nonzero(tensor).item() / tensor.numel()),
         Variant("a tensor with one entry", lambda tensor: (tensor == 0).float().mean()),
         Variant("a loop", lambda tensor: sum(x == 0 for x in tensor.flatten().tolist()) / tensor.numel()),
     ),
     hints=(
-        "Comparing a tensor with 0 gives True and False for every entry.",
-        "True counts as 1, so the mean of the comparison is the share of zeros. mean() wants a floating dtype.",
+        "If you compare a tensor with 0, you get True or False for every entry.",
+        "True counts as 1, so the mean of the comparison is the fraction of zeros. mean() needs a float dtype.",
     ),
 )

@@ -11,14 +11,14 @@ from course_lib.checking.mistakes import read_mistakes
 
 
 def _layers(*layers: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    """(FLOPs, bytes) of each layer as two rows of numbers."""
+    """Return the (FLOPs, bytes) of each layer as two vectors."""
     flops, n_bytes = torch.tensor(layers, dtype=torch.float64).T
     return flops.contiguous(), n_bytes.contiguous()
 
 
 def _step_cases(generator: torch.Generator) -> list[Case]:
     def random(n_layers: int) -> tuple[Tensor, Tensor]:
-        """Layers on both sides of the ridge of 10 FLOP a byte, none of them near it."""
+        """Return layers on both sides of the ridge of 10 FLOP/byte, none of them near it."""
         seconds = 10 ** -torch.rand(n_layers, generator=generator, dtype=torch.float64)
         longer = 1.5 + 8 * torch.rand(n_layers, generator=generator, dtype=torch.float64)
         computes = torch.arange(n_layers) % 2 == 0
@@ -30,24 +30,23 @@ def _step_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("one layer, 2 GFLOP and 4 GB at 100 GFLOP/s and 10 GB/s", (*_layers((2e9, 4e9)), 1e11, 1e10)),
         Case(
-            "a layer for arithmetic, 2 s, then one for memory, 0.4 s", (*_layers((2e11, 1e9), (2e9, 4e9)), 1e11, 1e10)
+            "a compute-bound layer, 2 s, then a memory-bound one, 0.4 s",
+            (*_layers((2e11, 1e9), (2e9, 4e9)), 1e11, 1e10),
         ),
-        Case("three layers alike: both take equally long", (*_layers(*[(1e11, 1e10)] * 3), 1e11, 1e10)),
+        Case("three equal layers at the ridge: both times are equal", (*_layers(*[(1e11, 1e10)] * 3), 1e11, 1e10)),
         Case("random, five layers", (*random(5), 1e11, 1e10)),
         Case("random, two layers", (*random(2), 1e11, 1e10)),
     ]
 
 
 def _step_picture(case: Case, got: object, expected: float) -> "matplotlib.figure.Figure":
-    from course_lib.lessons.start.two_times import layer_by_layer
+    from course_lib.lessons.start.plots import layer_by_layer
 
     return layer_by_layer(*case.arguments, got=got, expected=expected)
 
 
-def _library(flops: Tensor, n_bytes: Tensor, flops_per_second: float, bytes_per_second: float) -> float:
-    from course_lib.lessons.start.bounds import pass_seconds
-
-    return pass_seconds(flops, n_bytes, flops_per_second, bytes_per_second)
+def _step_seconds(flops, n_bytes, flops_per_second, bytes_per_second):
+    return torch.maximum(flops / flops_per_second, n_bytes / bytes_per_second).sum().item()
 
 
 STEP_SECONDS = Exercise(
@@ -56,12 +55,10 @@ STEP_SECONDS = Exercise(
     difficulty=2,
     minutes=8,
     points=2,
-    reference=lambda flops, n_bytes, flops_per_second, bytes_per_second: (
-        torch.maximum(flops / flops_per_second, n_bytes / bytes_per_second).sum().item()
-    ),
+    reference=_step_seconds,
     cases=_step_cases,
     picture=_step_picture,
-    library=_library,
+    library=_step_seconds,
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
@@ -71,8 +68,8 @@ STEP_SECONDS = Exercise(
         Variant("a loop", lambda f, b, fs, bs: sum(max(x / fs, y / bs) for x, y in zip(f, b, strict=True))),
     ),
     hints=(
-        "How long would the arithmetic of the first layer take alone, and how long its reading? Which of them counts?",
-        "A layer cannot begin before the one in front of it is done. So the longer time of each layer comes first, the "
-        "sum over layers second.",
+        "How long does the first layer compute, and how long does it read? Which of the two times counts?",
+        "A layer cannot start before the layer before it has finished. So first take the longer time of each layer, "
+        "then the sum over all layers.",
     ),
 )
