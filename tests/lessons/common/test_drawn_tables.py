@@ -1,5 +1,7 @@
 """Tables drawn as figures."""
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
 from course_lib.lessons.common.claim import PERCENT, Claim
 from course_lib.lessons.common.drawn_tables import drawn_claims, drawn_table, wrapped
 from course_lib.lessons.common.verdicts import of_count
@@ -15,7 +17,9 @@ def test_a_number_stays_with_its_percent_sign_and_its_error():
 
 
 def test_columns_do_not_touch():
-    (axes,) = drawn_table(("a", "b"), [("masked), 22 ± 11 times (10 %", "holds")], (28, 20)).axes
+    fig = drawn_table(("a", "b"), [("masked), 22 ± 11 times (10 %", "holds")], (28, 20))
+    FigureCanvasAgg(fig).draw()  # which gives the axes their place
+    (axes,) = fig.axes
     left, right = (text.get_window_extent() for text in axes.texts[2:])
     assert left.x1 < right.x0
 
