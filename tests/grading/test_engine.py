@@ -16,6 +16,7 @@ from course_lib.grading.intake.submission import NOTEBOOK_BYTES, Submission
 from course_lib.grading.intake.submissions import find as find_submissions
 from course_lib.grading.intake.submissions import newest
 from course_lib.grading.records import Answer, seed_of
+from course_lib.lessons.wanda.exercises import EXERCISES
 from course_lib.workbook.catalogue import find
 
 SCORE, INTERVAL = find("wanda.score"), find("wanda.interval")
@@ -100,7 +101,7 @@ def test_hidden_cases_are_asked_too(plan, answered):
 
 def test_all_right_earns_everything(plan, answered):
     result = answered(plan, reference)
-    assert [each.state for each in result.exercises] == ["right"] * 8
+    assert [each.state for each in result.exercises] == ["right"] * len(EXERCISES)
     assert result.points == result.of == sum(find(each.exercise).points for each in result.exercises)
     assert not any(each.hint or each.reason or each.mistake for each in result.exercises)
     assert (result.student, result.lesson, result.seed) == ("ada", "04 Wanda", 3)
@@ -196,7 +197,7 @@ def test_seconds_are_those_of_a_submission_and_part_of_the_key(plan):
 
 
 def test_comparing_has_seconds_for_all_exercises_together(plan, answered, monkeypatch):
-    """Each of eight takes a second; the inner limit, of one exercise, comes after each outer one."""
+    """Each of them takes a second; the inner limit, of one exercise, comes after each outer one."""
     given = []
 
     @contextlib.contextmanager
@@ -209,7 +210,7 @@ def test_comparing_has_seconds_for_all_exercises_together(plan, answered, monkey
     monkeypatch.setattr(engine, "COMPARISON_SECONDS", 5.0)
     monkeypatch.setattr(engine.time, "thread_time", lambda: float(next(now)))
     answered(plan, reference)
-    assert given[::2] == [5.0, 4.0, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0]
+    assert given[::2] == [max(5.0 - number, 1.0) for number in range(len(EXERCISES))]
 
 
 def test_more_outcomes_than_cases_earn_no_more(plan, answered):
@@ -289,7 +290,7 @@ def test_what_a_submission_says_is_kept_short(plan, answered):
         return Answer(task.exercise, "ran", (broken,) * len(task.arguments), **said)
 
     kept = json.dumps(store.to_json(answered(plan, talks)))
-    assert len(kept) < 8 * 150_000
+    assert len(kept) < len(EXERCISES) * 150_000
 
 
 @pytest.mark.parametrize("trouble", ["missing", "huge", "nothing"])
@@ -302,6 +303,6 @@ def test_what_cannot_be_read_has_rows_with_the_reason(trouble, plan, tmp_path):
     result = engine.grade(submission, plan)
     said = {"missing": "No such file", "huge": "more than 32 MiB", "nothing": "She handed in a poem."}[trouble]
     assert said in result.problem
-    assert [(each.state, each.points) for each in result.exercises] == [("no submission", 0.0)] * 8
+    assert [(each.state, each.points) for each in result.exercises] == [("no submission", 0.0)] * len(EXERCISES)
     assert all(said in each.reason for each in result.exercises)
     assert result.of == sum(each.of for each in result.exercises) > 0

@@ -120,6 +120,8 @@ TOLD = {
         "rounded up": "rounded up",
         "True where it leaves": "mask inverted",
         "argsort once": "order instead of ranks",
+        "ranks over rows": "ranks within rows",
+        "whole rows": "whole rows",
     },
     "wanda.n_of_m": {"zeros leave too": "zeros dropped as well", "absolute values": "absolute values ranked"},
     "wanda.sequential": {
@@ -226,7 +228,7 @@ COUNTS = {
     "wanda.score": (5, 22, 18),
     "wanda.accumulate": (4, 22, 18),
     "wanda.keep_rows": (5, 23, 20),
-    "wanda.column_groups": (4, 22, 18),
+    "wanda.column_groups": (4, 23, 20),
     "wanda.n_of_m": (4, 21, 15),
     "wanda.sequential": (3, 24, 21),
     "wanda.obs_score": (6, 24, 21),

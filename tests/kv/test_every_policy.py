@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -149,6 +150,8 @@ def test_padding_on_the_left_changes_nothing(policy, chunk, positions):
                 for start, end in zip(starts, [*starts[1:], 40 - n], strict=True)
                 if end > start
             ]
+        for layer, (mine, its) in enumerate(zip(cache.slots, alone.slots, strict=True)):
+            assert_same_tokens(mine.select(row_of(row)), its, f"layer {layer}, {n} padding tokens on the left")
         torch.testing.assert_close(together[row : row + 1, n:], torch.cat(found, dim=1), rtol=1e-4, atol=1e-5)
         for mine, its in zip(cache.slots, alone.slots, strict=True):
             by_token, alone_by_token = (each.position.argsort(dim=2) for each in (mine.select(row_of(row)), its))
@@ -161,6 +164,23 @@ def test_padding_on_the_left_changes_nothing(policy, chunk, positions):
 
 def row_of(row):
     return torch.tensor([row])
+
+
+def assert_same_tokens(padded, alone, where):
+    """Compare the tokens of every head of a sequence in a padded batch with those that are kept without padding."""
+    heads = zip(*(each.position[0].sort(dim=1).values[:, : alone.n].tolist() for each in (padded, alone)), strict=True)
+    for head, (found, expected) in enumerate(heads):
+        assert found == expected, (
+            f"{where}, head {head}: got the tokens {found}, expected {expected}, which are kept without padding. "
+            "Padding may change neither scores nor their order. Between equal scores the position of the token has to "
+            "decide, since padding changes the place of its slot."
+        )
+
+
+def test_other_tokens_with_padding_are_named():
+    padded, alone = (SimpleNamespace(position=torch.tensor([[kept]]), n=2) for kept in ([5, 0, FREE], [0, 4]))
+    with pytest.raises(AssertionError, match=r"layer 1, head 0: got the tokens \[0, 5\], expected \[0, 4\]"):
+        assert_same_tokens(padded, alone, "layer 1")
 
 
 def step(model, cache, ids, start):

@@ -12,6 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib.cli import check_all as overview
 from course_lib.grading.notebook.program import load
+from course_lib.lessons.wanda.exercises import EXERCISES
 from course_lib.workbook import check, check_all, checks, hints, masters, session, show, stale
 from course_lib.workbook.catalogue import all_exercises, find
 from course_lib.workbook.checks import CheckFailed
@@ -157,9 +158,11 @@ def test_an_answer_that_was_not_right_is_run_again_because_a_helper_may_have_cha
 
 def test_progress_in_the_lesson_follows_each_check(capsys):
     check("wanda.score", squared)
-    assert "Progress: 0 of 8 exercises, 0 of 21 points in this lesson" in capsys.readouterr().out
+    n_points = sum(exercise.points for exercise in EXERCISES)
+    progress = f"Progress: {{}} of {len(EXERCISES)} exercises, {{}} of {n_points} points in this lesson"
+    assert progress.format(0, 0) in capsys.readouterr().out
     check("wanda.score", right)
-    assert "Progress: 1 of 8 exercises, 2 of 21 points in this lesson" in capsys.readouterr().out
+    assert progress.format(1, find("wanda.score").points) in capsys.readouterr().out
 
 
 def test_got_and_expected_are_numbers_or_not_there():
@@ -272,19 +275,23 @@ def test_a_frontend_that_fails_at_buttons_costs_no_verdict(monkeypatch, capsys):
 def test_all_exercises_in_one_table(capsys):
     check_all()
     assert "run the checks of this notebook first" in capsys.readouterr().out
-    check("wanda.score", right)
-    check("wanda.keep_rows", lambda score, sparsity: torch.ones_like(score, dtype=torch.bool))
-    check("wanda.obs_score", unwritten)
+    answers = {
+        "wanda.score": (right, "right"),
+        "wanda.keep_rows": (lambda score, sparsity: torch.ones_like(score, dtype=torch.bool), "wrong"),
+        "wanda.obs_score": (unwritten, "not attempted"),
+    }
+    for exercise, (answer, _) in answers.items():
+        check(exercise, answer)
     capsys.readouterr()
     check_all()
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split("  ")[-1] == "2 of 2"
     states = ("right", "wrong", "not attempted", overview.NOT_RUN)
-    states = [next(state for state in states if f" {state} " in row) for row in lines[1:9]]
-    other = overview.NOT_RUN
-    assert states == ["right", other, "wrong", other, other, other, "not attempted", other]
-    assert lines[9].startswith("1 of 8 exercises are right, for 2")
-    assert "check-notebook" in lines[10]
+    rows, (summary, advice, *_) = lines[1 : 1 + len(EXERCISES)], lines[1 + len(EXERCISES) :]
+    states = [next(state for state in states if f" {state} " in row) for row in rows]
+    assert states == [answers.get(exercise.id, (None, overview.NOT_RUN))[1] for exercise in EXERCISES]
+    assert summary.startswith(f"1 of {len(EXERCISES)} exercises are right, for {find('wanda.score').points}")
+    assert "check-notebook" in advice
 
 
 def test_in_strict_mode_all_of_them_have_to_be_right(monkeypatch, capsys):

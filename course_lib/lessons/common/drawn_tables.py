@@ -1,5 +1,6 @@
 """Tables drawn as figures, for slides: cells of text, and claims with their numbers and verdicts."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,21 +11,24 @@ from course_lib.lessons.common.claim import Claim
 from course_lib.lessons.common.style import COLOURS, figure
 
 CLAIM_HEADS = ("claim", "published", "measured here", "verdict")
+GAP = 1.5  # characters between two columns: letters are not all as narrow as their mean
+MISSING = "–"
 
 
 def drawn_table(
     heads: Sequence[str], lines: Sequence[Sequence[str]], widths: Sequence[int], size: int = 12, title: str = ""
 ) -> Figure:
     """Rows of text, each cell wrapped at its column's width in characters; verdicts are bold."""
-    cells = [[textwrap.fill(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    cells = [[wrapped(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
     heights = [max(cell.count("\n") + 1 for cell in line) + 0.5 for line in cells]
     whole, unit = sum(heights) + 1.4, 0.2 * size / 12
-    fig, (axes,) = figure(width=0.098 * sum(widths) * size / 12, height=whole * unit)
+    starts = [sum(widths[:i]) + GAP * i for i in range(len(widths))]
+    n_characters = starts[-1] + widths[-1]
+    fig, (axes,) = figure(width=0.098 * n_characters * size / 12, height=whole * unit)
     axes.axis("off")
-    axes.set(xlim=(0, sum(widths)), ylim=(whole, 0))
+    axes.set(xlim=(0, n_characters), ylim=(whole, 0))
     if title:
         axes.set_title(title, loc="left", fontsize=size)
-    starts = [sum(widths[:i]) for i in range(len(widths))]
     for head, x in zip(heads, starts, strict=True):
         axes.text(x, 0.7, head, fontsize=size, fontweight="bold", va="center", color=COLOURS[0])
     top = 1.3
@@ -37,8 +41,13 @@ def drawn_table(
     return fig
 
 
+def wrapped(text: str, width: int) -> str:
+    """The text as lines of at most `width` characters; a number stays with its percent sign or its error."""
+    return textwrap.fill(re.sub(r"(?<=\d) (?=%)|(?<=\d) (?=±)|(?<=±) ", "\N{NO-BREAK SPACE}", text), width)
+
+
 def drawn_claims(claims: Iterable[Claim], *results: dict[str, Any] | None, title: str = "") -> Figure:
     """Claims with the published value, ours and the verdict; judged by the committed results if none are given."""
     judged = [claim.judge(*results) for claim in claims]
-    lines = [(each.claim.text, each.claim.published_value, each.ours, each.words) for each in judged]
+    lines = [(each.claim.text, each.claim.published_value or MISSING, each.ours, each.words) for each in judged]
     return drawn_table(CLAIM_HEADS, lines, (34, 24, 28, 20), title=title)

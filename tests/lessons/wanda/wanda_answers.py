@@ -378,6 +378,7 @@ WRONG = {
         "one more": lambda s, p: drop(s.T, s.shape[0] * p + 1).T,
         "not turned back": lambda s, p: rows(s.T, p),
         "whole columns": lambda s, p: rows(s.sum(0, keepdim=True), p).expand(s.shape),
+        "whole rows": lambda s, p: columns(s.sum(1, keepdim=True), p).expand(s.shape),
         "the scores": lambda s, p: s * columns(s, p),
     },
     "wanda.n_of_m": {

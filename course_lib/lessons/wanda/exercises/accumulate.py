@@ -45,6 +45,6 @@ ACCUMULATE = Exercise(
     ),
     hints=(
         "‖X_j‖² is a sum over tokens, so you can build it up batch by batch. ‖X_j‖ is not a sum.",
-        "Square the batch, then sum over its first two axes, and add the result to the total.",
+        "Which of the three axes of the batch, (B, T, I), count tokens? The result keeps only the other one.",
     ),
 )

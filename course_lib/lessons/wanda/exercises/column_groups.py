@@ -46,6 +46,6 @@ COLUMN_GROUPS = Exercise(
     ),
     hints=(
         "This is the previous exercise with the two axes exchanged.",
-        "Transpose, choose within rows, and transpose back. The count is int(O × sparsity).",
+        "You can reuse your previous function on the transposed score. From which axis does it then take the count?",
     ),
 )

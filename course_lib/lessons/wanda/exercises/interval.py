@@ -69,6 +69,6 @@ INTERVAL = Exercise(
     ),
     hints=(
         "Each question is right with probability p, so its variance is p(1 − p).",
-        "The mean of n such questions has the variance p(1 − p) / n, and its root is the standard error.",
+        "What is the variance of the mean of n independent questions? The standard error is its root.",
     ),
 )

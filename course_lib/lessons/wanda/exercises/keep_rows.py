@@ -61,7 +61,7 @@ KEEP_ROWS = Exercise(
     ),
     hints=(
         "How many weights do you remove from a row? The same number from every row: int(I × sparsity).",
-        "score.topk(k, dim=1, largest=False).indices are the columns to remove.",
-        "Start from a mask of True and write False at these columns: keep.scatter_(1, indices, False).",
+        "Find the positions of the lowest scores of each row, for example with topk or argsort.",
+        "Positions are not a mask yet. Tensor.scatter writes one value at given positions of each row.",
     ),
 )

@@ -80,8 +80,8 @@ N_OF_M = Exercise(
         ),
     ),
     hints=(
-        "Reshape the score so that every group of m neighbours becomes one row.",
-        "score.reshape(O, I // m, m) keeps neighbours together. Remove the m − n lowest of each group.",
-        "Reshape the mask back to (O, I).",
+        "You can already choose within rows. How can every group of m neighbours become one row?",
+        "A reshape whose last axis has length m keeps neighbours together. How many weights of each group are removed?",
+        "The mask has the shape of the groups now, and the weight has another one.",
     ),
 )

@@ -79,7 +79,6 @@ OBS_SCORE = Exercise(
         "Alone: the row changes by −W_ij at position j and by 0 elsewhere. Insert this δ into δᵀHδ.",
         "Helped: minimise δᵀHδ under δ_j = −W_ij with a Lagrange multiplier. Setting the derivative to zero gives "
         "2Hδ = μ·e_j, so δ is a multiple of column j of H⁻¹, and δ_j = −W_ij fixes the multiple.",
-        "δ = −W_ij / [H⁻¹]_jj · H⁻¹e_j. In δᵀHδ one H cancels one H⁻¹, and one entry of the inverse remains in the "
-        "denominator.",
+        "Insert this δ into δᵀHδ: H and H⁻¹ cancel once. Which entry of the inverse is left, and to which power?",
     ),
 )

@@ -99,7 +99,7 @@ SCORE = Exercise(
     ),
     hints=(
         "With W_ij set to zero, output i of token t changes by −W_ij X_tj. What is the norm of this change over all t?",
-        "inputs has shape (N, I). You need a vector of I numbers: the norm over dim=0.",
-        "The vector of norms has one entry per column of the weight, so you can multiply by broadcasting.",
+        "The norm over tokens separates into a factor that depends on the weight alone and another for input j.",
+        "Each input feature has one such factor. Which axis of inputs, (N, I), counts the tokens?",
     ),
 )

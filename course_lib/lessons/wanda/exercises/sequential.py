@@ -98,6 +98,7 @@ SEQUENTIAL = Exercise(
     ),
     hints=(
         "Prune the first layer. What are its outputs now, for the same inputs?",
-        "hidden = relu(inputs @ first_pruned.T), and the score of the second layer uses the norms of hidden.",
+        "The second layer receives the outputs of the pruned first layer, after the activation function. Whose norms "
+        "belong in the second score?",
     ),
 )
