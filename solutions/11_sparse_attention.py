@@ -31,21 +31,8 @@ from course_lib.data import corpora
 from course_lib.data.residents import passages
 from course_lib.lessons.common import gpu
 from course_lib.lessons.common.tables import say
-from course_lib.lessons.sparse_attention.tables import clock as clock_claims
-from course_lib.lessons.sparse_attention.tables import delta as delta_claims
-from course_lib.lessons.sparse_attention.tables import drafts as draft_claims
-from course_lib.lessons.sparse_attention.tables import prefill as prefill_claims
-from course_lib.lessons.sparse_attention.tables import published
-from course_lib.lessons.sparse_attention.tables import steering as steering_claims
-from course_lib.lessons.sparse_attention.tables import visual as visual_claims
-from course_lib.lessons.sparse_attention.drawings import clock as clock_plots
-from course_lib.lessons.sparse_attention.drawings import delta as delta_plots
-from course_lib.lessons.sparse_attention.drawings import drafts as draft_plots
-from course_lib.lessons.sparse_attention.drawings import ideas
-from course_lib.lessons.sparse_attention.drawings import prefill as prefill_plots
-from course_lib.lessons.sparse_attention.drawings import steering as steering_plots
-from course_lib.lessons.sparse_attention.drawings import visual as visual_plots
-from course_lib.lessons.sparse_attention.live import drafted, heads, own_blocks, patches, plots, printed, steered, view
+from course_lib.lessons.sparse_attention import claims, deck, heads, live, optional_plots, plots, tables, widgets
+from course_lib.lessons.sparse_attention.experiments import block_scores
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
 from course_lib.workbook import check, mine
@@ -71,7 +58,7 @@ plots.maps({head: seen.weights(head) for head in shown})
 # Each of these heads needs other blocks, and none of them all. What can be left out, and by whom is it found?
 
 # %%
-ideas.four_ways()
+deck.four_ways()
 
 # %% [markdown]
 # - **FlexPrefill** (Lai and others, ICLR 2025) does not compute the blocks that hold little attention.
@@ -94,7 +81,7 @@ ideas.four_ways()
 # block means say for every block of queries where it looks.
 
 # %%
-ideas.divergence_pairs()
+plots.divergence_pairs()
 
 # %% [markdown]
 # ### How far apart two distributions are
@@ -179,7 +166,7 @@ plots.needed({share: fewest(columns, share).sum(dim=1).float() for share in (0.8
 # block, and takes that many blocks, as if the tokens stood side by side:
 
 # %%
-ideas.tokens_or_blocks()
+plots.tokens_or_blocks()
 
 # %% [markdown]
 # ## 4. Heads that look along lines
@@ -264,7 +251,7 @@ check("sparse_attention.block_mask", block_mask)
 
 # %%
 parts = lines_of, fewest, mine("sparse_attention.block_mask", block_mask)
-view.explore({head: heads.Chosen(seen.weights(head), *parts) for head in [*shown, (10, 3)]}, gamma=0.9)
+widgets.explore_masks({head: heads.Chosen(seen.weights(head), *parts) for head in [*shown, (10, 3)]}, gamma=0.9)
 
 # %% [markdown]
 # The share that is held is that of *all* queries. γ was reached on the last block, and the others were not asked; where
@@ -281,7 +268,7 @@ for name, rule in rules.items():
     read[name] = losses, float(watch.density.mean())
 with prefilling(model, RandomBlocks(density=read["γ = 0.8"][1], block_size=heads.BLOCK), measured="none"):
     read["by lot, as many"] = window_losses(model, held_out, progress=False), read["γ = 0.8"][1]
-printed.read(read)
+tables.losses_by_rule(read)
 
 # %% [markdown]
 # ### Measured
@@ -291,33 +278,26 @@ printed.read(read)
 # of either kind of line.
 
 # %%
-measured = prefill_claims.results()
-print(prefill_claims.provenance(measured))
-print(prefill_claims.over_gamma(measured))
+display(tables.prefill_by_gamma())
+print(claims.READ_AT_NO_LOSS.judge())
 
 # %%
-prefill_plots.over_gamma(measured)
+plots.over_gamma()
 
 # %%
-prefill_plots.by_head(measured)
-
-# %%
-print(prefill_claims.heads(measured))
+deck.by_head()
 
 # %% [markdown]
 # Is it the choice that does it, or the number of blocks? Others may read as many: the first tokens and a window
 # (StreamingLLM, lesson 08), the best lines, but as many for every head (vertical-slash), and blocks drawn by lot.
 
 # %%
-say(prefill_claims.rivals(measured))
+display(tables.prefill_rules())
+print(claims.THAN_WINDOW.judge())
 
 # %% [markdown]
 # StreamingLLM reads the first tokens and what is near, whatever the head, and loses hardly more: on running text that
 # is most of what counts. The floor does much of the work too. Without it, and as the public code counts:
-
-# %%
-say(prefill_claims.floor(measured))
-say(prefill_claims.released(measured))
 
 # %% [markdown]
 # ### On the clock
@@ -327,13 +307,11 @@ say(prefill_claims.released(measured))
 # (`course bench sparse_prefill`, one text).
 
 # %%
-clock = clock_claims.results()
-print(clock_claims.provenance(clock))
-display(clock_claims.table(clock))
-say(clock_claims.verdicts(clock))
+display(tables.prefill_times())
+print(claims.WHOLE_FASTER.judge())
 
 # %%
-clock_plots.over_density(clock)
+plots.over_density()
 
 # %% [markdown]
 # The longer the text, the fewer of its blocks are read, and the less the choice weighs. Of what a density promises
@@ -364,7 +342,7 @@ say(gpu.everywhere("block_sparse_prefill", "kernel"))
 # The comparison is with the last value that was *sent*. With the token before, many small steps are never sent:
 
 # %%
-ideas.walk()
+optional_plots.walk()
 
 # %% [markdown]
 # ### Send what has moved
@@ -403,7 +381,7 @@ _, (keys,) = seen.of((10, 3))
 theta = 0.5 * keys.std(dim=0)
 held, sent = mine("sparse_attention.delta", delta_keys)(keys, theta)
 print(f"below θ everywhere: {bool(((keys - held).abs() < theta).all())}, over {len(keys)} tokens")
-plots.sent(sent[:160], 1 - float(sent.float().mean()), "layer 10, keys of head 3")
+optional_plots.sent(sent[:160], "layer 10, keys of head 3")
 
 # %% [markdown]
 # The whole model with deltas beyond a window of 64 tokens, on 512 tokens of the text; θ in standard deviations of each
@@ -416,24 +394,17 @@ for threshold in (0.5, 1.0):
     with delta_attention(model, threshold, spread, window=64) as watch:
         losses = window_losses(model, short, progress=False)
     coded[f"θ = {threshold}"] = losses, watch.sparsity
-printed.read(coded, "not multiplied")
+tables.losses_by_rule(coded, "not multiplied")
 
 # %% [markdown]
 # More windows, thresholds and variants (`course reproduce delta`):
 
 # %%
-deltas = delta_claims.results()
-print(delta_claims.provenance(deltas))
-say(delta_claims.moved(deltas))
-print(delta_claims.over_threshold(deltas))
+display(tables.deltas())
+print(claims.NOTHING_LOST.judge())
 
 # %%
-delta_plots.over_threshold(deltas)
-
-# %%
-say(delta_claims.variants(deltas))
-print(delta_claims.decoded(deltas))
-print(published.delta())
+optional_plots.over_threshold()
 
 # %% [markdown]
 # What is saved are multiplications and bytes that some hardware would have to leave out. In torch nothing is saved:
@@ -450,7 +421,7 @@ print(published.delta())
 # Which sentence it is, AutoPASTA has the model say itself.
 
 # %%
-ideas.lowered()
+optional_plots.steered_weights()
 
 # %% [markdown]
 # ### Steered attention
@@ -489,8 +460,8 @@ check("sparse_attention.steer", steer)
 
 # %%
 (passage,) = passages(1, seed=3)
-asked = steered.ask(model, tokenizer, passage, n=3)
-steered.explore(passage, asked)
+asked = widgets.name_key_sentences(model, tokenizer, passage, n=3)
+widgets.explore_passage(passage, asked)
 
 # %% [markdown]
 # Then your function, in all heads of all layers. The model has begun its answer with the name and "lives in"; which
@@ -501,9 +472,9 @@ steering_by = mine("sparse_attention.steer", steer)
 wrong = passage.sentences[(passage.key + 1) % len(passage.sentences)]
 ways = {"nothing steered": None, "the key sentence": passage.key_sentence, "another sentence": wrong}
 found = {
-    name: steered.probabilities(model, tokenizer, passage, sentence, steering_by) for name, sentence in ways.items()
+    name: live.probabilities(model, tokenizer, passage, sentence, steering_by) for name, sentence in ways.items()
 }
-steered.shares(found, passage.answer)
+optional_plots.cities(found, passage.answer)
 
 # %% [markdown]
 # Steering is strong, and it does not know what is true: steered to another sentence, the model says what that says. All
@@ -511,12 +482,11 @@ steered.shares(found, passage.answer)
 # on others:
 
 # %%
-steering_measured = steering_claims.results()
-print(steering_claims.provenance(steering_measured))
-say(steering_claims.answers(steering_measured))
+display(tables.steered_answers())
+print(claims.STEERED.judge())
 
 # %%
-steering_plots.steered(steering_measured)
+optional_plots.answers()
 
 # %% [markdown]
 # A milder α does less. Steered to a random sentence, the model answers from that one: no answer is right.
@@ -527,14 +497,6 @@ steering_plots.steered(steering_measured)
 # %% [markdown]
 # Of questions that nobody made up for this (SciQ, with the text that comes with each) most are right as it is. Here the
 # heads are those that the residents chose:
-
-# %%
-say(steering_claims.reading(steering_measured))
-
-# %%
-print(steering_claims.named(steering_measured))
-print(steering_claims.searched(steering_measured))
-print(published.steering())
 
 # %% [markdown]
 # ## 8. VFlowOpt: what a patch is worth
@@ -598,9 +560,9 @@ check("sparse_attention.recycle", recycle)
 # with it:
 
 # %%
-small, canvas = visual_model.load(), patches.canvas_of(seed=3)
+small, canvas = visual_model.load(), live.canvas_of(seed=3)
 worth_of = mine("sparse_attention.recycle", recycle)
-patches.picture(canvas, {f"α = {alpha}": patches.worth(small, canvas, worth_of, alpha) for alpha in (0, 50)})
+optional_plots.patches(canvas, {f"α = {alpha}": live.worth(small, canvas, worth_of, alpha) for alpha in (0, 50)})
 
 # %% [markdown]
 # The full method prunes in three stages, with ratios $R_1, R_2, R_3$ before each third of the layers. What the layers
@@ -612,16 +574,14 @@ patches.picture(canvas, {f"α = {alpha}": patches.worth(small, canvas, worth_of,
 # keeps its direction (equations 5 and 8).
 
 # %%
-visual = visual_claims.results()
-print(visual_claims.provenance(visual))
-visual_plots.kept_tokens(visual, share=0.25)
+deck.kept_tokens(share=0.25)
 
 # %%
-visual_plots.accuracy_over_share(visual)
+optional_plots.accuracy_over_share()
 
 # %%
-display(visual_claims.table(visual))
-say(visual_claims.verdicts(visual))
+display(tables.visual_tokens())
+print(claims.A_TENTH.judge())
 
 # %% [markdown]
 # At a tenth, 14 of 144 tokens, who is told where the digits are keeps nearly all of their patches (13 on average), and
@@ -629,14 +589,13 @@ say(visual_claims.verdicts(visual))
 # There the recycled tokens decide, which are means over all the rest.
 
 # %%
-visual_plots.what_parts_add(visual)
+deck.what_parts_add()
 
 # %% [markdown]
 # The paper's numbers are of other models and questions, so they stand beside ours, and are not compared:
 
 # %%
-display(visual_claims.published_table(visual))
-display(visual_claims.published_parts(visual))
+tables.visual_published()
 
 # %% [markdown]
 # ## 9. Fewer than 100 loads for 100 tokens
@@ -654,7 +613,7 @@ display(visual_claims.published_parts(visual))
 # and the rest of the draft is forgotten. If all stay, one more is drawn from $p$ at the place behind them.
 
 # %%
-ideas.overlaps()
+plots.overlaps()
 
 # %% [markdown]
 # ### Which drafted tokens stay
@@ -693,7 +652,7 @@ check("sparse_attention.accept", accept)
 # %%
 keeps = mine("sparse_attention.accept", accept)
 p, q = (1.2 * torch.randn(2, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).softmax(dim=1)
-drafted.exactness(p.tolist(), q.tolist(), drafted.comes_out(p, q, keeps, n=100).tolist(), list("abcde"))
+plots.exactness(p, q, live.comes_out(p, q, keeps, n=100), list("abcde"))
 
 # %% [markdown]
 # Now the real model with two drafts. *Lookup* takes what followed when the last tokens stood in the text before, and
@@ -704,7 +663,7 @@ copying = as_prompt(tokenizer, f"Repeat this text word for word:\n\n{passage.tex
 prompt = torch.tensor(tokenizer(copying, add_special_tokens=False).input_ids)
 drafts = {"lookup": Lookup(model.config.vocab_size), "first 24 blocks": model_draft(first_blocks(model, 24))}
 for name, draft in drafts.items():
-    new, passes = drafted.write(model, prompt, 32, draft, keeps, k=4, temperature=0.5)
+    new, passes = live.write(model, prompt, 32, draft, keeps, k=4, temperature=0.5)
     print(f"{name}: {len(new)} tokens in {len(passes)} passes, {100 * len(passes) / len(new):.0f} loads for 100 tokens")
     say(tokenizer.decode(new))
 
@@ -714,7 +673,7 @@ for name, draft in drafts.items():
 # own. The draft has to be loaded too.
 
 # %%
-ideas.drafts()
+plots.tokens_per_pass()
 
 # %% [markdown]
 # Measured on running text, and on a text that has just been read once. There $\alpha$ is that of the copy as it is
@@ -722,16 +681,11 @@ ideas.drafts()
 # temperature 1, is mostly no copy, so what $\alpha$ foretells is not what comes. (Above it was told to repeat, at 0.5.)
 
 # %%
-of_drafts = draft_claims.results()
-print(draft_claims.provenance(of_drafts))
-print(draft_claims.overlaps(of_drafts))
-say(draft_claims.passes(of_drafts))
+display(tables.drafts_by_text())
+print(claims.FEWER_LOADS.judge())
 
 # %%
-draft_plots.passes(of_drafts)
-
-# %%
-print(published.speculative())
+deck.passes()
 
 # %% [markdown]
 # ## 10. Cost, and when it does not pay
@@ -760,18 +714,14 @@ def my_blocks(query, keys, scaling):
     query: (heads, T, D). keys: (heads, T, D), those of grouped heads repeated. Blocks have 64
     tokens.
     """
-    return own_blocks.nearest(query, keys, scaling)
+    return block_scores.nearest(query, keys, scaling)
 
 
 # %%
-tried = own_blocks.attempt(my_blocks, model, held_out)
-print(own_blocks.against_dense(tried, read["dense"][0]))
+tables.block_scores(block_scores.measure(my_blocks, model, held_out))
 
 # %% [markdown]
-# Simple ideas on eight windows of 1,024 tokens (`course reproduce block_scores`):
-
-# %%
-print(own_blocks.table_of_ideas())
+# The rows above yours are simple ideas on the same windows (`course reproduce block_scores`).
 
 # %% [markdown]
 # A score is one only on windows that were not looked at while it was made: to tune, take `split="calibration"`.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from course_lib.lessons.common.effects import Row, accuracy_gap
 from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
-from course_lib.lessons.sparse_attention.experiments.experiment_visual_tokens import ALL, METHOD
+from course_lib.lessons.sparse_attention.experiments.visual_tokens import ALL, METHOD
 
 BY_HAND = "settings by hand"
 PARTS = ("recycling", "stages", "entropy", "attention", "a score")

@@ -135,7 +135,7 @@ def _of_certain(q: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def _library(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor) -> tuple[int, Tensor]:
-    from course_lib.lessons.sparse_attention.steps.accepted import stays_and_next
+    from course_lib.lessons.sparse_attention.steps import stays_and_next
 
     return stays_and_next(drafted, q, p, luck)
 

@@ -125,7 +125,7 @@ def _shuffled(cell: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _library(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
-    from course_lib.lessons.sparse_attention.steps.recycled import importance_and_fused
+    from course_lib.lessons.sparse_attention.steps import importance_and_fused
 
     return importance_and_fused(grey, attention, alpha, tokens, cell)
 

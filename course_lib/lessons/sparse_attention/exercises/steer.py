@@ -97,7 +97,7 @@ def _steer_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    from course_lib.lessons.sparse_attention.steps.steered import steered_weights
+    from course_lib.lessons.sparse_attention.steps import steered_weights
 
     return steered_weights(logits, highlighted, chosen, alpha)
 

@@ -23,7 +23,7 @@ from course_lib.attention.prefill.baselines import RandomBlocks, SinkAndWindow, 
 from course_lib.attention.prefill.flexprefill import FlexPrefill
 from course_lib.attention.prefill.pattern import SparsePrefill
 from course_lib.lessons.common.losses import losses_row
-from course_lib.lessons.sparse_attention.measuring.prefill_reading import Reading, read
+from course_lib.lessons.sparse_attention.experiments.prefill_reading import Reading, read
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 DENSE, FLEX, NO_FLOOR, RELEASED = "dense", "FlexPrefill", "FlexPrefill, no floor", "as released"
