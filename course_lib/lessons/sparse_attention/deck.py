@@ -25,7 +25,7 @@ from course_lib.lessons.common.subject import article_windows, loaded
 from course_lib.lessons.common.tables import Measured, listed, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention import heads, optional_plots, plots
-from course_lib.lessons.sparse_attention.estimates import drafts, prefill, steering, visual
+from course_lib.lessons.sparse_attention.estimates import drafts, prefill, visual
 from course_lib.lessons.sparse_attention.estimates.rows import results
 from course_lib.lessons.sparse_attention.experiments.drafts import COPYING, HALF, RUNNING
 from course_lib.lessons.sparse_attention.experiments.items import READING
@@ -179,21 +179,6 @@ def passes(measured: Measured | None = None) -> Figure:
         label(axes, title, f"tokens per pass ({ERROR_BARS})")
     panels[0].legend(frameon=False, fontsize=9, loc="upper right")
     return fig
-
-
-def by_layer(measured: Measured | None = None) -> Figure:
-    """Plot what steering each whole layer gains on the development set."""
-    measured = measured or results("steering")
-    found = measured["tables"]["search"]
-    worth = [row["log_probability"] for row in steering.whole_layers(measured)]
-    _, (axes,) = figure(width=8.2, height=3.2)
-    axes.bar(range(len(worth)), [value - found[0]["log_probability"] for value in worth], color=COLOURS[0])
-    axes.axhline(0, color="black", linewidth=0.8)
-    best = sorted(range(len(worth)), key=lambda layer: -worth[layer])[:3]
-    helps = sum(value > found[0]["log_probability"] for value in worth)
-    title = f"Steering a whole layer helps in {helps} of {len(worth)}; most in layers {listed(sorted(best))}"
-    n = measured["sizes"]["developed"]
-    return label(axes, title, "layer", f"nats of the right answer gained\n({n} questions)").figure
 
 
 def kept_tokens(measured: Measured | None = None, share: float = 0.25, seed: int = 3, question: int = 0) -> Figure:

@@ -40,7 +40,7 @@ def named(head: Head) -> str:
 
 
 def maps(weights: Mapping[Head, Float[Tensor, "T T"]]) -> Figure:
-    """Plot the attention of some heads, block by block; titles say how many blocks hold nearly all of it."""
+    """Plot the attention of some heads, block by block; a title counts the blocks that hold 95 % of it."""
     fig, panels = figure(n_columns=len(weights), width=3.2, height=3.3)
     for axes, (head, each) in zip(panels, weights.items(), strict=True):
         shown = block_map(each)

@@ -38,10 +38,10 @@ def by_tokens(reads: Bool[Tensor, "N N"], n_tokens: int, block_size: int) -> Boo
 def stays_and_next(
     drafted: Int[Tensor, "k"], q: Float[Tensor, "k V"], p: Float[Tensor, "k+1 V"], luck: Float[Tensor, "k"]
 ) -> tuple[int, Float[Tensor, "V"]]:
-    """How many of the drafted tokens stay, and the distribution of the token behind them: of equation 1's k + 1.
+    """Return how many of the drafted tokens are accepted, and the distribution of the next token.
 
-    Token i stays where luck_i < min(1, p_i(x) / q_i(x)); the first that does not ends the pass, and another is drawn
-    from (p − q)₊ / Σ (p − q)₊. `attention/speculative/accept.verify` draws both by a generator.
+    Token i is accepted if luck_i < min(1, p_i(x) / q_i(x)); after the first rejection the next token is sampled from
+    (p − q)₊ / Σ (p − q)₊. `attention/speculative/accept.verify` uses a generator instead.
     """
     if len(p) != len(drafted) + 1:
         raise ValueError(f"got {len(p)} distributions of the model for {len(drafted)} tokens; expected one more.")

@@ -49,7 +49,7 @@ class Named:
 def name_key_sentences(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, passage: Passage, n: int, n_new: int = 20
 ) -> list[Named]:
-    """Ask the model, for the first n residents of a passage, which sentence says where they live."""
+    """Let the model name, for the first n residents of a passage, the sentence with their city."""
     found = []
     for sentence in passage.sentences[:n]:
         question = f"In which city does {sentence.split()[0]} live?"

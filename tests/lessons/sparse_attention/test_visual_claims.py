@@ -1,10 +1,8 @@
 """Verdicts on VFlowOpt from made-up answers: each word is possible, and follows from pairs."""
 
 import pytest
-from table_cells import headings
-from table_cells import rows as cells
 
-from course_lib.lessons.sparse_attention import claims, tables
+from course_lib.lessons.sparse_attention import claims
 from course_lib.lessons.sparse_attention.estimates import visual as estimates
 from course_lib.lessons.sparse_attention.estimates.rows import results
 from course_lib.lessons.sparse_attention.experiments.visual_tokens import ALL, ALONE, METHOD, RANDOM, TOLD
@@ -68,28 +66,8 @@ def test_pairs_decide():
     assert effect.error == pytest.approx(0.5 / 3**0.5)
 
 
-def test_tables_say_what_there_is():
-    measured = made_up()
-    table = tables.visual_tokens(measured)
-    assert headings(table)[1:] == ["100 %", "50 %", "10 %"]
-    assert cells(table)[1] == ["VFlowOpt", "–", "90.0", "90.0"]
-    assert max(map(len, str(table).splitlines())) <= 80
-
-
-def test_published_numbers_are_marked():
-    table = tables.visual_published()
-    assert headings(table) == ["what", "published", "here"]
-    relative, parts = cells(table)[:3], cells(table)[3:]
-    assert [row[1] for row in relative] == ["99.9", "96.3", "85.5"]
-    assert [row[2] for row in relative] == ["95.0", "82.6", "85.5"]  # 93.0, 80.9 and 83.7 of 97.9
-    assert [row[1] for row in parts] == ["57.8", "57.6", "56.2", "56.0"]
-    assert parts[2][2] == "76.7"  # what the table of the notebook has for settings by hand
-    assert "Published cost: all tokens 1040 ms" in table.note
-
-
 def test_the_committed_result_is_judged():
     assert len([claim.judge() for claim in claims.VISUAL_CLAIMS]) == 10
     assert claims.A_TENTH.published_value == "85.5 % of the score of all tokens (LLaVA-OneVision)"
     assert claims.CALIBRATED.published_value.startswith("+1.6 percentage points")  # 57.8 less 56.2
-    assert "course reproduce visual_tokens" in tables.visual_tokens().note
     assert estimates.dense(results("visual_tokens"))["n"] >= 1000

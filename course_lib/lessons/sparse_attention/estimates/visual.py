@@ -22,7 +22,7 @@ def dense(measured: Measured) -> Row:
 
 
 def questions(found: Iterable[Row]) -> list[float]:
-    """Of each question, the share of the rows that answer it rightly: of several draws or calibrations, their mean."""
+    """Return, for each question, the mean of its answers (1 right, 0 wrong) over random trials or calibrations."""
     answers = [row["right"] for row in found]
     return [sum(map(int, each)) / len(answers) for each in zip(*answers, strict=True)]
 

@@ -1,4 +1,4 @@
-"""What the experiments `sparse_attention` and `steering` left out.
+"""The parts of the plan that the experiments `sparse_attention` and `steering` left out.
 
 FlexPrefill as released, without the floor under a head's budget, and on other lengths of text; and AutoPASTA on SciQ,
 with the heads that were chosen on the residents, which are searched again first. Tables and what they mean are those of
