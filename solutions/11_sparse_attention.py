@@ -54,6 +54,12 @@ print(f"layer 0: queries {tuple(qk.query[0].shape)}, keys {tuple(qk.keys[0].shap
 
 # %%
 example_heads = [(17, 4), (2, 2), (11, 6)]  # (layer, query head)
+for head in example_heads:
+    weights = qk.weights(head)  # (1024, 1024), rows sum to 1
+    on_first_token, on_own_token = weights[:, 0].mean(), weights.diagonal().mean()
+    print(
+        f"{head}: {100 * on_first_token:.0f} % on the first token, {100 * on_own_token:.0f} % on the query's own token"
+    )
 plots.maps({head: qk.weights(head) for head in example_heads})
 
 # %% [markdown]
@@ -214,15 +220,9 @@ plots.needed(count_blocks(torch.cat(truths), mine("sparse_attention.smallest_set
 # the figure, going from 95 to 99 % takes a head from about 9 to 13 blocks.
 #
 # A warning about released code: FlexPrefill's own implementation counts how many *tokens* hold the fraction, divides
-# by the block size, and takes that many blocks.
-
-# %%
-plots.tokens_or_blocks()
-
-# %% [markdown]
-# In this made-up head every block contains one strong token. To hold 90 % of the attention we need 13 blocks (all
-# coloured bars). The released code counts the 13 or so strong tokens, finds that they would fit into one block of 16,
-# and takes one block (red), which holds 10 %. Counting tokens is right only if the strong tokens are neighbours.
+# by the block size, and takes that many blocks. This is right only if the strong tokens are neighbours. For example,
+# let 13 blocks of 16 tokens each contain one strong token. All 13 blocks are needed, but 13 tokens would fit into a
+# single block, so the code takes one.
 #
 # **Cost**: sorting 16 numbers per head, which is negligible.
 #
@@ -275,7 +275,11 @@ check("sparse_attention.lines", lines)
 
 # %%
 last_queries = [qk.weights(head, BLOCK) for head in example_heads]  # (64, 1024) each
-plots.lines(dict(zip(example_heads, map(mine("sparse_attention.lines", lines), last_queries), strict=True)))
+by_head = dict(zip(example_heads, map(mine("sparse_attention.lines", lines), last_queries), strict=True))
+for head, (vertical, slash) in by_head.items():
+    print(f"{head}: largest column {100 * vertical.max():.0f} % at key {vertical.argmax()}, ", end="")
+    print(f"largest diagonal {100 * slash.max():.0f} % at distance {slash.argmax()}")
+plots.lines(by_head)
 
 # %% [markdown]
 # The left panel adds up $v$ from the first key to the last, the right panel adds up $s$ from distance 0 on. Steep
@@ -429,20 +433,16 @@ tables.losses_by_rule(losses)
 # there is also a **minimum budget**: every head reads at least 512 tokens of columns and of diagonals.
 
 # %%
+print(claims.READ_AT_NO_LOSS.judge())
 plots.over_gamma()
 
 # %% [markdown]
 # The left panel shows how much is read, the right panel what that costs. Follow one line on the left: a higher
 # $\gamma$ reads more blocks. Now compare the lines at $\gamma = 0.95$: the fraction falls from 85 % at 1,024 tokens to
 # 55 % at 4,096, because a head's sink and its recent tokens are a smaller part of a longer text. On the right, the
-# loss increase stays below 0.015 nats per token everywhere, and it shrinks as $\gamma$ approaches 1. The paper claims
-# no loss:
-
-# %%
-print(claims.READ_AT_NO_LOSS.judge())
-
-# %% [markdown]
-# One of the ten cases, $\gamma = 0.8$ at 4,096 tokens, is too close to the limit to be decided.
+# loss increase stays below 0.015 nats per token everywhere, and it shrinks as $\gamma$ approaches 1. The verdict above
+# the figure takes "no loss", as the paper claims, to mean less than 0.02 nats per token. One of the ten cases,
+# $\gamma = 0.8$ at 4,096 tokens, is too close to this limit to be decided.
 #
 # Which of FlexPrefill's ideas is responsible for this? The next table compares it with simpler rules that read the
 # same number of blocks: **StreamingLLM** (lesson 08) reads the first tokens and a window, the same for all heads.
@@ -467,18 +467,16 @@ tables.prefill_rules()
 # dense attention. `course bench sparse_prefill` measured both on a CPU:
 
 # %%
+print(claims.WHOLE_FASTER.judge())
 plots.over_density()
 
 # %% [markdown]
 # The grey curve is the ideal speedup, 1 / density, and the dotted line is dense attention. Compare the panels: on the
 # right only the chosen blocks are read, on the left the choice is timed as well. At 2,048 tokens all points are below
 # the dotted line, so sparse attention is slower. At 8,192 tokens all points are above it: at a density of 23 %
-# choosing and reading is 1.6 times as fast, although the ideal would be 4.3 times. And the whole model?
-
-# %%
-print(claims.WHOLE_FASTER.judge())
-
-# %% [markdown]
+# choosing and reading is 1.6 times as fast, although the ideal would be 4.3 times. The prefill of the whole model, in
+# the verdict above the figure, gains nothing up to 4,096 tokens.
+#
 # - **It pays off** for long prompts, where attention dominates the prefill. Up to 4,096 tokens our small model gains
 #   nothing, because attention is only a part of the work, and choosing and reading takes about as long as reading all.
 # - **On a GPU** it needs a kernel that reads the blocks of an index (`kernels/cache/block_sparse_prefill.py`). On an
@@ -515,6 +513,8 @@ print(claims.WHOLE_FASTER.judge())
 # half of the proposals. In both cases $x$ is proposed *and* accepted with probability $\min(p(x), q(x))$.
 
 # %%
+p, q = torch.tensor([0.4, 0.1, 0.3, 0.15, 0.05]), torch.tensor([0.2, 0.4, 0.1, 0.2, 0.1])
+print(f"accepted: {100 * torch.minimum(p, q).sum():.0f} % of the proposals")
 plots.overlaps()
 
 # %% [markdown]
@@ -669,11 +669,13 @@ count_weight_loads(tasks, passage.text, mine("sparse_attention.accept", accept))
 # weight loads per 100 tokens.
 
 # %%
-plots.tokens_per_pass()
+for rate in (0.2, 0.5, 0.8, 0.95):
+    tokens = {k: (1 - rate ** (k + 1)) / (1 - rate) for k in (1, 2, 4, 8, 16)}
+    print(f"α = {rate}: " + ", ".join(f"{n:.2f} tokens with k = {k}" for k, n in tokens.items()))
 
 # %% [markdown]
-# Each line is one value of $k$. At $\alpha = 0.5$ all lines from $k = 4$ on lie close together, so drafting more
-# tokens gains nothing: later tokens are useful only if all earlier ones are accepted.
+# Compare the numbers of a line. At $\alpha = 0.5$ hardly anything is gained from more than four drafted tokens, because
+# later tokens are useful only if all earlier ones are accepted. At $\alpha = 0.95$ even 16 are worthwhile.
 #
 # The draft itself must be loaded as well, unless it is a lookup. `course reproduce drafts` measured five drafts: prompt
 # lookup, an **early exit** (the first 24 of 30 blocks and then the LM head), a model pruned by Wanda (lesson 04), a
@@ -682,6 +684,7 @@ plots.tokens_per_pass()
 # predictor of neurons (lesson 09) would reach.
 
 # %%
+print(claims.FEWER_BYTES.judge())
 tables.drafts_by_text()
 
 # %% [markdown]
@@ -693,11 +696,7 @@ tables.drafts_by_text()
 # it is *given*. But at temperature 1 our small model does not continue with the copy for long, so the measured number
 # of tokens per pass, 1.15, is far below the predicted 3.95. (In your run above, the model was asked to repeat, at
 # temperature 0.5.)
-
-# %%
-print(claims.FEWER_BYTES.judge())
-
-# %% [markdown]
+#
 # - **It pays off** when weight loads are the bottleneck, that is, for small batches, and when the draft is either
 #   nearly free or much smaller than the target model and usually right. The authors report 2 to 3 times faster
 #   decoding for T5-XXL.
@@ -783,17 +782,14 @@ optional_plots.sent(sent[:160], "layer 10, keys of head 3")
 # four first ones:
 
 # %%
+print(claims.NOTHING_LOST.judge())
 optional_plots.over_threshold()
 
 # %% [markdown]
 # The left panel shows what is left out as $\theta$ grows. Follow the solid line on the right: up to a third of the
 # products can be left out for 0.003 nats per token, but at 53 % the cost is 0.035 nats, and at 69 % it is 0.2. Without
 # the window of exact keys (dashed) the same threshold costs 0.55 nats.
-
-# %%
-print(claims.NOTHING_LOST.judge())
-
-# %% [markdown]
+#
 # **Cost**: in PyTorch nothing is saved, because single zeros at arbitrary places cost as much as other numbers
 # (lesson 01). Only hardware that skips single channels can use them.
 #
@@ -901,6 +897,7 @@ optional_plots.cities(cities, passage.answer)
 # selected on other passages:
 
 # %%
+print(claims.STEERED.judge())
 optional_plots.answers()
 
 # %% [markdown]
@@ -908,11 +905,7 @@ optional_plots.answers()
 # prompt it reaches 28 %, with all heads steered to it 88 %, and with chosen heads 94 %. The controls are just as
 # clear: steered to a random sentence, no answer is right. If the model has to name the sentence itself, 50 % are
 # right, since it names the key sentence for 17 of 32 questions.
-
-# %%
-print(claims.STEERED.judge())
-
-# %% [markdown]
+#
 # On questions from SciQ, which the model answers well without any help, 32 questions are not enough to show a
 # difference (see the claims page).
 #
@@ -1017,6 +1010,7 @@ optional_plots.patches(canvas.drawn, pruned)
 # last token's vector keeps its direction. `course reproduce visual_tokens` asked 1,000 questions:
 
 # %%
+print(claims.A_TENTH.judge())
 optional_plots.accuracy_over_share()
 
 # %% [markdown]
@@ -1024,11 +1018,7 @@ optional_plots.accuracy_over_share()
 # one quarter, and 84 % with a tenth, where the calibration found settings that rely on fused tokens. Random tokens
 # fall to 41 % there. Surprisingly, an oracle that knows where the digits are is not better than attention alone: after
 # the encoder, the information about a digit is no longer only in its own patches.
-
-# %%
-print(claims.A_TENTH.judge())
-
-# %% [markdown]
+#
 # The paper reports 85.5 % of the accuracy of all tokens at a tenth, and we have 85.5 % as well. By coincidence: models
 # and questions differ. Neither is what we would call comparable to all tokens.
 #
