@@ -63,10 +63,10 @@ for head in example_heads:
 plots.maps({head: qk.weights(head) for head in example_heads})
 
 # %% [markdown]
-# Look at where the dark squares are. Head 4 of layer 17 (left) spends nearly everything on the first column, which
-# contains the first token. Such a token is called an **attention sink** (lesson 08). Head 2 of layer 2 (middle)
-# attends to the blocks near the diagonal, that is, to recent tokens. Head 6 of layer 11 (right) does the same with a
-# wider band. No head needs all blocks, and no fixed pattern fits all three.
+# Look at where the dark squares are. Head 4 of layer 17 (left) spends 88 % of its attention on the first token. Such a
+# token is called an **attention sink** (lesson 08). Head 2 of layer 2 (middle) attends to the blocks near the diagonal,
+# that is, to recent tokens. Head 6 of layer 11 (right) spends 69 % on the query's own token and spreads the rest over
+# many blocks. No head needs all blocks for 95 % of its attention (the titles), and no fixed pattern fits all three.
 #
 # So the question of the first half of this lesson is: **which blocks does each head need, and how can we find out
 # without computing all of them?**
@@ -283,8 +283,9 @@ plots.lines(by_head)
 
 # %% [markdown]
 # The left panel adds up $v$ from the first key to the last, the right panel adds up $s$ from distance 0 on. Steep
-# steps are lines. Head 4 of layer 17 (dark) jumps at key 0 on the left: this is the sink as a vertical line. The two
-# other heads rise within the first 64 distances on the right: they attend to recent tokens.
+# steps are lines. Head 4 of layer 17 (dark) has a vertical line: key 0 receives 93 %. Head 6 of layer 11 (green) has a
+# slash line: distance 0 receives 72 %. Head 2 of layer 2 (red) has no single strong line, but rises within the first 64
+# distances on the right, which is one diagonal of blocks.
 #
 # ## 5. From lines to a mask
 #
@@ -769,7 +770,7 @@ theta = 0.5 * keys.std(dim=0)
 reconstructed, sent = mine("sparse_attention.delta", delta_keys)(keys, theta)
 error = keys - reconstructed
 logit_error = error @ qk.of((10, 3))[0][0, -1] * qk.scaling  # of the last query
-print(f"largest error: {(error.abs() / theta).max():.3f} θ, over {len(keys)} tokens")
+print(f"below θ in every channel of all {len(keys)} tokens: {bool((error.abs() < theta).all())}")
 print(f"mean error of the last query's logits: {logit_error.abs().mean():.2f}")
 optional_plots.sent(sent[:160], "layer 10, keys of head 3")
 

@@ -34,7 +34,7 @@ from course_lib.lessons.sparse_attention.experiments.visual_tokens import prunin
 from course_lib.lessons.sparse_attention.steps import token_mask
 from course_lib.lessons.sparse_attention.tables import draft_name
 
-SHOWN = ((17, 4), (2, 2), (11, 6))  # on the first token, nearby, and a head that block means predict
+SHOWN = ((17, 4), (2, 2), (11, 6))  # on the first token, on recent tokens, on the query itself
 LENGTH = 1024  # tokens
 
 
