@@ -1,7 +1,7 @@
 """Lesson 11, hidden cases: many heads, long rows, single peaks and flat rows, blocks larger than the text's rest,
-channels that hardly move, heads steered by other α, patches of two levels, drafts far from their model.
+channels that hardly change, heads steered by other α, patches of two levels, drafts far from their target model.
 
-Dimension key: H heads, N blocks or entries, T tokens, R last queries, P tokens of a prompt, k drafted tokens, V words.
+Dimension key: H heads, N blocks or entries, T tokens, R last queries, P tokens of a prompt, k drafted tokens, V ids.
 """
 
 from typing import Any
@@ -59,10 +59,10 @@ def _lines(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("64 queries of 200 tokens", drawn(64, 200, 2.0)),
-        Case("queries that look at what is near", drawn(6, 25, 0.5, 0.6)),
+        Case("queries that attend to near keys", drawn(6, 25, 0.5, 0.6)),
         Case("two queries, peaked", drawn(2, 13, 5.0)),
         Case("all queries of a text of 12", drawn(12, 12, 1.0)),
-        Case("all but the first query", drawn(9, 10, 2.0)),
+        Case("all except the first query", drawn(9, 10, 2.0)),
     ]
 
 
@@ -90,7 +90,7 @@ def _delta(generator: torch.Generator) -> list[Case]:
 
     keys, theta = drawn(15, 6, 0.5, 0.3)
     return [
-        Case("60 tokens that move slowly", drawn(60, 8, 0.2, 0.5)),
+        Case("60 tokens that change slowly", drawn(60, 8, 0.2, 0.5)),
         Case("large keys", drawn(20, 5, 0.5, 0.4, 500.0)),
         Case("a single channel", drawn(25, 1, 0.6, 0.5)),
         Case("thresholds of 0 and others side by side", (keys, theta * (torch.arange(6) % 2))),
@@ -116,7 +116,7 @@ def _steer(generator: torch.Generator) -> list[Case]:
         Case("12 heads, half of the weight", drawn(12, 2, 18, 12, 0.5)),
         Case("a thousandth", (logits, highlighted, chosen, 1e-3)),
         Case("many generated tokens", drawn(3, 9, 24, 6, 0.05)),
-        Case("all of the prompt highlighted but the first", (logits, torch.arange(14) > 0, chosen, 0.1)),
+        Case("all of the prompt highlighted except the first", (logits, torch.arange(14) > 0, chosen, 0.1)),
         Case("a prompt and nothing else", drawn(4, 10, 10, 10, 0.2)),
     ]
 
@@ -151,11 +151,11 @@ def _accept(generator: torch.Generator) -> list[Case]:
         return drafted, q, p, luck
 
     return [
-        Case("8 tokens, the sixth falls", drawn(8, 12, 5)),
-        Case("a draft far from its model", drawn(3, 20, 1, 3.0)),
-        Case("6 tokens, all stay", drawn(6, 9, None)),
-        Case("a vocabulary of two words", drawn(4, 2, 2)),
-        Case("a vocabulary of 500 words, the first falls", drawn(4, 500, 0)),
+        Case("8 tokens, the sixth rejected", drawn(8, 12, 5)),
+        Case("a draft far from its target model", drawn(3, 20, 1, 3.0)),
+        Case("6 tokens, all accepted", drawn(6, 9, None)),
+        Case("a vocabulary of two tokens", drawn(4, 2, 2)),
+        Case("a vocabulary of 500 tokens, the first rejected", drawn(4, 500, 0)),
     ]
 
 

@@ -9,7 +9,8 @@ from course_lib.lessons.common.tables import load_measured, load_published, rows
 from course_lib.lessons.common.verdicts import Effects
 from course_lib.lessons.sparse_attention.estimates import clock, delta, drafts, prefill, steering, visual
 from course_lib.lessons.sparse_attention.estimates.rows import joined
-from course_lib.lessons.sparse_attention.experiments.experiment_steering import (
+from course_lib.lessons.sparse_attention.experiments.items import READING, RESIDENTS
+from course_lib.lessons.sparse_attention.experiments.steering import (
     ALL,
     ALL_SINK,
     CHOSEN,
@@ -23,7 +24,6 @@ from course_lib.lessons.sparse_attention.experiments.experiment_steering import 
     TRUE,
     WHOLE,
 )
-from course_lib.lessons.sparse_attention.measuring.items import READING, RESIDENTS
 
 Measured = dict[str, Any]
 SAVED = 0.6  # of the operations, as the abstract of DeltaLLM reports for the prefill of two larger models

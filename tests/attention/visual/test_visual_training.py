@@ -9,7 +9,7 @@ from course_lib.attention.small_models.training import train
 from course_lib.attention.visual.canvas import NOTHING, draw
 from course_lib.attention.visual.model import Shape, SmallVLM
 from course_lib.attention.visual.training import ENCODER, WEIGHTS, Answering, Namer, Naming, load, right, save
-from course_lib.lessons.sparse_attention.tables import visual
+from course_lib.lessons.common.tables import load_measured
 
 SHAPE = Shape(width=16, n_heads=2, hidden=24, n_encoder=1, n_decoder=3)
 
@@ -73,7 +73,7 @@ def test_a_missing_file_names_the_command(tmp_path):
 
 def test_the_committed_model_is_the_measured_one():
     """The first 60 canvases of those that it was measured on: the weights are the same bits."""
-    (row,) = visual.trained()["tables"]["models"]
+    (row,) = load_measured("sparse_attention", "visual_model")["tables"]["models"]
     assert WEIGHTS.stat().st_size == row["bytes"] < 5e6
     model = load()
     assert sum(weight.numel() for weight in model.parameters()) == row["parameters"]

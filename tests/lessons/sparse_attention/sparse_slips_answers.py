@@ -143,8 +143,8 @@ ACCEPT = {
     "next from p over q": (tried(fallen=lambda p, q: p / q), "a product or a quotient"),
     "next from |p − q|": (tried(fallen=lambda p, q: (p - q).abs()), "absolute difference"),
     "next by a softmax": (tried(fallen=lambda p, q: (p - q).softmax(0)), "softmax of the difference"),
-    "the one that fell counted too": (tried(more=1), "the one that fell counted"),
-    "last row but one": (tried(behind=lambda p, q: p[-2]), "the wrong row behind all"),
+    "the rejected token counted too": (tried(more=1), "the rejected token counted"),
+    "last row but one": (tried(behind=lambda p, q: p[-2]), "the wrong row after all"),
 }
 
 RIGHT = {"sparse_attention.divergence": {"zeros of torch's own dtype": kept_terms}}

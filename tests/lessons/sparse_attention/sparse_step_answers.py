@@ -478,7 +478,7 @@ WRONG = {
         "only how many": lambda *g: tried()(*g)[0],
         "swapped": lambda *g: tried()(*g)[::-1],
         "one more counted": (lambda *g: (tried()(*g)[0] + 1, tried()(*g)[1]), "the next token counted too"),
-        "likeliest word": (if_likeliest, "only the likeliest word"),
+        "likeliest word": (if_likeliest, "only the likeliest token"),
         "what both share": (tried(fallen=shared), "what both share"),
         "drawn": (lambda *g: (tried()(*g)[0], torch.multinomial(tried()(*g)[1], 1)), None),  # by lot
         "any word": (tried(fallen=lambda p, q: torch.full_like(p, 1 / len(p))), ""),

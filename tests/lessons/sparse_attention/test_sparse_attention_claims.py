@@ -2,19 +2,14 @@
 
 import made_up
 import pytest
+from table_cells import headings
 from table_cells import rows as cells
 
 from course_lib.lessons.common.verdicts import NOT_MEASURED
-from course_lib.lessons.sparse_attention import claims
-from course_lib.lessons.sparse_attention.drawings import clock as clock_drawings
-from course_lib.lessons.sparse_attention.drawings import delta as delta_drawings
-from course_lib.lessons.sparse_attention.drawings import drafts as draft_drawings
-from course_lib.lessons.sparse_attention.drawings import prefill as prefill_drawings
-from course_lib.lessons.sparse_attention.drawings import steering as steering_drawings
+from course_lib.lessons.sparse_attention import claims, deck, optional_plots, plots, tables
 from course_lib.lessons.sparse_attention.estimates import drafts as draft_estimates
-from course_lib.lessons.sparse_attention.estimates import steering as steering_estimates
-from course_lib.lessons.sparse_attention.measuring.items import RESIDENTS
-from course_lib.lessons.sparse_attention.tables import clock, delta, drafts, prefill, published, steering
+from course_lib.lessons.sparse_attention.experiments.drafts import HALF
+from course_lib.lessons.sparse_attention.experiments.items import READING, RESIDENTS
 
 RIGHT = {
     ("none", "nothing"): "0" * 15 + "1" * 5,
@@ -44,21 +39,21 @@ def title(figure) -> str:
 def test_flexprefill_over_gamma(cost, share, cheap):
     made = made_up.prefill(cost, share=share)
     assert verdicts(claims.GAMMA_CLAIMS, made) == [cheap, "holds"]
-    assert prefill.over_gamma(made).endswith(str(claims.LONGER_IS_SPARSER.judge(made)))
     assert list(claims.READ_AT_NO_LOSS.judge(made).effects) == ["2048 tokens at γ 0.95", "4096 tokens at γ 0.95"]
     # exp(0.01) = 1.0101; the error of ±0.001 over four windows is 0.001155 / 2
-    assert cost != 0.01 or "1.010 ± 0.001" in prefill.over_gamma(made)
-    assert f"{share:.2f}" in prefill.over_gamma(made)
+    row = cells(tables.prefill_rules(made))[0]
+    assert cost != 0.01 or row[-1] == "1.010 ± 0.001"
+    assert row[2] == f"{100 * share:.0f} %"
 
 
 def test_flexprefill_beside_others():
     made = made_up.prefill(0.01)
     assert verdicts(claims.RIVAL_CLAIMS, made) == ["holds", "does not hold", "holds"]
     assert claims.THAN_WINDOW.judge(made).estimates[""].value == pytest.approx(0.05)
-    assert "with sinks over FlexPrefill's: 1.05" in prefill.rivals(made)
-    assert title(prefill_drawings.rivals(made)).endswith("clearly worse than FlexPrefill: StreamingLLM and random")
+    assert "with sinks over FlexPrefill's: 1.05" in str(claims.THAN_WINDOW.judge(made))
+    assert title(deck.rivals(made)).endswith("clearly worse than FlexPrefill: StreamingLLM and random")
     none = made_up.prefill(0.6)
-    assert title(prefill_drawings.rivals(none)).endswith("clearly worse than FlexPrefill: StreamingLLM")
+    assert title(deck.rivals(none)).endswith("clearly worse than FlexPrefill: StreamingLLM")
 
 
 def test_the_floor_and_the_code_as_released():
@@ -66,51 +61,47 @@ def test_the_floor_and_the_code_as_released():
     assert verdicts(claims.FLOOR_CLAIMS, made) == ["does not hold", "holds"]
     assert verdicts(claims.RELEASED_CLAIMS, made) == ["holds", "does not hold"]
     assert verdicts(claims.FLOOR_CLAIMS, made_up.prefill(0.05, bare=0.001)) == ["holds", "does not hold"]
-    assert prefill.floor(made).endswith(str(claims.FLOOR_HELPS.judge(made)))
-    assert prefill.released(made).endswith(str(claims.RELEASED_IS_WORSE.judge(made)))
+    rules = [row[0] for row in cells(tables.prefill_rules(made))]
+    assert rules[-3:] == ["FlexPrefill as released", "FlexPrefill", "FlexPrefill, no minimum"]
 
 
 def test_the_clock():
     made = made_up.clock({(2048, 0.5): (0.8, 1.6, None), (8192, 0.25): (1.5, 4.5, 1.1)})
-    first = ["2048", "0.9", "0.50", "0.80 (0.79–0.81)", "1.60 (1.58–1.62)", "25 %", "–"]
-    assert cells(clock.table(made))[0] == first
     found = verdicts(claims.CLOCK_CLAIMS, made)
     # 1.6 at half of the blocks is less than the twice that it promises, 4.5 at a quarter more than four times
     assert found == ["mixed", "holds", "holds", "holds", "mixed"]
     words = claims.READ_FASTER.judge(made).words
     assert words == "mixed (holds in 8192 tokens at γ 0.9; fails in 2048 tokens at γ 0.9)"
-    assert clock.verdicts(made) == "\n".join(str(claim.judge(made)) for claim in claims.CLOCK_CLAIMS)
     slow = made_up.clock({(2048, 0.5): (0.8, 0.9, 0.8)})
     fails = "does not hold"
     assert verdicts(claims.CLOCK_CLAIMS, slow) == [fails, fails, fails, "not at this scale", fails]
-    assert title(clock_drawings.over_density(made)) == (
+    assert title(plots.over_density(made)) == (
         "Choosing and reading: faster in 1 of 2; Reading alone: faster in 2 of 2"
     )
 
 
 def test_heads():
     made = made_up.prefill(0.01)
-    assert "10 of 30 heads are query-aware" in prefill.heads(made)
+    assert "10 of 30 heads are query-aware" in claims.BOTH_KINDS.judge(made).ours
     assert claims.HEADS_DIFFER.judge(made).ours == "9 times"  # 0.9 over 0.1
     assert verdicts(claims.HEAD_CLAIMS, made) == ["holds", "does not hold", "holds"]  # all thirds are alike
     made["tables"]["heads"] = made_up.heads([[0.5, 0.5]] * 3, [[0.0, 0.0]] * 3)
     assert verdicts(claims.HEAD_CLAIMS, made) == ["does not hold"] * 3
     made["tables"]["heads"] = made_up.heads([[0.9, 0.7], [0.5, 0.5], [0.1, 0.3]], [[1.0, 0.0]] * 3)
     assert verdicts(claims.HEAD_CLAIMS, made) == ["holds"] * 3
-    said = "first third of the layers reads 80 % of its blocks, the last 20 %;\n3 of 6 heads are query-aware"
-    assert said in title(prefill_drawings.by_head(made))
+    expected = "first third of the layers reads 80 % of its blocks, the last 20 %;\n3 of 6 heads are query-aware"
+    assert expected in title(deck.by_head(made))
 
 
 def test_the_title_over_gamma_says_what_was_measured():
-    said = title(prefill_drawings.over_gamma(made_up.prefill(0.01)))
+    said = title(plots.over_gamma(made_up.prefill(0.01)))
     assert "γ = 0.95 reads 50 % at 2048 and 25 % at 4096 tokens" in said
     assert "At most 1.0 % more perplexity; 2 of 2 within 2 %" in said
 
 
 def test_deltas_over_the_threshold():
     made = made_up.delta({0.5: 0.01, 1.0: 0.05}, {0.5: 0.25, 1.0: 0.7})
-    assert "the most that is left out at clearly less than 0.02 nats a token: 25 %" in delta.over_threshold(made)
-    assert delta.over_threshold(made).endswith(str(claims.NOTHING_LOST.judge(made)))
+    assert claims.NOTHING_LOST.judge(made).ours == "25 %"
     assert claims.NOTHING_LOST.judge(made).verdict == "not at this scale"
     cheap = made_up.delta({0.5: 0.01, 1.0: 0.015}, {0.5: 0.25, 1.0: 0.7})
     assert claims.NOTHING_LOST.judge(cheap).verdict == "holds"
@@ -118,7 +109,6 @@ def test_deltas_over_the_threshold():
     assert claims.DECODED_ALIKE.judge(made).verdict == "holds"
     made["tables"]["decoded"][0]["largest_difference"] = 0.1
     assert claims.DECODED_ALIKE.judge(made).verdict == "does not hold"
-    assert delta.decoded(made).endswith(str(claims.DECODED_ALIKE.judge(made)))
 
 
 @pytest.mark.parametrize(
@@ -129,12 +119,11 @@ def test_neighbouring_keys(shares, verdict):
     measured = {"tables": {"moved": [{"share": [share - 0.1, share + 0.1]} for share in shares]}}
     judged = claims.KEYS_CHANGE_LITTLE.judge(measured)
     assert judged.verdict == verdict
-    assert delta.moved(measured).endswith(str(judged))
-    assert NOT_MEASURED in delta.moved({"tables": {}})
+    assert claims.KEYS_CHANGE_LITTLE.judge({"tables": {}}).verdict == NOT_MEASURED
 
 
 def test_the_title_of_deltas():
-    said = title(delta_drawings.over_threshold(made_up.delta({0.5: 0.01, 1.0: 0.05}, {0.5: 0.25, 1.0: 0.7})))
+    said = title(optional_plots.over_threshold(made_up.delta({0.5: 0.01, 1.0: 0.05}, {0.5: 0.25, 1.0: 0.7})))
     assert "θ = 1 leaves out 70 % of QKᵀ" in said
     assert "Perplexity +1.0 % at θ = 0.5, +5.1 % at θ = 1" in said
 
@@ -144,14 +133,13 @@ def test_drafts():
     # (1 − 0.5⁵) / (1 − 0.5) = 1.9375 tokens a pass expected, 20 / 10 = 2 measured; 0.6: 2.3056
     assert draft_estimates.expected(made, "24 of 30 blocks", "running text") == pytest.approx(1.9375)
     assert draft_estimates.tokens_a_pass(made, "lookup", "copying") == (2.0, 0.0)
-    text = drafts.passes(made)
-    assert "2.00 ± 0.00      1.94    50 %             50" in text
-    assert text.endswith("\n".join(str(claim.judge(made)) for claim in claims.PASS_CLAIMS))
+    table = tables.drafts_by_text(made)
+    assert headings(table)[4:7] == ["tokens per pass", "predicted", "weight loads"]
+    assert cells(table)[0][4:7] == ["2.00 ± 0.00", "1.94", "50"]
     # 80 tokens are drafted in 20 passes: 2 / (1 + 0.5 · 4) = 0.67 for the cut, 2 for the lookup
     assert verdicts(claims.PASS_CLAIMS, made) == ["holds", "holds", "mixed"]
     assert claims.FEWER_BYTES.judge(made).words == "mixed (holds in 2; fails in 2)"
     assert claims.MORE_STAY.judge(made).words == "holds"
-    assert drafts.overlaps(made).endswith(str(claims.MORE_STAY.judge(made)))
     slow = made_up.drafts({"24 of 30 blocks": 0.9, "lookup": 0.9}, tokens=10)
     assert verdicts(claims.PASS_CLAIMS, slow)[:2] == ["does not hold", "does not hold"]
 
@@ -163,7 +151,15 @@ def test_a_lookup_drafts_only_where_it_finds_something():
 
 
 def test_the_title_of_drafts():
-    assert "Running text: 50 loads for 100 tokens" in title(draft_drawings.passes(made_up.drafts({"lookup": 0.5})))
+    assert "Running text: 50 weight loads per 100 tokens" in title(deck.passes(made_up.drafts({"lookup": 0.5})))
+
+
+def test_the_oracle_is_labelled_and_never_the_best_draft():
+    made = made_up.drafts({"lookup": 0.5, HALF: 0.9})
+    assert [row[1] for row in cells(tables.drafts_by_text(made))][1].startswith("oracle")
+    for row in made["tables"]["speculated"]:
+        row["passes"] = [5 if row["draft"] == HALF else 10 for _ in row["passes"]]
+    assert "fewest, with prompt lookup" in title(deck.passes(made))
 
 
 def right_answers(made):
@@ -180,9 +176,6 @@ def test_steered_answers():
     # 20 beside 5 of 20; of 22, with half a question each way, 15.5 less 0.5
     assert judged["chosen-heads"].ours == "+75 ± 11 percentage points"
     assert judged["steered"].claim is claims.STEERED
-    text = steering.answers(made)
-    assert "Here, right answers: +75 ± 11 percentage points. Verdict: holds" in text
-    assert text.count("Claim: ") == len(claims.COMPARISONS)
     worse = RIGHT | {("chosen", "named"): "0" * 20, ("none", "nothing"): "1" * 20}
     judged = right_answers(made_up.steering(worse))["self-named"]
     assert (judged.verdict, judged.ours[:4]) == ("not at this scale", "-100")
@@ -192,38 +185,27 @@ def test_conditions_that_were_not_measured_are_left_out():
     fewer = {condition: bits for condition, bits in RIGHT.items() if condition != ("best layer", "true")}
     made = made_up.steering(fewer)
     assert right_answers(made)["chosen-than-layer"].verdict == NOT_MEASURED
-    assert "best layer" not in steering.answers(made)
-    assert NOT_MEASURED in steering.reading(made)
+    assert all(claim.judge(made).verdict == NOT_MEASURED for pair in claims.ANSWER_CLAIMS[READING] for claim in pair)
 
 
 @pytest.mark.parametrize(
-    ("right", "said"),
+    ("right", "expected"),
     [("1" * 20, "holds"), ("0" * 20, "not at this scale"), ("1" * 5 + "0" * 15, "undecided")],
 )
-def test_named_sentences(right, said):
-    text = steering.named(made_up.steering(RIGHT, named=right))
-    assert f"the key sentence in {right.count('1')} of 20; at random 25 %" in text
+def test_named_sentences(right, expected):
     judged = claims.NAMES_THE_KEY.judge(made_up.steering(RIGHT, named=right))
-    assert judged.verdict == said
-    assert text.endswith(str(judged))
-
-
-def test_what_the_search_chose():
-    made = made_up.steering(RIGHT)
-    assert [row["what"] for row in steering_estimates.whole_layers(made)] == ["layer 0", "layer 1", "layer 2"]
-    lines = steering.searched(made).splitlines()
-    assert [line.split()[:2] for line in lines[2:4]] == [["layer", "1"], ["layer", "2"]]
-    assert lines[-1].endswith("-3.00  chosen")
-    assert "helps in 2 of 3; most in layers 0, 1 and 2" in title(steering_drawings.by_layer(made))
+    assert judged.verdict == expected
 
 
 def test_the_title_of_steered_answers():
-    said = title(steering_drawings.steered(made_up.steering(RIGHT)))
-    assert "6 of 9 ways are clearly better than none, 5 with the true key" in said
+    shown = title(optional_plots.answers(made_up.steering(RIGHT)))
+    assert "6 of 9 conditions are clearly better than no steering,\n5 of them with the true key" in shown
 
 
-def test_no_printed_line_is_too_long():
-    texts = [prefill.over_gamma(made_up.prefill(0.01)), drafts.passes(made_up.drafts({"half of the neurons": 0.5}))]
-    texts += [steering.answers(made_up.steering(RIGHT)), published.delta(), published.steering()]
-    assert [line for text in texts for line in text.splitlines() if len(line) > 100 and "Claim" not in line] == []
-    assert "2 to 3 times" in published.speculative()
+def test_no_line_of_a_table_is_too_long():
+    made = (
+        tables.prefill_rules(made_up.prefill(0.01)),
+        tables.drafts_by_text(made_up.drafts({"half of the neurons": 0.5})),
+        tables.block_scores(),
+    )
+    assert [line for table in made for line in str(table).splitlines() if len(line) > 80] == []

@@ -1,15 +1,11 @@
 """Verdicts on VFlowOpt from made-up answers: each word is possible, and follows from pairs."""
 
-import re
-
 import pytest
-from table_cells import headings
-from table_cells import rows as cells
 
 from course_lib.lessons.sparse_attention import claims
 from course_lib.lessons.sparse_attention.estimates import visual as estimates
-from course_lib.lessons.sparse_attention.experiments.experiment_visual_tokens import ALL, ALONE, METHOD, RANDOM, TOLD
-from course_lib.lessons.sparse_attention.tables import visual
+from course_lib.lessons.sparse_attention.estimates.rows import results
+from course_lib.lessons.sparse_attention.experiments.visual_tokens import ALL, ALONE, METHOD, RANDOM, TOLD
 
 N = 200
 
@@ -70,33 +66,8 @@ def test_pairs_decide():
     assert effect.error == pytest.approx(0.5 / 3**0.5)
 
 
-def test_tables_say_what_there_is():
-    measured = made_up()
-    table = visual.table(measured)
-    assert headings(table)[1:] == ["100 %", "50 %", "10 %"]
-    assert cells(table)[1] == ["VFlowOpt", "–", "90.0", "90.0"]
-    assert len(visual.settings(measured).splitlines()) == 1 + 4
-    assert max(map(len, str(table).splitlines())) <= 80
-
-
-def test_published_numbers_are_marked():
-    table, parts = (make(visual.results()) for make in (visual.published_table, visual.published_parts))
-    theirs, ours = cells(table)
-    assert theirs[0].startswith("published")
-    assert theirs[1:] == ["99.9 %", "96.3 %", "85.5 %"]
-    assert re.fullmatch(r"95\.\d % 82\.\d % 85\.\d %", " ".join(ours[1:]))  # 93.0, 80.9 and 83.7 of 97.9
-    assert headings(parts)[1] == "published, MMStar"
-    assert [row[1] for row in cells(parts)] == ["57.8", "57.6", "56.2", "56.0"]
-    assert cells(parts)[2][2] == "76.7"  # what the table has of settings by hand
-    assert "Published cost: all tokens 1040 ms" in table.note
-
-
 def test_the_committed_result_is_judged():
-    measured = visual.results()
-    judged = [claim.judge() for claim in claims.VISUAL_CLAIMS]
-    assert len(judged) == 10
-    assert visual.verdicts(measured) == "\n".join(map(str, judged))
+    assert len([claim.judge() for claim in claims.VISUAL_CLAIMS]) == 10
     assert claims.A_TENTH.published_value == "85.5 % of the score of all tokens (LLaVA-OneVision)"
     assert claims.CALIBRATED.published_value.startswith("+1.6 percentage points")  # 57.8 less 56.2
-    assert "course reproduce visual_tokens" in visual.provenance(measured)
-    assert estimates.dense(measured)["n"] >= 1000
+    assert estimates.dense(results("visual_tokens"))["n"] >= 1000

@@ -9,10 +9,10 @@ from course_lib.attention.visual.importance import Importance
 from course_lib.attention.visual.model import N_TOKENS, Shape, SmallVLM
 from course_lib.attention.visual.prune import Pruning
 from course_lib.attention.visual.stages import Ratios
-from course_lib.lessons.sparse_attention.drawings import visual as pictures
+from course_lib.lessons.sparse_attention import deck, optional_plots
 from course_lib.lessons.sparse_attention.estimates import visual as estimates
-from course_lib.lessons.sparse_attention.experiments import experiment_visual_model as of_model
-from course_lib.lessons.sparse_attention.experiments import experiment_visual_tokens as of_tokens
+from course_lib.lessons.sparse_attention.experiments import visual_model as of_model
+from course_lib.lessons.sparse_attention.experiments import visual_tokens as of_tokens
 from course_lib.measure.result_files import plain
 
 
@@ -76,7 +76,7 @@ def test_what_is_left_of_a_method_without_a_part():
     assert less["without entropy"].score == Importance(0.5, 0.0)
 
 
-@pytest.mark.parametrize("draw", [pictures.accuracy_over_share, pictures.what_parts_add, pictures.calibration])
+@pytest.mark.parametrize("draw", [optional_plots.accuracy_over_share, deck.what_parts_add])
 def test_figures_of_any_result(measured, draw):
     fig = draw(measured)
     assert fig.described()

@@ -7,7 +7,7 @@ from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.tables import Measured
 from course_lib.lessons.common.verdicts import Effect, Effects, of_count, of_independent, of_samples
 from course_lib.lessons.sparse_attention.estimates import rows as found
-from course_lib.lessons.sparse_attention.experiments.experiment_sparse_attention import (
+from course_lib.lessons.sparse_attention.experiments.sparse_attention import (
     DENSE,
     FLEX,
     NO_FLOOR,

@@ -16,11 +16,6 @@ def condition(measured: Measured, data: str, heads: str, what: str) -> Row | Non
     return found.one(measured, "answers", data=data, heads=heads, steered=what)
 
 
-def whole_layers(measured: Measured) -> list[Row]:
-    """Of the search: what steering each layer with all of its heads is worth."""
-    return [row for row in measured["tables"]["search"] if row["what"].startswith("layer ") and "," not in row["what"]]
-
-
 def gain(measured: Measured, data: str, better: Condition, worse: Condition) -> Effects:
     """Right answers under one condition minus those under another; no effect where one was not measured."""
     pair = (condition(measured, data, *better), condition(measured, data, *worse))

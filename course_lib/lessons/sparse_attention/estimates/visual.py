@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from course_lib.lessons.common.effects import Row, accuracy_gap
 from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
-from course_lib.lessons.sparse_attention.experiments.experiment_visual_tokens import ALL, METHOD
+from course_lib.lessons.sparse_attention.experiments.visual_tokens import ALL, METHOD
 
 BY_HAND = "settings by hand"
 PARTS = ("recycling", "stages", "entropy", "attention", "a score")
@@ -22,7 +22,7 @@ def dense(measured: Measured) -> Row:
 
 
 def questions(found: Iterable[Row]) -> list[float]:
-    """Of each question, the share of the rows that answer it rightly: of several draws or calibrations, their mean."""
+    """Return, for each question, the mean of its answers (1 right, 0 wrong) over random trials or calibrations."""
     answers = [row["right"] for row in found]
     return [sum(map(int, each)) / len(answers) for each in zip(*answers, strict=True)]
 

@@ -10,4 +10,4 @@ from course_lib.lessons.sparse_attention.exercises.smallest_set import SMALLEST_
 from course_lib.lessons.sparse_attention.exercises.steer import STEER
 
 LESSON = "11 Sparse attention"
-EXERCISES = (DIVERGENCE, SMALLEST_SET, LINES, BLOCK_MASK, DELTA, STEER, RECYCLE, ACCEPT)
+EXERCISES = (DIVERGENCE, SMALLEST_SET, LINES, BLOCK_MASK, ACCEPT, DELTA, STEER, RECYCLE)

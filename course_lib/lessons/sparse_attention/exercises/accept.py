@@ -1,6 +1,6 @@
-"""The exercise sparse_attention.accept, "Which drafted tokens stay": its cases and its named mistakes.
+"""The exercise sparse_attention.accept, "Which drafted tokens are accepted": its cases and its named mistakes.
 
-Dimension key: k drafted tokens, V words of the vocabulary.
+Dimension key: k drafted tokens, V tokens of the vocabulary.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,10 @@ from course_lib.checking.near import near
 from course_lib.checking.short import short
 
 Answer = Callable[[Tensor, Tensor, Tensor, Tensor], Any]
-Stays = Callable[[Tensor, Tensor, Tensor], Tensor]  # (p(x), q(x), luck) of each drafted token -> whether it stays
-Next = Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]  # (drafted, q, p, luck, n that stay) -> distribution
+Stays = Callable[
+    [Tensor, Tensor, Tensor], Tensor
+]  # (p(x), q(x), uniform number) of each drafted token -> whether it is accepted
+Next = Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]  # (drafted, q, p, luck, n accepted) -> distribution
 
 
 def _agree(got: Any, expected: Any, case: Case) -> str | None:
@@ -25,10 +27,10 @@ def _agree(got: Any, expected: Any, case: Case) -> str | None:
     if not isinstance(expected, tuple) or type(expected[0]) is not int:
         return close(got, expected)
     if not isinstance(got, tuple) or len(got) != 2:
-        return f"got {short(got)}, expected two values: how many stay, and the next distribution"
+        return f"got {short(got)}, expected two values: how many are accepted, and the next distribution"
     n_differ = close(got[0], expected[0])
     if n_differ:
-        return f"tokens that stay: {n_differ}"
+        return f"accepted tokens: {n_differ}"
     differs = near(got[1], expected[1], 1e-5) if expected[1].ndim else close(got[1], expected[1])
     return f"next distribution: {differs}" if differs else None
 
@@ -67,12 +69,12 @@ def _with(stays: Stays = _fits, next_: Next = _next, count: Callable[[Tensor], i
 
 
 def _fallen(change: Callable[[Tensor, Tensor], Tensor]) -> Answer:
-    """Another distribution where a token fell: (p, q) -> (V,)."""
+    """Another distribution after a rejection: (p, q) -> (V,)."""
     return _with(next_=lambda x, q, p, luck, n: p[n] if n == len(x) else change(p[n], q[n]))
 
 
 def _one_hot(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, n: int) -> Tensor:
-    """The token that fell, kept all the same."""
+    """The rejected token, used all the same."""
     return p[n] if n == len(drafted) else torch.eye(p.shape[1])[drafted[n]].to(p.dtype)
 
 
@@ -86,7 +88,7 @@ def _counting_the_fallen(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor) ->
 
 
 def _never_behind(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, n: int) -> Tensor:
-    """The residual of the last pair even where nothing fell."""
+    """The residual of the last position even where nothing was rejected."""
     return _residual(p[min(n, len(drafted) - 1)], q[min(n, len(drafted) - 1)])
 
 
@@ -102,9 +104,9 @@ def _accept_cases(generator: torch.Generator) -> list[Case]:
         return drafted, q, p, drawn
 
     def falling_at(place: int, k: int, n_words: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Tokens of which the one at `place` is the first to fall, and later ones would stay."""
+        """Tokens of which the one at `place` is the first to be rejected, and later ones would be accepted."""
         drafted, q, p, _ = drawn(k, n_words, apart=0.7)
-        drafted = (q - p[:k]).argmax(dim=1)  # the draft gives it too much, so that it may fall
+        drafted = (q - p[:k]).argmax(dim=1)  # the draft proposes it too often, so that it may be rejected
         ratio = p[torch.arange(k), drafted] / q[torch.arange(k), drafted]
         luck = ratio.clamp(max=1) * 0.9
         luck[place] = (ratio[place] + 1) / 2
@@ -116,33 +118,36 @@ def _accept_cases(generator: torch.Generator) -> list[Case]:
     fall = torch.tensor([1, 0]), q, p, torch.tensor([0.9, 0.25])
     certain = torch.eye(6)[torch.tensor([2, 4, 1])]
     return [
-        Case("2 tokens by hand, both stay: p/q is ½ and 2", stay),
-        Case("2 tokens by hand, the second falls at luck = p/q: (0, ⅔, ⅓) is left", fall),
-        Case("4 tokens, the third falls", falling_at(2, 4, 6)),
-        Case("5 tokens, the first falls, and later ones would stay", falling_at(0, 5, 8)),
-        Case("3 tokens, the last falls", falling_at(2, 3, 5)),
-        Case("luck of 0: all stay", drawn(4, 7, luck=0.0)),
-        Case("a draft that is certain of itself", (torch.tensor([2, 4, 1]), certain, *_of_certain(certain, generator))),
-        Case("a single drafted token falls", falling_at(0, 1, 9)),
+        Case("2 tokens by hand, both accepted: p/q is ½ and 2", stay),
+        Case("2 tokens by hand, the second rejected at a uniform number of p/q: the residual is (0, ⅔, ⅓)", fall),
+        Case("4 tokens, the third rejected", falling_at(2, 4, 6)),
+        Case("5 tokens, the first rejected, and later ones would be accepted", falling_at(0, 5, 8)),
+        Case("3 tokens, the last rejected", falling_at(2, 3, 5)),
+        Case("uniform numbers of 0: all accepted", drawn(4, 7, luck=0.0)),
+        Case(
+            "a draft that gives its tokens probability 1",
+            (torch.tensor([2, 4, 1]), certain, *_of_certain(certain, generator)),
+        ),
+        Case("a single drafted token, rejected", falling_at(0, 1, 9)),
     ]
 
 
 def _of_certain(q: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A model that agrees with the first two tokens more or less, and luck by which the third falls."""
+    """A target model, and uniform numbers with which two tokens are accepted and the third is rejected."""
     p = torch.randn(4, 6, generator=generator).softmax(dim=1)
     own = (p[:3] * q).sum(dim=1)
     return p, torch.stack([own[0] / 2, own[1] / 3, (own[2] + 1) / 2])
 
 
 def _library(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor) -> tuple[int, Tensor]:
-    from course_lib.lessons.sparse_attention.steps.accepted import stays_and_next
+    from course_lib.lessons.sparse_attention.steps import stays_and_next
 
     return stays_and_next(drafted, q, p, luck)
 
 
 ACCEPT = Exercise(
     id="sparse_attention.accept",
-    title="Which drafted tokens stay",
+    title="Which drafted tokens are accepted",
     difficulty=3,
     minutes=11,
     points=4,
@@ -163,10 +168,11 @@ ACCEPT = Exercise(
         Variant("min(1, p/q)", _with(lambda p, q, luck: luck < (p / q).clamp(max=1))),
     ),
     hints=(
-        "Go through the drafted tokens in order. The token x at place i stays if luck[i] < p[i, x] / q[i, x].",
-        "At the first that falls, stop. What did the draft give too little of at this place? Negative numbers are 0, "
-        "and the rest is divided by its sum.",
-        "If none falls, the next distribution is the last row of p, the one for the place behind all drafted tokens.",
+        "Go through the drafted tokens in order. Accept token x at position i if uniforms[i] < p[i, x] / q[i, x], and "
+        "stop at the first rejection.",
+        "Accepted tokens contribute min(p, q) at this position. How much of p is missing? Divide the missing part by "
+        "its sum.",
+        "The missing part is max(p − q, 0), torch.relu(p[i] - q[i]). If nothing is rejected, return the last row of p.",
     ),
 )
 
@@ -174,7 +180,7 @@ ACCEPT = Exercise(
 def _with_rows_one_on(
     drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, residual_too: bool = True
 ) -> tuple[int, Tensor]:
-    """Each token judged by the row after its own, and the residual made of it or not."""
+    """Each token judged by the row after its own, and the residual computed from it or not."""
     at = torch.arange(len(drafted))
     n = _until_first(_fits(p[at + 1, drafted], q[at, drafted], luck))
     if n == len(drafted):
@@ -196,7 +202,7 @@ def _without_the_fallen(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor) -> 
 
 
 def _all_counted(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor) -> tuple[int, Tensor]:
-    """All that would stay are counted, and the first fall decides the distribution."""
+    """All tokens below the ratio are counted, and the first rejection decides the distribution."""
     at = torch.arange(len(drafted))
     return int(_fits(p[at, drafted], q[at, drafted], luck).sum()), _with()(drafted, q, p, luck)[1]
 

@@ -148,7 +148,7 @@ def _mask_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(columns: Tensor, diagonals: Tensor, n_tokens: int, block_size: int) -> Tensor:
-    from course_lib.lessons.sparse_attention.steps.mask import token_mask
+    from course_lib.lessons.sparse_attention.steps import token_mask
 
     return token_mask(columns, diagonals, n_tokens, block_size)
 

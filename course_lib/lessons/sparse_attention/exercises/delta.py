@@ -1,4 +1,4 @@
-"""The exercise sparse_attention.delta, "Send what has moved": its cases and its named mistakes.
+"""The exercise sparse_attention.delta, "Send what has changed": its cases and its named mistakes.
 
 Dimension key: T tokens, D channels.
 """
@@ -131,7 +131,7 @@ def _library(keys: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
 
 DELTA = Exercise(
     id="sparse_attention.delta",
-    title="Send what has moved",
+    title="Send what has changed",
     difficulty=2,
     minutes=8,
     points=3,
@@ -152,9 +152,9 @@ DELTA = Exercise(
         Variant("an infinite value before the first", lambda k, t: _from_infinity(k, t)),
     ),
     hints=(
-        "Keep one vector, the value that was sent last of each channel, and go through the tokens.",
-        "The channels with |key − last| >= θ take the new value, the others keep the last one: torch.where.",
-        "The first token is sent whole. From then on, compare with what you hold, never with the token before.",
+        "What does the receiver have before a token arrives? Keep that as one vector, and go through the tokens.",
+        "Compare the key with what the receiver has, never with the token before. The first token is sent completely.",
+        "Channels with |key − last| >= θ take the new value, the others keep the last one: torch.where.",
     ),
 )
 

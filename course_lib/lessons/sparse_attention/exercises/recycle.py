@@ -65,7 +65,7 @@ def _logs(grey: Tensor) -> Tensor:
 
 
 def _of_brightness(grey: Tensor) -> Tensor:
-    """Pixels taken for probabilities, instead of the shares of levels."""
+    """Pixels used as probabilities, instead of the frequencies of levels."""
     share = grey.double() / grey.double().sum(dim=1, keepdim=True).clamp(min=1e-9)
     return torch.special.entr(share).sum(dim=1) / torch.log(torch.tensor(2.0))
 
@@ -115,7 +115,7 @@ def _recycle_cases(generator: torch.Generator) -> list[Case]:
         Case("12 tokens, 16 pixels, 3 cells", given),
         Case("a large α: entropy decides", (*given[:2], 40.0, *given[3:])),
         Case("64 pixels, cells of one or two tokens", drawn(9, 64, 4, 4, 3.0, stay=2)),
-        Case("one cell, one token stays", drawn(7, 9, 7, 1, 1.5, stay=1)),
+        Case("one cell, one token kept", drawn(7, 9, 7, 1, 1.5, stay=1)),
         Case("as many tokens as channels as pixels", drawn(16, 16, 16, 5, 4.0)),
     ]
 
@@ -125,7 +125,7 @@ def _shuffled(cell: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _library(grey: Tensor, attention: Tensor, alpha: float, tokens: Tensor, cell: Tensor) -> tuple:
-    from course_lib.lessons.sparse_attention.steps.recycled import importance_and_fused
+    from course_lib.lessons.sparse_attention.steps import importance_and_fused
 
     return importance_and_fused(grey, attention, alpha, tokens, cell)
 
@@ -153,9 +153,9 @@ RECYCLE = Exercise(
         ),
     ),
     hints=(
-        "For each patch: how often does each grey level occur? torch.bincount(row, minlength=256) / P are the shares.",
+        "For each patch: how often does each grey level occur? torch.bincount(row, minlength=256) / P gives the p_v.",
         "importance = attention + α · softmax(entropy), over all N patches. The entropies are in bits.",
-        "For each cell c: the members are (cell == c).nonzero(). Weigh their tokens by importance / sum, and take "
+        "For each cell c: the members are (cell == c).nonzero(). Weight their tokens by importance / sum, and take "
         "the member of the largest importance as the place.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The exercise sparse_attention.smallest_set, "As few as hold a share": its cases and its named mistakes.
+"""The exercise sparse_attention.smallest_set, "As few as hold a fraction": its cases and its named mistakes.
 
 Dimension key: R rows, N entries.
 """
@@ -32,7 +32,7 @@ def _agree(got: Any, expected: Any, case: Case) -> str | None:
             whole = mass[row].double().sum()
             return (
                 f"row {row}: {int(a.sum())} entries stay and hold {held / whole:.3f} of the row; expected "
-                f"{int(b.sum())} entries, which hold {most / whole:.3f}, for a share of {share}"
+                f"{int(b.sum())} entries, which hold {most / whole:.3f}, for a fraction of {share}"
             )
         if not torch.isclose(held, most, rtol=1e-6, atol=0):
             return f"row {row}: what stays sums to {held:.4g}; expected the largest entries, {most:.4g}"
@@ -141,7 +141,7 @@ def _library(mass: Tensor, share: float) -> Tensor:
 
 SMALLEST_SET = Exercise(
     id="sparse_attention.smallest_set",
-    title="As few as hold a share",
+    title="As few as hold a fraction",
     difficulty=3,
     minutes=9,
     points=3,
@@ -162,10 +162,10 @@ SMALLEST_SET = Exercise(
         Variant("of equals the last", lambda m, s: _by(_enough)(m.flip(1), s).flip(1)),
     ),
     hints=(
-        "Sort each row downwards and add up. How many entries are needed until the sum is at least the share of the "
-        "whole row?",
+        "Sort each row downwards and add up. How many entries are needed until the sum is at least this fraction of "
+        "the whole row?",
         "An entry stays if what comes before it in this order is less than enough. That is never one too few.",
-        "sort gives the order; scatter along it puts True back where the entries stood.",
+        "sort gives the order; scatter along it puts True back in the places of the entries.",
     ),
 )
 

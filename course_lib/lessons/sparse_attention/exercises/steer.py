@@ -31,7 +31,7 @@ def _steer(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) ->
 
 
 def _lowered(highlighted: Tensor, n_tokens: int) -> Tensor:
-    """The prompt's columns that are not highlighted, but for the first."""
+    """The prompt's columns that are not highlighted, except for the first."""
     lowered = torch.zeros(n_tokens, dtype=torch.bool)
     lowered[1 : len(highlighted)] = ~highlighted[1:]
     return lowered
@@ -97,7 +97,7 @@ def _steer_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(logits: Tensor, highlighted: Tensor, chosen: Tensor, alpha: float) -> Tensor:
-    from course_lib.lessons.sparse_attention.steps.steered import steered_weights
+    from course_lib.lessons.sparse_attention.steps import steered_weights
 
     return steered_weights(logits, highlighted, chosen, alpha)
 
@@ -121,8 +121,8 @@ STEER = Exercise(
         Variant("in place, in a copy", lambda *given: _in_place(*given)),
     ),
     hints=(
-        "First make a mask over the T keys: True for what is lowered. Which of them are behind the prompt, and which "
-        "is token 0?",
+        "First make a mask over the T keys: True for what is lowered. Which of them come after the prompt, and "
+        "which is token 0?",
         "exp(l + log α) = α · exp(l). So add log α to the lowered columns of the chosen heads, and take one softmax.",
         "mask & chosen[:, None, None] has shape (H, 1, T) and goes with the logits.",
     ),

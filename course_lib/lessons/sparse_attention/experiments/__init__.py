@@ -1,1 +1,1 @@
-"""What is measured beside FlexPrefill: deltas of keys, steering, drafts."""
+"""The experiments of lesson 11, their results, and what several of them share."""

@@ -35,7 +35,7 @@ class Reading:
         return by_window | {name: round(float(values.mean()), 4) for name, values in means.items()}
 
     def by_head(self) -> list[Row]:
-        """A row a layer."""
+        """Return one row per layer."""
         parts = {"density": self.density, "query_aware": self.query_aware, "coverage": self.coverage}
         means = {
             name: [[round(x, 4) for x in row] for row in values.mean(0).tolist()] for name, values in parts.items()

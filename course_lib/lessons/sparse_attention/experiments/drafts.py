@@ -6,9 +6,9 @@ where the same text has just been read once.
 Tables:
 
     overlap     by draft and kind: α = mean Σ min(p, q), of every text; of a lookup p of the token that it proposes, and
-                the share of places at which it proposes one
+                the fraction of positions at which it proposes one
     speculated  by draft and kind: new tokens and passes of the model of every text; tokens drafted, tried and stayed;
-                what a pass of the draft reads, as a share of the model's bytes
+                bytes that a pass of the draft reads, relative to the model's
 
 Temperature 1. The drafts with half of their neurons choose them by an oracle, which nothing can be saved by.
 Minutes planned on one idle core: 4.
@@ -91,7 +91,7 @@ def given(sizes: Sizes, kind: str, seed: int) -> list[Given]:
 
 
 def overlaps_of(name: str, texts: list[Given]) -> Row:
-    """α of every text, token by token behind what stands there. A lookup that proposes nothing takes no part."""
+    """Compute α of every text, given the tokens before. Positions at which a lookup proposes nothing do not count."""
     by_text, n_proposed, n_places = [], 0, 0
     for one in texts:
         p, n = probabilities(loaded()[0], one), len(one.ids) - one.start
@@ -115,7 +115,7 @@ def probabilities(model: PreTrainedModel, one: Given) -> Float[Tensor, "n V"]:
 
 
 def written(sizes: Sizes, name: str, texts: list[Given], seed: int) -> Row:
-    """What the model writes behind the beginnings, with a draft."""
+    """Let the model continue the texts from their start, with a draft."""
     draft = lookup() if name == LOOKUP else model_draft(*drafting(name))
     runs = []
     for i, one in enumerate(texts):

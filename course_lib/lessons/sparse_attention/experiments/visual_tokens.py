@@ -1,4 +1,4 @@
-"""VFlowOpt on the small model that sees and answers: accuracy over the share of visual tokens that its layers read.
+"""VFlowOpt on the small model that sees and answers: accuracy by the fraction of visual tokens that its layers read.
 
 Two tables. answers: a row a way of choosing, with the answer to every question (1 right, 0 wrong), one question a
 canvas, the same for all rows. settings: what calibration found, on canvases that nothing is tested on.
@@ -30,7 +30,7 @@ RANDOM = "random"
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is pruned, and how much is asked."""
+    """Fractions of the tokens, questions, and the calibration."""
 
     shares: tuple[float, ...] = (0.75, 0.5, 0.33, 0.25, 0.1)
     canvases: int = 1000
@@ -115,7 +115,7 @@ def simple(sizes: Sizes, share: float, seed: int) -> Tables:
 
 
 def searched(sizes: Sizes, share: float, number: int, seed: int) -> Tables:
-    """The settings of a search and, with the first, what becomes of them without one of their parts."""
+    """Search for settings; with the first ones, also measure them without one part at a time."""
     of = asked("train", sizes.calibration, seed + 1000 + number)
     search = Search(mean=share, n_first=sizes.n_first, n_steps=sizes.n_steps)
     found = calibrate(of.model, of.seen, of.words, search, seed + number)

@@ -5,11 +5,11 @@ attention/delta/code.py. All conditions read the same windows, so that rows are 
 
 Tables:
 
-    read      by condition: perplexity with the loss of every window, share of the keys' values that were not sent
-              (`zeros`), share of the multiply-adds of QKᵀ that were not done (`sparsity`)
-    decoded   the last tokens of some windows read one by one behind the rest, beside the same tokens read at once:
+    read      by condition: perplexity with the loss of every window, fraction of the keys' values not sent
+              (`zeros`), fraction of the multiply-adds of QKᵀ that were left out (`sparsity`)
+    decoded   the last tokens of some windows read one by one after the rest, compared with reading all in one pass:
               both mean losses, the largest difference of a window, and what the one-by-one passes alone left out
-    moved     of each window, by layer: how far a key is from the one before, beside how far it is from any other
+    moved     of each window, by layer: the distance of a key from the one before, compared with that from any other
 
 Minutes planned on one idle core: 2.
 """

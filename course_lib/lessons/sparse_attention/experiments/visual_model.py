@@ -102,7 +102,7 @@ class Log:
 
 @torch.no_grad()
 def named(namer: Namer, canvases: Canvases) -> float:
-    """The share of patches with ink, of digits and clutter, that are named rightly."""
+    """Compute the fraction of patches with ink, of digits and clutter, that are classified correctly."""
     inked = canvases.belongs != NOTHING
     return (namer(canvases.images).argmax(dim=2) == canvases.belongs)[inked].float().mean().item()
 

@@ -24,17 +24,21 @@ import torch
 from course_lib.attention.steering.auto import ANSWER_IT, ANSWER_WITH_IT, pieces
 from course_lib.attention.steering.steer import steering
 from course_lib.lessons.common.subject import loaded
-from course_lib.lessons.sparse_attention.measuring import items as asked
-from course_lib.lessons.sparse_attention.measuring.head_search import best_layer, searched, shape, whole_layer, worth
-from course_lib.lessons.sparse_attention.measuring.items import READING, RESIDENTS
-from course_lib.lessons.sparse_attention.measuring.steering_sets import (
+from course_lib.lessons.sparse_attention.experiments import items as asked
+from course_lib.lessons.sparse_attention.experiments.items import READING, RESIDENTS
+from course_lib.lessons.sparse_attention.experiments.steering_sets import (
     QUICK,
     Sizes,
+    best_layer,
     development,
     gated,
     named_of,
     nothing,
+    searched,
+    shape,
     test,
+    whole_layer,
+    worth,
 )
 from course_lib.measure.experiment import Experiment, Step, Tables
 

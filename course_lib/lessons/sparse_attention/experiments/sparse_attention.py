@@ -6,10 +6,10 @@ the same windows, so that rows are compared window by window.
 Tables:
 
     read     by length and rule: perplexity with the loss of every window, density of every window, coverage of a few
-    heads    by layer, of one rule: density, share of texts on which it was query-aware, coverage, of each head
+    heads    by layer, of one rule: density, fraction of texts on which it was query-aware, coverage, of each head
 
-Density is that of whole blocks, the mean over layers and heads. Coverage is the share of dense attention that went to
-the blocks which were read: of all queries (`coverage`, on the first windows alone), and of the last block of queries,
+Density is that of whole blocks, the mean over layers and heads. Coverage is the fraction of dense attention in the
+blocks that were read: of all queries (`coverage`, on the first windows alone), and of the last block of queries,
 by which the rule decides (`seen`, on the others).
 This is of the middle length over γ; `course reproduce sparse_attention_further` adds other rules of the same density,
 the code as released, γ without its floor, and other lengths. Minutes planned on one idle core: 4.
@@ -23,7 +23,7 @@ from course_lib.attention.prefill.baselines import RandomBlocks, SinkAndWindow, 
 from course_lib.attention.prefill.flexprefill import FlexPrefill
 from course_lib.attention.prefill.pattern import SparsePrefill
 from course_lib.lessons.common.losses import losses_row
-from course_lib.lessons.sparse_attention.measuring.prefill_reading import Reading, read
+from course_lib.lessons.sparse_attention.experiments.prefill_reading import Reading, read
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 DENSE, FLEX, NO_FLOOR, RELEASED = "dense", "FlexPrefill", "FlexPrefill, no floor", "as released"

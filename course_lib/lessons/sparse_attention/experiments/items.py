@@ -73,7 +73,7 @@ class Answered:
 def answered(
     prompts: Sequence[str], choices: Sequence[Sequence[str]], pieces: Sequence[Sequence[str]], inside: Inside
 ) -> list[Answered]:
-    """How likely each prompt's choices are behind it, with `pieces` of it highlighted; as many choices for each."""
+    """Compute how likely each prompt's choices are after it, with `pieces` of it highlighted; as many for each."""
     found = []
     for start in range(0, len(prompts), BATCH):
         some = slice(start, start + BATCH)
@@ -83,7 +83,7 @@ def answered(
 
 
 def _batch(given: Highlighted, choices: list[Int[Tensor, "_"]], inside: Inside) -> list[Answered]:
-    """Prompts once, then their choices behind what is cached of them."""
+    """Read the prompts once, then their choices with the cache of the prompts."""
     model, cache, n = loaded()[0], DynamicCache(), len(choices) // len(given.ids)
     real = given.attention_mask
     with inside(given.columns):
@@ -91,7 +91,7 @@ def _batch(given: Highlighted, choices: list[Int[Tensor, "_"]], inside: Inside) 
             given.ids, attention_mask=real, position_ids=_positions(real), past_key_values=cache, logits_to_keep=1
         ).logits  # fmt: skip
     cache.batch_repeat_interleave(n)
-    # Behind a choice stands what nobody looks at, and nothing later attends to.
+    # Padding comes after a choice, so that no real token attends to it.
     ids = pad_sequence(choices, batch_first=True)
     real = torch.cat([real.repeat_interleave(n, dim=0), torch.ones_like(ids)], dim=1)
     with inside(given.columns.repeat_interleave(n, dim=0)):
@@ -115,7 +115,7 @@ def _ids(text: str) -> Int[Tensor, "_"]:
 
 @torch.no_grad()
 def written(prompts: Sequence[str], n_new: int) -> list[str]:
-    """What the model writes behind each prompt, greedily."""
+    """Continue each prompt greedily."""
     (model, tokenizer), found = loaded(), []
     for start in range(0, len(prompts), BATCH):
         some = prompts[start : start + BATCH]

@@ -1,4 +1,4 @@
-"""What the heads of the model attend to in one text, and which blocks each of them would read.
+"""The attention of the model's heads in one text, and the blocks that each of them would read.
 
 Dimension key: L layers, H key-value heads, heads = H * G query heads, T tokens in N blocks of S, R last queries, D size
 of a head.
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.attention.prefill.lines import block_means, last_weights, on_block_diagonals, on_columns
+from course_lib.attention.prefill.lines import last_weights, on_block_diagonals, on_columns
 from course_lib.attention.registered import Pass, attending
 
 Head = tuple[int, int]  # layer, query head of it
@@ -21,7 +21,7 @@ BLOCK = 64  # tokens: smaller than the 128 of the paper, as the text of the note
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Queries and keys of one text behind RoPE, layer by layer."""
+    """Queries and keys of one text after RoPE, layer by layer."""
 
     query: list[Float[Tensor, "heads T D"]] = field(default_factory=list)
     keys: list[Float[Tensor, "H T D"]] = field(default_factory=list)
@@ -34,14 +34,14 @@ class Heads:
         return self.query[layer][number, None], self.keys[layer][number // group, None]
 
     def weights(self, head: Head, n_last: int | None = None) -> Float[Tensor, "R T"]:
-        """What the last queries of a head attend to; all queries where it is not said how many."""
+        """Return the attention of the last queries of a head; of all queries by default."""
         query, keys = self.of(head)
         return last_weights(query, keys, self.scaling, n_last or query.shape[1])[0]
 
 
 @torch.no_grad()
 def heads_of_text(model: PreTrainedModel, ids: Int[Tensor, "T"]) -> Heads:
-    """Read a text and keep what each layer attends with."""
+    """Run the model on a text and store the queries and keys of each layer."""
     query, keys, scaling = [], [], []
 
     def note(seen: Pass) -> Tensor:
@@ -55,15 +55,6 @@ def heads_of_text(model: PreTrainedModel, ids: Int[Tensor, "T"]) -> Heads:
     return Heads(query, keys, scaling[0])
 
 
-def guess_and_truth(seen: Heads, layer: int) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
-    """Attention over blocks, of each head: what block means say of it (ā), and what the last queries do (â)."""
-    query, keys = seen.query[layer], seen.keys[layer]
-    mean = query[:, -BLOCK:].mean(dim=1, keepdim=True) * seen.scaling  # (heads, 1, D)
-    of_blocks = block_means(keys, BLOCK).repeat_interleave(len(query) // len(keys), dim=0)
-    truth = on_columns(last_weights(query, keys, seen.scaling, BLOCK), BLOCK)
-    return (mean @ of_blocks.mT).softmax(dim=-1)[:, 0], truth
-
-
 Lines = Callable[[Tensor], tuple[Tensor, Tensor]]
 Smallest = Callable[[Tensor, float], Tensor]
 Mask = Callable[[Tensor, Tensor, int, int], Tensor]
@@ -71,7 +62,7 @@ Mask = Callable[[Tensor, Tensor, int, int], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """The blocks of one head that hold a share of its attention, by three functions of the exercises."""
+    """The blocks of one head that hold a fraction of its attention, by three functions of the exercises."""
 
     weights: Float[Tensor, "T T"]
     lines: Lines
@@ -87,10 +78,10 @@ class Chosen:
         return self.mask(self.smallest(columns, gamma)[0], self.smallest(diagonals, gamma)[0], n_tokens, BLOCK)
 
     def density(self, reads: Bool[Tensor, "T T"]) -> float:
-        """Of the causal entries, so many are read."""
+        """Return the fraction of the causal entries that is read."""
         n_tokens = len(self.weights)
         return int(reads.sum()) / (n_tokens * (n_tokens + 1) / 2)
 
     def coverage(self, reads: Bool[Tensor, "T T"]) -> float:
-        """The share of the attention that is read, the mean over queries."""
+        """Return the fraction of the attention that is read, the mean over queries."""
         return float((self.weights * reads).sum() / len(self.weights))

@@ -1,1 +1,0 @@
-"""Figures of what lesson 11 measured, a paper a file."""

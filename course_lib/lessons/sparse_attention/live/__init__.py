@@ -1,1 +1,0 @@
-"""What the notebook of lesson 11 computes while it runs."""
