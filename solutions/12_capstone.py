@@ -17,6 +17,7 @@
 # %%
 import torch
 
+from course_lib.attention.speculative.accept import overlap
 from course_lib.attention.speculative.draft import Lookup
 from course_lib.attention.steering.auto import as_prompt
 from course_lib.compose.build import build
@@ -24,29 +25,17 @@ from course_lib.compose.draft import drafting
 from course_lib.compose.recipe import from_json
 from course_lib.data import corpora
 from course_lib.data.residents import passages
-from course_lib.lessons.capstone import found
-from course_lib.lessons.capstone.drawings import clock as clock_plots
-from course_lib.lessons.capstone.drawings import drafts as draft_plots
-from course_lib.lessons.capstone.drawings import front as front_plots
-from course_lib.lessons.capstone.drawings import parts as part_plots
-from course_lib.lessons.capstone.drawings import path, quoted
-from course_lib.lessons.capstone.live import board, drafts, layers, parts, rows, view
-from course_lib.lessons.capstone.tables import clock as clock_tables
-from course_lib.lessons.capstone.tables import drafts as draft_tables
-from course_lib.lessons.capstone.tables import front as front_tables
-from course_lib.lessons.capstone.tables import parts as part_tables
-from course_lib.lessons.capstone.tables import quoted as quoted_tables
-from course_lib.lessons.common.tables import say
-from course_lib.models import load_model
+from course_lib.lessons.capstone import claims, estimates, live, plots, tables, widgets
+from course_lib.lessons.capstone.challenge import try_recipes
+from course_lib.models import layers_of, load_model
 from course_lib.workbook import check, mine
-from course_lib.workbook.ledger.view import claims
+from course_lib.workbook.ledger.view import claims as all_claims
 
 # %%
 model, tokenizer = load_model()
 calibration = corpora.windows("wikipedia", 4, 128, tokenizer, split="calibration", seed=0)
-measured = found.results()
-recipes = found.recipes(measured)
-print(part_tables.provenance(measured))
+recipes = estimates.recipes()
+print(tables.provenance())
 
 # %% [markdown]
 # ## 1. The idea in one picture
@@ -56,7 +45,7 @@ print(part_tables.provenance(measured))
 # right one part after another is added to the dense model.
 
 # %%
-path.path(measured)
+plots.parts_added()
 
 # %% [markdown]
 # Three questions follow. How many bytes are that, all told? How much worse is the text, and could that be chance? And
@@ -111,19 +100,26 @@ check("capstone.bytes", ways_to_store)
 # Your count for a layer of the real model, over the share of its weights that are pruned:
 
 # %%
-weight, inputs = layers.layer_and_inputs(model, "blocks.12.mlp.up_proj", calibration[:1])
-ways = mine("capstone.bytes", ways_to_store)
-layers.stored({bits: layers.bits_a_weight(weight, ways, bits) for bits in (4, 2)})
+layer = next(layer.module for layer in layers_of(model) if layer.name == "blocks.12.mlp.up_proj")
+weight, ways = layer.weight.detach().clone(), mine("capstone.bytes", ways_to_store)
+sparsities = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+order, bits_by_way = weight.abs().flatten().argsort(), {4: {}, 2: {}}
+for sparsity in sparsities:
+    pruned = weight.flatten().index_fill(0, order[: round(sparsity * len(order))], 0.0).reshape(weight.shape)
+    for bits, found in bits_by_way.items():
+        for way, size in ways(pruned, bits, 64).items():
+            found.setdefault(way, []).append(8 * size / weight.numel())
+plots.bits_per_weight(bits_by_way, sparsities)
 
 # %% [markdown]
 # A bitmap costs a bit a weight and saves $b$ bits for each zero. So zeros pay only if more than $1/b$ of the weights
 # are zero: with 2 bits, half of them. What does that make of the numbers that papers print?
 
 # %%
-quoted.times_smaller(recipes)
+tables.published_sizes(recipes)
 
 # %%
-say(quoted_tables.sizes(recipes))
+print(claims.TIMES_SMALLER.judge())
 
 # %% [markdown]
 # ## 3. Pruned and rounded
@@ -176,9 +172,26 @@ check("capstone.combine", prune_and_round)
 # stays, as they mostly are at a half, a grid of all weights is the same.)
 
 # %%
-combine = mine("capstone.combine", prune_and_round)
-norm = inputs.norm(dim=0)
-layers.orders(layers.errors(weight, inputs, layers.made(weight, norm, weight.shape[1] // 2, 3, combine)))
+combine, inputs_by_layer = mine("capstone.combine", prune_and_round), []
+handle = layer.register_forward_pre_hook(lambda module, arguments: inputs_by_layer.append(arguments[0][0]))
+with torch.no_grad():
+    model(calibration[:1], use_cache=False)
+handle.remove()
+inputs, n_inputs = inputs_by_layer[0], weight.shape[1]
+norm, ones = inputs.norm(dim=0), torch.ones(n_inputs)
+keep = torch.zeros_like(weight).scatter(1, (weight.abs() * norm).topk(n_inputs // 2, dim=1).indices, 1.0)
+on_grid = combine(weight, ones, n_inputs, 3, 64)  # all weights, rounded
+keep_rounded = torch.zeros_like(weight).scatter(1, (on_grid.abs() * norm).topk(n_inputs // 2, dim=1).indices, 1.0)
+candidates = {
+    "mask, then a grid\nof the kept weights": combine(weight, norm, n_inputs // 2, 3, 64),
+    "mask, and a grid\nof all weights": on_grid * keep,
+    "rounded first,\nthen pruned": on_grid * keep_rounded,
+    "pruned, and zeros\nrounded too": combine(weight * keep, ones, n_inputs, 3, 64),
+}
+energy = (inputs @ weight.T).square().sum()
+plots.output_errors(
+    {name: float((inputs @ (weight - other).T).square().sum() / energy) for name, other in candidates.items()}
+)
 
 # %% [markdown]
 # One layer is not a model. SparseGPT and GPTQ make up for what they take away, so that the second one can repair what
@@ -186,10 +199,10 @@ layers.orders(layers.errors(weight, inputs, layers.made(weight, norm, weight.sha
 # before its sweep begins: it prunes and rounds column by column, and does not know yet what stays.)
 
 # %%
-part_plots.orders(measured)
+plots.orders()
 
 # %%
-say(part_tables.orders(measured))
+print(claims.ZEROS_FIRST.judge())
 
 # %% [markdown]
 # ## 4. How much worse, and could it be chance?
@@ -198,7 +211,7 @@ say(part_tables.orders(measured))
 # the model. But two models read the *same* windows, and how hard one is drops out of the difference:
 
 # %%
-path.windows(measured)
+plots.paired_windows()
 
 # %% [markdown]
 # With $d_w$, the loss of window $w$ less the dense model's, the ratio of the two perplexities and an interval of two
@@ -240,10 +253,12 @@ check("capstone.ratio", ratio)
 # %%
 recipe = from_json('{"weights": {"bits": 4, "rounding": "nearest"}}')  # a grid for each whole row
 built = build(recipe, model, calibration)
-tried = rows.row_of("mine", built, tokenizer)
-dense = found.one(recipes, found.DENSE)
-print(rows.stored(tried, dense))
-print(rows.ratios(tried, dense, mine("capstone.ratio", ratio)))
+own, dense = live.measure("mine", built, tokenizer), estimates.find(recipes, "dense")
+domains = ("wikipedia", "boolq")
+own_losses, dense_losses = (torch.tensor([row[domain][:2] for domain in domains]) for row in (own, dense))
+for domain, *found in zip(domains, *mine("capstone.ratio", ratio)(own_losses, dense_losses), strict=True):
+    print("{}: {:.2f} times the perplexity, {:.2f} to {:.2f}".format(domain, *found))
+tables.own_recipe(own, dense)
 
 # %% [markdown]
 # ## 5. What does a part cost, once the others are there?
@@ -257,19 +272,16 @@ print(rows.ratios(tried, dense, mine("capstone.ratio", ratio)))
 # \sum_i \varphi_i = v(\text{all}) - v(\text{none}) . $$
 
 # %%
-part_plots.shares(measured)
+plots.part_costs()
 
 # %%
-say(part_tables.shares(measured))
+print(claims.LAST_MINUS_ALONE.judge())
 
 # %% [markdown]
 # Where two parts together cost more than their costs add up to, they hurt each other:
 
 # %%
-part_plots.pairs(measured)
-
-# %%
-say(part_tables.pairs(measured))
+plots.interactions()
 
 # %% [markdown]
 # ## 6. Which of many models nobody needs
@@ -315,13 +327,16 @@ check("capstone.front", front)
 # judged: bytes held are what a machine must have, bytes read are what a token waits for.
 
 # %%
-names = rows.on_the_front(recipes, mine("capstone.front", front))
-print(names)
-view.front(recipes, [tried], front_plots.front)
+cost = torch.tensor([row["stored"] + row["cache"] for row in recipes])
+on_front = mine("capstone.front", front)(cost, torch.tensor([row["wikipedia"] for row in recipes]))
+print(f"{int(on_front.sum())} of {len(recipes)} recipes are on the front")
+widgets.pareto_front(recipes, [own])
 
 # %%
-say(front_tables.front(recipes))
-say(front_tables.cheapest(recipes))
+tables.pareto_front(recipes)
+
+# %%
+print(claims.BEST_WITHIN.judge())
 
 # %% [markdown]
 # ## 7. A budget for all parts
@@ -377,11 +392,15 @@ check("capstone.split", split)
 # rows for everything, and is judged on other text.
 
 # %%
-curves = parts.curves(model, calibration[:1])
+curves, grids = live.level_curves(model, calibration[:1]), list(live.LEVELS)
 levels = mine("capstone.split", split)(curves.sizes, curves.losses, int(curves.sizes[:, 1].sum()))
 held_out = corpora.windows("wikipedia", 4, 128, tokenizer, split="evaluation", seed=0)
-print(parts.table(curves, levels))
-print(parts.beside_uniform(model, held_out, curves, levels))
+uniform = dict.fromkeys(curves.names, 1)
+chosen = {name: int(level) for name, level in zip(curves.names, levels, strict=True)}
+gain_of_split = live.losses_at(model, held_out, uniform) - live.losses_at(model, held_out, chosen)
+error = gain_of_split.std() / len(gain_of_split) ** 0.5
+print(f"the split has a lower loss than {grids[1]} for all by {gain_of_split.mean():.3f} ± {error:.3f} nats per token")
+tables.levels(curves.names, grids, curves.sizes, curves.losses, levels)
 
 # %% [markdown]
 # The embedding is the head as well: a fifth of all weights, read by every token. What is measured alone and added up is
@@ -444,9 +463,9 @@ ids = torch.tensor(tokenizer(prompt, add_special_tokens=False).input_ids)
 a_pass, end = mine("capstone.speculate", block), tokenizer.eos_token_id
 with drafting(built) as small:
     for name, draft in {"the recipe": small, "lookup": Lookup(model.config.vocab_size)}.items():
-        new, passes = drafts.write(model, ids, 24, draft, a_pass, k=4, temperature=0.5, stop=end)
+        new, passes = live.write(model, ids, 24, draft, a_pass, k=4, temperature=0.5, stop=end)
         print(f"{name}: {len(new)} tokens in {len(passes)} passes of the dense model")
-        say(tokenizer.decode(new))
+        print(tokenizer.decode(new))
 
 # %% [markdown]
 # Fewer passes are not yet fewer bytes. If each drafted token stays with probability $\alpha$, a pass gives
@@ -487,15 +506,22 @@ check("capstone.gain", gain)
 # In loads of the dense model's bytes, with what the recipe of section 4 reads and how often its tokens were right:
 
 # %%
-worth = mine("capstone.gain", gain)
-drafts.gains(rows.as_drafts(built, model, ids, tried, dense), worth)
+with torch.no_grad(), built.running():
+    p, q = (each(ids[None], use_cache=False).logits[0].double().softmax(dim=-1) for each in (model, built.model))
+alpha, read = float(overlap(p, q).mean()), own["read"] / dense["read"]
+gain_of = mine("capstone.gain", gain)
+plots.gains(
+    {
+        f"{name}, α = {alpha:.2f}": [gain_of(alpha, k, 1.0, 0.0, cost)[1] for k in range(1, 13)]
+        for name, cost in {"the recipe": read, "one as good at a tenth of the bytes": 0.1}.items()
+    }
+)
 
 # %%
-of_drafts = found.of_drafts()
-draft_plots.passes(of_drafts)
+tables.drafts()
 
 # %%
-say(draft_tables.passes(of_drafts))
+print(claims.COMPRESSED_DRAFT_BYTES.judge())
 
 # %% [markdown]
 # Loads are fewer with nearly every draft, bytes with few. Sampled at temperature 1 the lookup hardly ever guesses
@@ -510,7 +536,7 @@ say(draft_tables.passes(of_drafts))
 # all.
 
 # %%
-claims()
+all_claims()
 
 # %% [markdown]
 # ## 10. The challenge
@@ -536,16 +562,18 @@ my_recipes = {
 }
 
 # %%
-tries = board.tried(my_recipes, model, tokenizer)
-board.say_board(tries)
-board.board_figure(tries)
+tries = try_recipes(my_recipes, model, tokenizer)
+plots.tries(tries)
+
+# %%
+tables.tries(tries)
 
 # %% [markdown]
 # When you are content, write the folder that is handed in, and have it judged as the grader does it, on more windows
 # and both domains:
 #
 # ```python
-# from course_lib.lessons.capstone.live.handing_in import hand_in
+# from course_lib.lessons.capstone.challenge import hand_in
 #
 # hand_in(my_recipes["3 bits"], "my_challenge")  # then, on the command line: course challenge my_challenge/recipe.json
 # ```
@@ -563,19 +591,16 @@ board.board_figure(tries)
 # what it saves:
 
 # %%
-clock_plots.bytes_and_time()
+plots.bytes_and_time()
 
 # %%
-say(clock_tables.bytes_and_time())
+print(claims.FEWER_BYTES_LESS_TIME.judge())
 
 # %% [markdown]
 # Whole recipes, as the course runs them, behind 1024 tokens of text; then 32 tokens written with a draft.
 
 # %%
-clock_plots.recipes_on_the_clock()
-
-# %%
-say(clock_tables.recipes_on_the_clock())
+tables.timed_recipes()
 
 # %% [markdown]
 # Where do the bytes stay? **Pruned and rounded weights** were unpacked once, so that the clock sees dense floats: they

@@ -63,7 +63,7 @@ def _bytes_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(weight: Tensor, bits: int, group: int) -> dict[str, int]:
-    from course_lib.lessons.capstone.steps.sizes import ways_to_store
+    from course_lib.lessons.capstone.methods import ways_to_store
 
     return ways_to_store(weight, bits, group)
 

@@ -101,7 +101,7 @@ def is_clear(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -
 
 
 def _library(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-    from course_lib.lessons.capstone.steps.combined import pruned_and_rounded
+    from course_lib.lessons.capstone.methods import pruned_and_rounded
 
     return pruned_and_rounded(weight, norm, n_kept, bits, group)
 

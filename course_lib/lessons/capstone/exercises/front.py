@@ -39,9 +39,23 @@ def _agree(got: Any, expected: Any, case: Case) -> str | None:
 
 
 def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
-    from course_lib.lessons.capstone.drawings.answers import compare_fronts
-
     return compare_fronts(*case.arguments, torch.as_tensor(got).bool(), expected)
+
+
+def compare_fronts(cost: Tensor, losses: Tensor, got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure":
+    """Plot both answers: filled markers are on the front, a ring marks the models about which the answers differ."""
+    from course_lib.lessons.common.style import COLOURS, figure, label
+
+    fig, axes = figure(2, width=3.8, height=3.0)
+    mean, wrong = losses.double().mean(dim=1), got != expected
+    for panel, keep, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
+        panel.scatter(cost[keep], mean[keep], color=COLOURS[0], s=36, label="on the front")
+        panel.scatter(cost[~keep], mean[~keep], facecolors="white", edgecolors=COLOURS[0], s=36, label="beaten")
+        panel.scatter(cost[wrong], mean[wrong], facecolors="none", edgecolors=COLOURS[1], s=150, linewidths=1.5)
+        title = f"{name}: {int(keep.sum())} of {len(keep)} on the front"
+        label(panel, title, "cost", "mean loss" if panel is axes[0] else "")
+    axes[1].legend(frameon=False)
+    return fig
 
 
 def _more(losses: Tensor) -> tuple[Tensor, Tensor]:
@@ -230,9 +244,9 @@ def _noisy_best(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def _library(cost: Tensor, losses: Tensor) -> Tensor:
-    from course_lib.lessons.capstone.steps.fronts import on_the_front
+    from course_lib.lessons.capstone.methods import pareto_front
 
-    return on_the_front(cost, losses)
+    return pareto_front(cost, losses)
 
 
 FRONT = Exercise(

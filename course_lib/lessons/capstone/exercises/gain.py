@@ -40,7 +40,7 @@ def _gain_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(acceptance: float, k: int, model: float, further: float, draft: float) -> tuple[float, float]:
-    from course_lib.lessons.capstone.steps.drafted import tokens_and_gain
+    from course_lib.lessons.capstone.methods import tokens_and_gain
 
     return tokens_and_gain(acceptance, k, model, further, draft)
 

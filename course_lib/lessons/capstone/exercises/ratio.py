@@ -89,7 +89,7 @@ def _ratio_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(mine: Tensor, dense: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    from course_lib.lessons.capstone.steps.ratios import ratio_of_perplexities
+    from course_lib.lessons.capstone.methods import ratio_of_perplexities
 
     return ratio_of_perplexities(mine, dense)
 

@@ -158,7 +158,7 @@ def _telling(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> 
 
 
 def _library(drafted: Tensor, q: Tensor, p: Tensor, luck: Tensor, stop: int) -> tuple[int, ...]:
-    from course_lib.lessons.capstone.steps.drafted import tokens_of_a_pass
+    from course_lib.lessons.capstone.methods import tokens_of_a_pass
 
     return tokens_of_a_pass(drafted, q, p, luck, stop)
 

@@ -178,7 +178,7 @@ def _split_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
-    from course_lib.lessons.capstone.steps.splitting import levels_within
+    from course_lib.lessons.capstone.methods import levels_within
 
     return levels_within(sizes, losses, budget)
 
