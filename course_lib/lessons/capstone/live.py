@@ -15,11 +15,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.attention.speculative.accept import Drawn, Sampling
 from course_lib.attention.speculative.cached import CachedModel
-from course_lib.attention.speculative.draft import Draft
+from course_lib.attention.speculative.draft import Draft, Lookup
+from course_lib.attention.steering.auto import as_prompt
 from course_lib.compose.build import Built
 from course_lib.compose.counting.account import LENGTH, account
 from course_lib.compose.evaluate import continued_losses
 from course_lib.data.corpora import windows
+from course_lib.data.residents import passages
 from course_lib.lessons.capstone.experiments.ground import DOMAINS, Sizes
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import blocks, linears
@@ -102,6 +104,17 @@ def losses_at(model: PreTrainedModel, windows: Int[Tensor, "n N"], levels: Mappi
 
 
 # Speculative decoding.
+
+
+def repetition_task(tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, "N"]:
+    """Return the token ids of a prompt that asks the model to repeat a short text."""
+    prompt = as_prompt(tokenizer, f"Repeat this text word for word:\n\n{passages(1, seed=3)[0].text}")
+    return torch.tensor(tokenizer(prompt, add_special_tokens=False).input_ids)
+
+
+def prompt_lookup(model: PreTrainedModel) -> Draft:
+    """Return prompt-lookup drafting: it copies what followed the newest tokens earlier in the text."""
+    return Lookup(model.config.vocab_size)
 
 
 @torch.no_grad()

@@ -1,8 +1,10 @@
 """What the exercises of lesson 12 ask for, from the library: the notebook calls it until a student's answer is right.
 
-Dimension key: O outputs (rows), I inputs (columns), M models, N windows, D domains, P parts, L levels, k drafted
+Dimension key: O outputs (rows), I inputs (columns), M models, N windows, P parts, L levels, k drafted
 tokens, V tokens of the vocabulary.
 """
+
+import math
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,7 +12,6 @@ from torch import Tensor
 
 from course_lib.attention.speculative.accept import expected_tokens, residual
 from course_lib.compose.front import ERRORS, Point, front
-from course_lib.measure.paired import mean_and_error
 from course_lib.quantization.storage import code_bytes, dense_bytes, grid_bytes, sparse_bytes
 
 COLUMN_BYTES, START_BYTES = 2, 4  # of a column's number, and of where a row begins
@@ -30,6 +31,17 @@ def ways_to_store(weight: Float[Tensor, "O I"], bits: int, group: int) -> dict[s
         "bitmap": sparse_bytes(rows, columns, n_stored, bits, group),
         "index": code_bytes(n_stored, bits) + COLUMN_BYTES * n_stored + starts + grid_bytes(rows, columns, bits, group),
     }
+
+
+def most_kept(rows: int, columns: int, bits: int, group: int) -> tuple[int, int]:
+    """Return the largest number of kept weights with which a bitmap, and an index, takes fewer bytes than all codes.
+
+    −1 where even a layer of zeros takes as many bytes. The grids are in all three formats, so `group` does not matter.
+    """
+    every, starts = rows * -(-columns * bits // 8), START_BYTES * (rows + 1)
+    by_bitmap = 8 * (every - starts - rows * -(-columns // 8) - 1) // bits
+    by_index = 8 * (every - starts - 1) // (bits + 8 * COLUMN_BYTES)
+    return max(by_bitmap, -1), max(by_index, -1)
 
 
 def pruned_and_rounded(
@@ -55,13 +67,15 @@ def pruned_and_rounded(
     return torch.where(keep, (low + codes * step).flatten(1), 0)
 
 
-def ratio_of_perplexities(
-    losses: Float[Tensor, "D N"], dense: Float[Tensor, "D N"]
-) -> tuple[Float[Tensor, "D"], Float[Tensor, "D"], Float[Tensor, "D"]]:
-    """Compute exp of the mean difference of the losses, and the ends of an interval of two standard errors."""
-    found = [mean_and_error(differences) for differences in losses.double() - dense.double()]
-    middle, error = (torch.tensor(each, dtype=torch.float64) for each in zip(*found, strict=True))
-    return middle.exp(), (middle - ERRORS * error).exp(), (middle + ERRORS * error).exp()
+def windows_needed(losses: Float[Tensor, "N"], dense: Float[Tensor, "N"], factor: float) -> tuple[int, int]:
+    """Return how many windows determine the ratio of two perplexities to within a factor, as pairs and independently.
+
+    The interval of ERRORS standard errors reaches ERRORS · s / √n, which must be at most log(factor). Independent
+    windows have the sum of both variances in place of the variance of the differences.
+    """
+    first, second = losses.double(), dense.double()
+    variances = (first - second).var(), first.var() + second.var()
+    return tuple(max(2, math.ceil((ERRORS / math.log(factor)) ** 2 * float(variance))) for variance in variances)
 
 
 def pareto_front(cost: Float[Tensor, "M"], losses: Float[Tensor, "M N"]) -> Bool[Tensor, "M"]:

@@ -1,6 +1,7 @@
 """What lesson 12's exercises ask for, from the library: by hand, and against what computes it otherwise."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -9,12 +10,13 @@ from hypothesis import strategies as st
 
 from course_lib.lessons.capstone.methods import (
     levels_within,
+    most_kept,
     pareto_front,
     pruned_and_rounded,
-    ratio_of_perplexities,
     tokens_and_gain,
     tokens_of_a_pass,
     ways_to_store,
+    windows_needed,
 )
 from course_lib.prompts.compressed.layouts import NonZeroCodes
 from course_lib.quantization.grid import Quantization
@@ -66,13 +68,30 @@ def test_rounding_moves_a_weight_by_half_a_step_at_most_and_keeps_as_many(n_kept
     assert ((made - weight).abs()[keep] <= (widest / (2**bits - 1) / 2 + 1e-6).expand_as(weight)[keep]).all()
 
 
-def test_ratio_by_hand():
-    """Differences ¼, ½, ¼, 0: mean ¼, variance (0 + 1/16 + 0 + 1/16) / 3, error √(1/24 / 4)."""
-    dense = torch.tensor([[2.0, 3.0, 4.0, 3.0]])
-    found = ratio_of_perplexities(dense + torch.tensor([[0.25, 0.5, 0.25, 0.0]]), dense)
-    error = (1 / 24 / 4) ** 0.5
-    expected = torch.tensor([0.25, 0.25 - 2 * error, 0.25 + 2 * error], dtype=torch.float64).exp()
-    torch.testing.assert_close(torch.cat(found), expected)
+def test_most_kept_by_hand():
+    """2 × 64 at 4 bits: 64 bytes of codes, 12 of row starts, 16 of a bitmap. 70 codes take 35 bytes, and 20 take 10."""
+    assert most_kept(2, 64, 4, 32) == (70, 20)
+    assert most_kept(50, 12, 2, 16) == (-1, -1)
+
+
+@given(st.integers(1, 9), st.integers(1, 90), st.sampled_from([2, 4, 8]), st.integers(1, 40))
+@settings(max_examples=30, deadline=None)
+def test_one_weight_more_than_most_kept_takes_as_many_bytes_as_all_codes(rows, columns, bits, group):
+    for way, most in zip(("bitmap", "index"), most_kept(rows, columns, bits, group), strict=True):
+        for n_kept in {max(most, 0), most + 1}:
+            weight = (torch.arange(rows * columns) < n_kept).float().reshape(rows, columns)
+            sizes = ways_to_store(weight, bits, group)
+            assert (sizes[way] < sizes["all codes"]) is (n_kept <= most)
+
+
+def test_windows_needed_by_hand():
+    """Differences ¼, ½, ¼, 0 have the variance 1/24; the windows 2, 3, 4, 3 and 2¼, 3½, 4¼, 3 have 2/3 and 17/24."""
+    dense = torch.tensor([2.0, 3.0, 4.0, 3.0])
+    losses = dense + torch.tensor([0.25, 0.5, 0.25, 0.0])
+    factor = math.exp(0.1)  # 2 s / √n ≤ 0.1: n ≥ 400 s²
+    variance = float(losses.var())
+    assert windows_needed(losses, dense, factor) == (math.ceil(400 / 24), math.ceil(400 * (2 / 3 + variance)))
+    assert windows_needed(dense + 0.5, dense, factor)[0] == 2
 
 
 def test_front_by_hand():

@@ -180,7 +180,7 @@ def test_drafts_compared_with_those_of_lesson_11():
     assert row["bytes"] == pytest.approx(0.91, abs=0.01)
     assert "half of the neurons (oracle)" in set(table["draft"])
     title = plots.drafts(measured).described()
-    assert title.startswith("Running text: fewest passes without an oracle,\n32 with 3 bits, 64")
+    assert title.startswith("Running text: 32 passes with 3 bits, 64,\nthe fewest without an oracle")
 
 
 def test_an_oracle_is_neither_a_lookup_nor_a_compressed_draft():

@@ -60,7 +60,9 @@ def drafts(measured: Measured | None = None) -> Figure:
         axes.set_xlim(0, 105)
         axes.axvline(100, color="black", linewidth=0.8)
         fewest = min((each for each in found if not each.is_oracle), key=lambda each: _passes(each)[0])
-        title = f"{kind.capitalize()}: fewest passes without an oracle,\n{_passes(fewest)[0]:.0f} with {fewest.name}"
+        title = (
+            f"{kind.capitalize()}: {_passes(fewest)[0]:.0f} passes with {fewest.name},\nthe fewest without an oracle"
+        )
         label(axes, title, f"passes of the model for 100 tokens\n({ERROR_BARS})")
     return fig
 
