@@ -117,7 +117,7 @@ def hand_in(recipe: RecipeData, folder: Path | str, prompt: SoftPrompt | None = 
         copyfile(path, folder / f"{FILE}.{place}")
     with whole(path) as file:
         file.write(text.encode())
-    # A path stands on a line of its own, so that it can be copied.
+    # A path has its own line, so that it can be copied.
     print(f"Written. Measure it in full with\n    course challenge {path}")
     print(f"and hand in this folder as it is:\n    {folder}")
     return path

@@ -1,4 +1,4 @@
-"""What the notebook of lesson 12 measures on the real model: a recipe, parts on grids of three sizes, a drafted text.
+"""Measurements of the notebook of lesson 12 on the real model: a recipe, parts on grids of three sizes, a drafted text.
 
 Dimension key: P parts, L levels, n windows of N tokens, k drafted tokens.
 """

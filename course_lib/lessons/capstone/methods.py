@@ -1,4 +1,4 @@
-"""What the exercises of lesson 12 ask for, from the library: the notebook calls it until a student's answer is right.
+"""The answers to the exercises of lesson 12, from the library. The notebook calls them until a student's are right.
 
 Dimension key: O outputs (rows), I inputs (columns), M models, N windows, P parts, L levels, k drafted
 tokens, V tokens of the vocabulary.

@@ -142,7 +142,7 @@ def drafts(kind: str = comparisons.RUNNING, measured: Measured | None = None) ->
 
 
 def bytes_and_time() -> Table:
-    """Show what fewer bytes promise and what the clock says: for each way, its contests with most and fewest bytes."""
+    """Show what fewer bytes promise and the measured time: for each way, its contests with most and fewest bytes."""
     table = []
     for way in timings.WAYS:
         found = timings.timed(way)

@@ -1,4 +1,4 @@
-"""What each part of a recipe costs alone and beside the others: all 32 subsets of five parts, and the order of two.
+"""The cost of each part of a recipe, alone and with the others: all 32 subsets of five parts, and the order of two.
 
 Tables:
 
@@ -8,7 +8,7 @@ Tables:
 Pruning by SparseGPT at 50 %, rounding to 3 bits in groups of 64 (4 bits say little of this model, whose weights were
 4-bit once), H2O with a fifth of the slots in 4 bits, CATS with half of the neurons, a prompt of 20 vectors. Shapley
 values and interactions of two follow from the table (course_lib/compose/shares.py). Sparse prefill is none of the five:
-it holds and reads no byte less for a decoded token, and cannot be had beside a cache that evicts.
+it holds and reads no byte less for a decoded token, and excludes a cache that evicts.
 
 `course reproduce capstone_front` measures the grid. Minutes planned on one idle core: 55 and 100.
 """
@@ -55,7 +55,7 @@ def subset(sizes: Sizes, chosen: Subset, seed: int) -> Tables:
 
 
 def orders() -> dict[str, tuple[LayerPruner, ...]]:
-    """What is done to the dense model, in this order."""
+    """Return the pruners that change the dense model, in this order."""
     grid = Quantization(ROUND["bits"], ROUND["group"])
     by_row, by_layer = Unstructured(PRUNE["pattern"], per="row"), Unstructured(PRUNE["pattern"], per="layer")
     return {
@@ -78,4 +78,4 @@ def order(sizes: Sizes, name: str, seed: int) -> Tables:
     return {"orders": [{"order": name, "sparsity": sparsity_report(model).sparsity} | losses]}
 
 
-EXPERIMENT = Experiment("What each part costs, alone and beside others", Sizes(), QUICK, steps)
+EXPERIMENT = Experiment("What each part costs, alone and with others", Sizes(), QUICK, steps)

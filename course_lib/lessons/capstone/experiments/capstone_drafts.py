@@ -2,12 +2,12 @@
 
 Lesson 11 measures lookup, an early exit, Wanda at 50 %, a cut and an oracle's neurons as drafts at temperature 1
 (`course reproduce drafts`). Here the drafts are recipes, what a pass of each reads is counted from its tensors, and
-the text is the model's greedy one: behind a text that has just been read once, it copies.
+the text is the model's greedy one: after a text that it has just read, the model copies.
 
 Tables:
 
     drafts   by draft and kind: new tokens and passes of each text, tokens drafted, tried and stayed; bytes that a pass
-             of the draft reads, as a share of the dense model's
+             of the draft reads, as a fraction of the dense model's
 
 Greedy drafting returns the greedy text of the dense model, whatever the draft, so that all drafts write the same.
 Minutes planned on one idle core: 9.
@@ -48,7 +48,7 @@ DRAFTS: dict[str, Parts] = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Behind `begin` tokens `n_new` are written, with k drafted a pass at most; a copied text is read once before."""
+    """Write `n_new` tokens after `begin`, with at most k drafted per pass; a text to copy is read once before."""
 
     texts: int = 4
     begin: int = 48
@@ -68,7 +68,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def texts(sizes: Sizes, kind: str, seed: int) -> Iterator[Int[Tensor, "N"]]:
-    """What the model reads before it writes. A text to copy is as long as what is written, and begins again."""
+    """Yield the prompts. A text to copy is as long as the written one, and is followed by its own first tokens."""
     length = sizes.begin + sizes.n_new
     for window in windows("wikipedia", sizes.texts, length, loaded()[1], "evaluation", seed):
         yield window[: sizes.begin] if kind == RUNNING else torch.cat([window, window[: sizes.begin]])
@@ -104,12 +104,12 @@ def built(name: str, sizes: Sizes, seed: int) -> Built:
 
 
 def read_share(name: str, sizes: Sizes, seed: int) -> float:
-    """Bytes that a pass of the draft reads behind a text, of those of a pass of the dense model."""
+    """Return the bytes that a pass of the draft reads after a text, as a fraction of the dense model's."""
     if name == LOOKUP:
         return 0.0
-    (behind,) = windows("wikipedia", 1, sizes.begin + sizes.n_new, loaded()[1], "evaluation", seed)
+    (text,) = windows("wikipedia", 1, sizes.begin + sizes.n_new, loaded()[1], "evaluation", seed)
     dense = ground.made({}, sizes.of_recipes, seed)
-    return round(account(built(name, sizes, seed), behind).read / account(dense, behind).read, 4)
+    return round(account(built(name, sizes, seed), text).read / account(dense, text).read, 4)
 
 
 EXPERIMENT = Experiment("Compressed models as drafts", Sizes(), QUICK, steps)

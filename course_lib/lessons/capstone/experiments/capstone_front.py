@@ -1,4 +1,4 @@
-"""A grid of recipes: bytes held and read, and the loss of every window of two domains; which nobody should take.
+"""A grid of recipes: memory, bytes read, and the loss of every window of two domains, for the Pareto front.
 
 Tables:
 

@@ -1,4 +1,4 @@
-"""What is measured of a recipe: bytes, and the loss of every window of two domains."""
+"""Measurements of a recipe: bytes, and the loss of every window of two domains."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,7 +32,7 @@ class Sizes:
 
     Args:
         windows: of `length` tokens from each domain, of which the second half is scored.
-        calibration: windows, and their tokens. held: tokens behind which the cache is counted.
+        calibration: windows, and their tokens. held: tokens after which the cache is counted.
         prompt_steps: of learning the prompt; each reads `prompt_batch` windows of `prompt_length` tokens.
         recipes, orders: how many of the plan; all when None.
     """
@@ -111,7 +111,7 @@ def row_of(built: Built, sizes: Sizes, seed: int) -> dict[str, Any]:
 
 
 def losses_of(built: Built, domain: str, sizes: Sizes, seed: int) -> list[float]:
-    """Of each window's second half, nats a token."""
+    """Of each window's second half, nats per token."""
     ids = windows(domain, sizes.windows, sizes.length, loaded()[1], "evaluation", seed)
     return [round(loss, DIGITS) for loss in continued_losses(built, ids).tolist()]
 
