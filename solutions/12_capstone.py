@@ -888,9 +888,9 @@ gain_by_draft = {
 plots.gains(gain_by_draft)
 
 # %% [markdown]
-# A drafted token of the recipe is accepted with a probability of about 0.55, but each one costs 0.46 loads. So the gain
-# is small for $k = 1$ (0.06 loads per token) and negative for every larger $k$. An equally good draft that reads a tenth
-# of the bytes would save 0.35 loads per token with $k = 3$. How do other drafts do?
+# A drafted token of the recipe is accepted with a probability of about 0.55, but each one costs 0.46 loads. So the
+# gain is small for $k = 1$ (0.06 loads per token) and negative for every larger $k$. An equally good draft that reads a
+# tenth of the bytes would save 0.35 loads per token with $k = 3$. How do other drafts do?
 
 # %%
 display(tables.drafts())
