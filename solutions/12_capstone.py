@@ -93,23 +93,23 @@ inverse_factor, sparsegpt, accumulate, wanda_score, keep_rows, window_keep = map
 # %%
 @torch.no_grad()
 def prune_blocks(model, token_ids, prune_layer):
-    """Prune every linear layer of every transformer block in place, from the first block to the last."""
+    """Prune every linear layer of every transformer block in place, in the order of the blocks."""
     inputs, hooks = {}, {}
 
     def collect(linear, arguments):
         inputs[linear] = arguments[0]  # (windows, tokens, inputs)
 
-    def prune_and_rerun(block, arguments, keywords, dense_output):
-        for linear in [module for module in block.modules() if module in inputs]:
+    def prune_and_rerun(decoder, arguments, keywords, dense_output):
+        for linear in [module for module in decoder.modules() if module in inputs]:
             hooks.pop(linear).remove()  # the second run of the block must not be collected
             linear.weight.copy_(prune_layer(linear.weight, inputs.pop(linear)))
-        return block.forward(*arguments, **keywords)
+        return decoder.forward(*arguments, **keywords)
 
-    for block in model.model.layers:
-        for module in block.modules():
+    for decoder in model.model.layers:
+        for module in decoder.modules():
             if isinstance(module, torch.nn.Linear):
                 hooks[module] = module.register_forward_pre_hook(collect)
-        hooks[block] = block.register_forward_hook(prune_and_rerun, with_kwargs=True)
+        hooks[decoder] = decoder.register_forward_hook(prune_and_rerun, with_kwargs=True)
     model.model(token_ids, use_cache=False)
     for handle in hooks.values():
         handle.remove()
@@ -142,7 +142,7 @@ print(f"{100 * is_zero.float().mean():.1f} % of {len(is_zero):,} weights of the 
 # %%
 @torch.no_grad()
 def continued_losses(model, token_ids, cache, piece=16):
-    """Read half of each window in one pass and the rest in pieces; return the mean loss of the rest by window."""
+    """Read half of each window in one pass, the rest in pieces; return the rest's mean loss."""
     half, losses = token_ids.shape[1] // 2, []
     model(token_ids[:, :half], past_key_values=cache, use_cache=True, logits_to_keep=1)
     for start in range(half, token_ids.shape[1] - 1, piece):
@@ -211,7 +211,7 @@ print(f"weights that are zero in only one of the two models: {n_different}")
 
 # %% exercise="capstone.bytes"
 def most_kept(rows, columns, bits, group):
-    """Compute the largest number of kept weights with which each format takes fewer bytes than all codes.
+    """Compute how many weights a layer may keep so that each format takes fewer bytes than all codes.
 
     rows, columns: of the layer. bits: of a code and of a zero point: 2, 3, 4 or 8. group: columns
     that share a scale and a zero point; the last group of a row may be shorter.
@@ -410,8 +410,8 @@ def windows_needed(losses, dense, factor):
     N ≥ 2. factor: above 1; each end of the interval of two standard errors may be at most this
     factor away from the ratio.
     Returns (as pairs, independently), two whole numbers, both at least 2, since one window has no
-    standard error. Independently means that each model reads that many windows of its own. Variances
-    have N − 1 in the denominator.
+    standard error. Independently means that each model reads that many windows of its own.
+    Variances have N − 1 in the denominator.
     """
     ### BEGIN SOLUTION
     losses, dense = losses.double(), dense.double()
@@ -762,8 +762,8 @@ curves, grids = live.level_curves(model, calibration[:1]), list(live.LEVELS)
 levels = mine("capstone.split", split)(curves.sizes, curves.losses, int(curves.sizes[:, 1].sum()))
 by_split = live.losses_at(model, evaluation, dict(zip(curves.names, map(int, levels), strict=True)))
 uniform = live.losses_at(model, evaluation, dict.fromkeys(curves.names, 1))
-gain, error = (uniform - by_split).mean(), (uniform - by_split).std() / len(uniform) ** 0.5
-print(f"the split has a lower loss than {grids[1]} for all parts by {gain:.3f} ± {error:.3f} nats per token")
+lower, error = (uniform - by_split).mean(), (uniform - by_split).std() / len(uniform) ** 0.5
+print(f"the split has a lower loss than {grids[1]} for all parts by {lower:.3f} ± {error:.3f} nats per token")
 tables.levels(curves.names, grids, curves.sizes, curves.losses, levels)
 
 # %% [markdown]
@@ -800,7 +800,7 @@ def block(drafted, q, p, uniform, stop):
     """Compute the tokens that one pass adds to a text: 1 to k + 1 of them.
 
     drafted: (k,), token ids. q: (k, V), the distributions that they were sampled from. p:
-    (k + 1, V), the model's at the same places and at the next one. uniform: (k + 1,), uniform random
+    (k + 1, V), the model's at the same places and at the next one. uniform: (k + 1,), random
     numbers in [0, 1). Token x at place i is accepted if uniform[i] < p[i, x] / q[i, x]. The first
     one that is not is replaced and ends the pass; if all are accepted, one token is added. The
     replacement or addition is sampled with uniform[k], the last number. stop: the token that ends a
