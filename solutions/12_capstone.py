@@ -211,7 +211,7 @@ print(f"weights that are zero in only one of the two models: {n_different}")
 
 # %% exercise="capstone.bytes"
 def most_kept(rows, columns, bits, group):
-    """Compute how many weights a layer may keep so that each format takes fewer bytes than all codes.
+    """Compute how many weights may be kept so that a format takes fewer bytes than all codes.
 
     rows, columns: of the layer. bits: of a code and of a zero point: 2, 3, 4 or 8. group: columns
     that share a scale and a zero point; the last group of a row may be shorter.
