@@ -573,11 +573,10 @@ print(f"{int(on_front.sum())} of {len(recipes)} recipes are on the front")
 for place in [place for place in cost.argsort().tolist() if on_front[place]][:8]:
     print(f"  {cost[place] / cost.max():.0%}".replace("%", " %"), recipes[place]["name"])
 
-# %%
-widgets.pareto_front(recipes, [own])
+print(claims.BEST_WITHIN.judge())
 
 # %%
-print(claims.BEST_WITHIN.judge())
+widgets.pareto_front(recipes, [own])
 
 # %% [markdown]
 # The two panels show different costs. **Bytes in memory** decide whether a model fits on a machine. **Bytes read per
@@ -625,9 +624,7 @@ my_recipes = {
     },
 }
 tries = challenge.try_recipes(my_recipes, model, tokenizer)
-plots.tries(tries)
-
-# %%
+display(plots.tries(tries))
 tables.tries(tries)
 
 # %% [markdown]
