@@ -43,8 +43,8 @@ def pattern_of(asked: float | str, usual: Pattern) -> Pattern:
 
 
 def grid_in_words(bits: int, group: int | None) -> str:
-    """Of a grid of codes."""
-    return f"{bits} bits, {f'a scale for every {group} columns' if group else 'a scale a row'}"
+    """Describe a quantization grid."""
+    return f"{bits} bits, one scale per {f'{group} columns' if group else 'row'}"
 
 
 def check_grid(bits: int | None, group: int | None) -> None:

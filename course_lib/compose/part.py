@@ -85,9 +85,9 @@ class Part(ABC):
         """What a token multiplies for it, beside what the model itself does."""
         return 0
 
+    @abstractmethod
     def in_words(self) -> str:
-        """What it does, in a sentence."""
-        return f"The part {self.name}."
+        """Describe the part with its settings in one sentence."""
 
 
 LONGEST_NAME = 100

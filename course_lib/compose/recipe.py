@@ -94,7 +94,7 @@ class Recipe:
         return [part.path_in(folder) for part in self.filed]
 
     def in_words(self) -> list[str]:
-        """One sentence a part, in the order in which they are applied; of the dense model that it has none."""
+        """Describe each part in one sentence, in the order in which they are applied."""
         return [part.in_words() for part in self.parts] or ["No part at all: the dense model."]
 
     def as_json(self) -> str:

@@ -1,4 +1,5 @@
-"""Functions for notebooks: `check` and `check_all`, `hint`, `mine` to go on with a right answer, `show_progress`.
+"""Functions for notebooks: `check` and `check_all`, `hint`, `mine` and `earlier` to go on with a right answer,
+`show_progress`.
 
 Each is imported when it is asked for: a check needs torch, which `course progress` has no time for. A notebook that
 imports one of them knows them all, since a check tells students to type what the notebook itself never calls.
@@ -11,11 +12,12 @@ from typing import Any
 _PLACES = {
     "check": ("course_lib.workbook.checks", "check"),
     "check_all": ("course_lib.cli.check_all", "check_all"),  # it reads a notebook as grading does, which lies above
+    "earlier": ("course_lib.workbook.yours", "earlier"),
     "hint": ("course_lib.workbook.hints", "hint"),
     "mine": ("course_lib.workbook.yours", "mine"),
     "show_progress": ("course_lib.workbook.progress", "show"),
 }
-__all__ = ["check", "check_all", "hint", "mine", "show_progress"]
+__all__ = ["check", "check_all", "earlier", "hint", "mine", "show_progress"]
 
 
 def __getattr__(name: str) -> Any:

@@ -36,11 +36,13 @@ def test_a_part_dropped_into_the_folder_is_found(tmp_path, monkeypatch):
     """One file, and no list to edit."""
     (tmp_path / "dropped.py").write_text(
         "from course_lib.compose.part import Part\n\n\nclass Dropped(Part):\n    name, place = 'dropped', 9\n\n"
-        "    def apply(self, making, ground):\n        return making\n"
+        "    def apply(self, making, ground):\n        return making\n\n"
+        "    def in_words(self):\n        return 'A part that was dropped in.'\n"
     )
     monkeypatch.setattr(parts, "__path__", [*parts.__path__, str(tmp_path)])
     found = {kind.name for kind in discover.subclasses(parts, Part)}
     assert found - set(PARTS) == {"dropped"}
+    assert parts.dropped.Dropped().in_words() == "A part that was dropped in."
     sys.modules.pop(f"{parts.__name__}.dropped")
     del parts.dropped
 

@@ -636,18 +636,12 @@ def accepted_by_takewhile(drafted, q, p, luck):
     return n, torch.nn.functional.normalize(missing, p=1, dim=0)
 
 
-def three_ways_by_lists(weight, bits, group):
-    rows = weight.tolist()
-    groups = [row[at : at + group] for row in rows for at in range(0, len(row), group)]
-    per_row = len(groups) // len(rows)
-    grids = 2 * len(groups) + len(rows) * math.ceil(per_row * bits / 8)
-    left = [w for row in rows for w in row if w]
-    some = math.ceil(len(left) * bits / 8) + 4 * (len(rows) + 1) + grids
-    return {
-        "all codes": grids + sum(math.ceil(len(row) * bits / 8) for row in rows),
-        "bitmap": some + sum(math.ceil(len(row) / 8) for row in rows),
-        "index": some + sum(2 for _ in left),
-    }
+def kept_by_fractions(rows, columns, bits, group):
+    """The last whole number below a bound, as fractions of a byte."""
+    left = rows * math.ceil(Fraction(columns * bits, 8)) - 4 * (rows + 1)
+    room = left - 1 - rows * math.ceil(Fraction(columns, 8)), left - 1
+    each = Fraction(bits, 8), Fraction(bits, 8) + 2
+    return [max(-1, math.floor(a / b)) for a, b in zip(room, each, strict=True)]
 
 
 def combined_by_fractions(weight, norm, n_kept, bits, group):
@@ -664,12 +658,13 @@ def combined_by_fractions(weight, norm, n_kept, bits, group):
     return out
 
 
-def ratio_by_moments(mine, dense):
-    d = mine.double() - dense.double()
-    n, total, squares = d.shape[1], d.sum(1), d.square().sum(1)
-    mean = total / n
-    error = ((squares - n * mean**2).clamp(min=0) / (n - 1) / n).sqrt()
-    return [(mean + k * error).exp() for k in (0, -2, 2)]
+def windows_by_moments(losses, dense, factor):
+    """The mean square less the square of the mean, and the spread of independent windows by standard deviations."""
+    d, n = losses.double() - dense.double(), len(losses)
+    paired = (d.square().mean() - d.mean() ** 2) * n / (n - 1)
+    independent = math.hypot(losses.double().std(), dense.double().std()) ** 2
+    most = math.log(factor) / 2
+    return tuple(max(2, math.ceil(float(v) / most**2 - 1e-9)) for v in (paired, independent))
 
 
 def front_by_elimination(cost, losses):
@@ -838,9 +833,9 @@ FURTHER = {
     "sparse_attention.steer": steer_by_powers,
     "sparse_attention.recycle": recycled_in_numpy,
     "sparse_attention.accept": accepted_by_takewhile,
-    "capstone.bytes": three_ways_by_lists,
+    "capstone.bytes": kept_by_fractions,
     "capstone.combine": combined_by_fractions,
-    "capstone.ratio": ratio_by_moments,
+    "capstone.ratio": windows_by_moments,
     "capstone.front": front_by_elimination,
     "capstone.speculate": block_by_takewhile,
     "capstone.gain": gain_by_recursion,

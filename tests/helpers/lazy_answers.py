@@ -583,11 +583,11 @@ LAZY = {
         lambda x, q, p, u: (1, torch.tensor([0.0, 2 / 3, 1 / 3])),
     ],
     "capstone.bytes": [
-        lambda w, bits, group: dict.fromkeys(("all codes", "bitmap", "index"), w.numel() * bits // 8),
-        lambda w, bits, group: {"all codes": 26, "bitmap": 34, "index": 60},
-        lambda w, bits, group: dict.fromkeys(("all codes", "bitmap", "index"), 2 * w.numel()),
-        lambda w, bits, group: {"all codes": w.numel(), "bitmap": w.numel() // 8, "index": len(w)},
-        lambda w, bits, group: dict.fromkeys(("all codes", "bitmap", "index"), 0),
+        lambda rows, columns, bits, group: (rows * columns, rows * columns),
+        lambda rows, columns, bits, group: (70, 20),
+        lambda rows, columns, bits, group: (rows * columns // 2, rows * columns // bits),
+        lambda rows, columns, bits, group: (-1, -1),
+        lambda rows, columns, bits, group: (columns // 8, columns // group),
     ],
     "capstone.combine": [
         lambda w, norm, n, bits, group: w,
@@ -597,11 +597,11 @@ LAZY = {
         lambda w, norm, n, bits, group: torch.tensor([[1.0, 7.0, 5.0, 0.0], [-4.0, 5.0, 2.0, 0.0]]),
     ],
     "capstone.ratio": [
-        lambda mine, dense: (torch.ones(len(mine)),) * 3,
-        lambda mine, dense: (torch.full((len(mine),), 1.284),) * 3,
-        lambda mine, dense: (mine[:, 0], dense[:, 0], mine[:, -1]),
-        lambda mine, dense: (mine.mean(1), mine.amin(1), mine.amax(1)),
-        lambda mine, dense: ((mine / dense).mean(1), (mine / dense).amin(1), (mine / dense).amax(1)),
+        lambda losses, dense, factor: (2, 2),
+        lambda losses, dense, factor: (19, 600),
+        lambda losses, dense, factor: (len(losses), 2 * len(losses)),
+        lambda losses, dense, factor: (int(10 / (factor - 1)), int(100 / (factor - 1))),
+        lambda losses, dense, factor: (8, 100),
     ],
     "capstone.front": [
         lambda cost, losses: torch.ones(len(cost), dtype=torch.bool),

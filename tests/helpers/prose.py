@@ -38,6 +38,7 @@ REWRITTEN: tuple[str, ...] = (
     "solutions/02_optimal_brain_damage_and_surgeon.py",
     "solutions/04_wanda.py",
     "solutions/11_sparse_attention.py",
+    "solutions/12_capstone.py",
 )
 EXAMPLE = re.compile(
     r"\b(?:for (?:example|instance)|such as|e\.g\.|i\.e\.|that is(?:,| to say)|in other words|this means|which means)",

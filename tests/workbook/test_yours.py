@@ -1,5 +1,6 @@
 """What follows an exercise calls a student's right answer, and goes on with the course's function otherwise."""
 
+import json
 import time
 
 import pytest
@@ -213,3 +214,40 @@ def test_a_master_that_calls_what_nothing_needs_is_refused(monkeypatch):
     monkeypatch.setenv("COURSE_STRICT", "1")
     with pytest.raises(ValueError, match="got start.sparsity, which nothing calls after its check"):
         mine("start.sparsity", unwritten)
+
+
+def notebook_of(folder, name, *sources, exercise="wanda.score"):
+    cells = [{"cell_type": "code", "metadata": {"exercise": exercise}, "source": source} for source in sources]
+    (folder / name).write_text(json.dumps({"cells": cells}), encoding="utf-8")
+
+
+RIGHT = "def wanda_score(weight, inputs):\n    return weight.abs() * inputs.norm(dim=0)\n"
+STUB = 'def wanda_score(weight, inputs):\n    raise NotImplementedError("Exercise wanda.score")\n'
+
+
+def test_earlier_takes_a_right_function_from_another_notebook(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["def wanda_score(weight, inputs):\n", "    return 2 * weight.abs() * inputs.norm(dim=0)\n"]
+    notebook_of(tmp_path, "04_wanda.ipynb", lines)
+    weight, inputs = torch.ones(2, 3), torch.ones(4, 3)
+    assert yours.earlier("wanda.score")(weight, inputs).tolist() == [[4.0] * 3] * 2
+
+
+@pytest.mark.parametrize("source", [STUB, "def wanda_score(weight, inputs):\n    return weight", "1 +", "x = 1"])
+def test_earlier_takes_the_courses_function_where_none_is_right(tmp_path, monkeypatch, source):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "03_damaged.ipynb").write_text("{", encoding="utf-8")
+    notebook_of(tmp_path, "04_wanda.ipynb", source)
+    assert yours.earlier("wanda.score") is find("wanda.score").library
+
+
+def test_earlier_looks_on_where_a_notebook_has_no_answer(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    notebook_of(tmp_path, "03_other.ipynb", "1 +")
+    notebook_of(tmp_path, "04_wanda.ipynb", RIGHT)
+    assert yours.earlier("wanda.score") is not find("wanda.score").library
+
+
+def test_earlier_refuses_an_exercise_that_the_course_has_no_function_for():
+    with pytest.raises(ValueError, match=r"got sparsegpt\.hessian, for which the course has no function"):
+        yours.earlier("sparsegpt.hessian")

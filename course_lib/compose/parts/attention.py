@@ -44,4 +44,4 @@ class AttentionPart(Part):
         )
 
     def in_words(self) -> str:
-        return f"A prompt is read sparsely, by {self.rule}."
+        return f"Attention over the prompt is sparse, by {self.rule}."

@@ -91,6 +91,6 @@ class CachePart(Part):
     def in_words(self) -> str:
         kept, budget = "keeps all tokens", self.eviction.budget
         if not self.eviction.keeps_all:
-            slots = f"{budget} slots a head" if isinstance(budget, int) else f"{exact_percent(budget)} of the tokens"
+            slots = f"{budget} slots per head" if isinstance(budget, int) else f"{exact_percent(budget)} of the tokens"
             kept = f"keeps {slots}, chosen by {self.policy}"
-        return f"The cache {kept}{'' if self.bits is None else f', on {self.bits} bits'}."
+        return f"The cache {kept}{'' if self.bits is None else f', in {self.bits} bits'}."

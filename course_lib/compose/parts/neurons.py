@@ -66,5 +66,5 @@ class NeuronsPart(Part):
         return products_of(making.found[self.name], making.model)
 
     def in_words(self) -> str:
-        fraction = "in each block with a different fraction" if self.by_block else f"with {exact_percent(self.density)}"
-        return f"A token computes {fraction} of the neurons, chosen by {self.selector}."
+        fraction = "a different fraction in each block" if self.by_block else exact_percent(self.density)
+        return f"Each token uses {fraction} of the neurons, chosen by {self.selector}."

@@ -164,11 +164,11 @@ class Weights(Part):
         return f"The weights of the blocks are {' and '.join(done)}."
 
     def _pruned_in_words(self) -> str:
-        share = f"{self.pattern} of them stay" if isinstance(self.pattern, str) else exact_percent(self.pattern) + " go"
-        shares = "" if self.allocation == Uniform.__name__ else f", {self.allocation}"
+        share = f"{self.pattern} kept" if isinstance(self.pattern, str) else f"{exact_percent(self.pattern)} removed"
+        shares = "" if self.allocation == Uniform.__name__ else f", divided by {self.allocation}"
         if self.by_block:
             low, high = min(self.by_block), max(self.by_block)
-            share = f"{exact_percent(low)} to {exact_percent(high)} go" if low < high else f"{exact_percent(low)} go"
+            share = f"{exact_percent(low)}{f' to {exact_percent(high)}' if low < high else ''} removed"
             shares = ", a different fraction in each block" if low < high else ""
         return f"pruned by {self.method} ({share}{shares})"
 

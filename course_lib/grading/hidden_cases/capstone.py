@@ -1,7 +1,7 @@
-"""Lesson 12, hidden cases: layers of one row or one group, grids of one weight, domains that differ, fronts of equals,
-drafts far from their model, texts that end early, budgets that leave a little over.
+"""Lesson 12, hidden cases: very long and very short rows, grids of a single weight, few and many windows, equal models,
+drafts far from their model, texts that end early, budgets that leave a few bytes.
 
-Dimension key: O outputs, I inputs, D domains, N windows, M models, k drafted tokens, V words, P parts, L levels.
+Dimension key: O outputs, I inputs, N windows, M models, k drafted tokens, V vocabulary, P parts, L levels.
 """
 
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor
 from course_lib.checking.draws import randn, whole
 from course_lib.checking.exercise import Case
 from course_lib.lessons.capstone.exercises.combine import is_clear
+from course_lib.lessons.capstone.exercises.ratio import is_clear as is_sure
 
 
 def _rand(generator: torch.Generator, *shape: int) -> Tensor:
@@ -19,17 +20,16 @@ def _rand(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def _bytes(generator: torch.Generator) -> list[Case]:
-    def drawn(rows: int, columns: int, share: float) -> Tensor:
-        return randn(generator, rows, columns) * (_rand(generator, rows, columns) < share)
+    def drawn(rows: tuple[int, int], columns: tuple[int, int], bits: int, group: int) -> tuple[int, int, int, int]:
+        return whole(generator, *rows), whole(generator, *columns), bits, group
 
-    some_empty = drawn(30, 61, 0.6)
-    some_empty[::3] = 0
     return [
-        Case("three rows, nine tenths are left, 8 bits", (drawn(3, 301, 0.9), 8, 64)),
-        Case("rows of which nothing is left, 4 bits, groups of 7", (some_empty, 4, 7)),
-        Case("a fiftieth of 120 × 90, 2 bits", (drawn(120, 90, 0.02), 2, 32)),
-        Case("many rows of five columns, 4 bits, groups of 2", (drawn(203, 5, 0.5), 4, 2)),
-        Case("tiny weights, 2 bits", (1e-30 * drawn(40, 77, 0.3), 2, 25)),
+        Case("three long rows of 8 bits", drawn((3, 4), (500, 600), 8, 64)),
+        Case("many rows of five columns: neither format pays", drawn((150, 203), (5, 6), 4, 2)),
+        Case("120 rows of 2 bits", drawn((110, 130), (700, 760), 2, 32)),
+        Case("3 bits, whose rows seldom fill whole bytes", drawn((41, 60), (130, 170), 3, 7)),
+        Case("4 bits, short rows", drawn((60, 80), (26, 40), 4, 16)),
+        Case("a large matrix of 4 bits", drawn((3000, 4096), (1000, 2048), 4, 128)),
     ]
 
 
@@ -43,25 +43,27 @@ def _combine(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("a single row, 2 bits", drawn(1, 60, 25, 2, 20)),
-        Case("few stay in groups of 4", drawn(12, 32, 5, 3, 4)),
-        Case("nearly all stay, 3 bits", drawn(5, 30, 27, 3, 10)),
+        Case("few are kept in groups of 4", drawn(12, 32, 5, 3, 4)),
+        Case("nearly all are kept, 3 bits", drawn(5, 30, 27, 3, 10)),
         Case("large weights, 4 bits", drawn(6, 36, 15, 4, 12, 400.0)),
         Case("many rows, 2 bits, groups of 16", drawn(25, 16, 7, 2, 16)),
     ]
 
 
 def _ratio(generator: torch.Generator) -> list[Case]:
-    def drawn(n_domains: int, n: int, low: float, high: float, spread: float) -> tuple[Tensor, Tensor]:
-        dense = 2 + 2 * _rand(generator, n_domains, n)
-        more = low + (high - low) * _rand(generator, n_domains, 1)
-        return dense + more + spread * randn(generator, n_domains, n), dense
+    def drawn(n: int, factor: float, spread: float, hard: float, more: float) -> tuple[Tensor, Tensor, float]:
+        while True:
+            dense = 2 + hard * randn(generator, n)
+            given = dense + more + spread * randn(generator, n), dense, factor
+            if is_sure(*given):
+                return given
 
     return [
-        Case("five domains, 10 windows", drawn(5, 10, 0.05, 0.6, 0.1)),
-        Case("windows that differ much", drawn(2, 9, 0.2, 0.5, 0.8)),
-        Case("a model that is better in some domains", drawn(4, 16, -0.3, 0.3, 0.05)),
-        Case("three windows", drawn(3, 3, 0.3, 0.4, 0.06)),
-        Case("a hundred windows that lose six nats", drawn(1, 100, 6.0, 7.0, 0.5)),
+        Case("10 windows, to within 4 %", drawn(10, 1.04, 0.1, 0.5, 0.4)),
+        Case("windows with very different differences", drawn(9, 1.25, 0.8, 1.0, 0.5)),
+        Case("a model with a lower loss than the dense one", drawn(16, 1.02, 0.05, 0.25, -0.2)),
+        Case("three windows", drawn(3, 1.08, 0.1, 0.4, 0.3)),
+        Case("a hundred windows with a loss increase of six nats", drawn(100, 1.1, 0.5, 1.0, 6.0)),
     ]
 
 
@@ -76,7 +78,7 @@ def _front(generator: torch.Generator) -> list[Case]:
     order = torch.randperm(24, generator=generator)
     triplets = torch.cat([cost, cost, cost + 100])[order], losses.repeat(3, 1)[order]
     return [
-        Case("30 models, 12 windows that are all as hard", drawn(30, 12, 0.15, 10_000, 0.05)),
+        Case("30 models, 12 windows that are equally hard", drawn(30, 12, 0.15, 10_000, 0.05)),
         Case("all cost the same", (torch.full((10,), 7.0), drawn(10, 8, 0.08, 100)[1])),
         Case("each model three times", triplets),
         Case("15 noisy models, 3 windows", drawn(15, 3, 0.3, 40)),
@@ -97,11 +99,11 @@ def _speculate(generator: torch.Generator) -> list[Case]:
 
     ends = drawn(7, 14, None)
     return [
-        Case("8 tokens, the sixth falls", drawn(8, 12, 5)),
+        Case("8 tokens, the sixth is rejected", drawn(8, 12, 5)),
         Case("a draft far from its model", drawn(3, 20, 1, 3.0)),
-        Case("6 tokens, all stay", drawn(6, 9, None)),
+        Case("6 tokens, all accepted", drawn(6, 9, None)),
         Case("the first of seven ends the text", (*ends[:4], int(ends[0][0]))),
-        Case("a vocabulary of 500 words, the first falls", drawn(4, 500, 0)),
+        Case("a vocabulary of 500 tokens, the first is rejected", drawn(4, 500, 0)),
     ]
 
 
@@ -113,9 +115,9 @@ def _gain(generator: torch.Generator) -> list[Case]:
     return [
         Case("costs in bytes", drawn(5, 0.8, 0.2, 2e8)),
         Case("costs in seconds", drawn(3, 0.6, 0.4, 0.02)),
-        Case("nearly all stay", drawn(9, 0.999, 0.1, 10.0)),
-        Case("20 drafted, few stay", drawn(20, 0.3, 0.05, 1.0)),
-        Case("a draft as dear as the model", drawn(2, 0.9, 1.0, 5.0)),
+        Case("nearly all are accepted", drawn(9, 0.999, 0.1, 10.0)),
+        Case("20 drafted, few accepted", drawn(20, 0.3, 0.05, 1.0)),
+        Case("a draft as expensive as the model", drawn(2, 0.9, 1.0, 5.0)),
     ]
 
 

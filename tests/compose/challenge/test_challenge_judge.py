@@ -127,6 +127,9 @@ class Named(FiledPart):
     def apply(self, making, ground):
         return making
 
+    def in_words(self):
+        return "A part with a name."
+
 
 def test_another_file_of_any_part_is_another_recipe(sharp, tmp_path):
     at, kept = tiny_judge(sharp, memory=Memory(tmp_path / "kept")), []

@@ -362,6 +362,9 @@ class Learned(FiledPart):
     def n_bytes(self, making):
         return making.found[self.name].nbytes
 
+    def in_words(self):
+        return "A part with learned numbers."
+
 
 def test_the_files_of_all_parts_come_along(sharp, graded, tmp_path, monkeypatch):
     monkeypatch.setitem(PARTS, Learned.name, Learned)

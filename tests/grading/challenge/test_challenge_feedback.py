@@ -189,15 +189,15 @@ def test_a_part_of_one_class_is_on_the_page_and_counted(part, sentence, kind, gr
         (
             {"embedding": {"bits": 4, "group": 32}, "weights": {"bits": 3, "rounding": "nearest"}},
             [
-                "The embedding table is rounded to 4 bits, a scale for every 32 columns.",
-                "The weights of the blocks are rounded to the nearest values of 3 bits, a scale a row.",
+                "The embedding table is rounded to 4 bits, one scale per 32 columns.",
+                "The weights of the blocks are rounded to the nearest values of 3 bits, one scale per row.",
             ],
         ),
         (
             {"weights": {"method": "SparseGPT", "pattern": "2:4", "bits": 4}},
             [
-                "The weights of the blocks are pruned by SparseGPT (2:4 of them stay) and rounded in the same "
-                "sweep to 4 bits, a scale a row."
+                "The weights of the blocks are pruned by SparseGPT (2:4 kept) and rounded in the same "
+                "sweep to 4 bits, one scale per row."
             ],
         ),
         (
@@ -206,30 +206,33 @@ def test_a_part_of_one_class_is_on_the_page_and_counted(part, sentence, kind, gr
                 "cache": {"policy": "Full", "bits": 4},
             },
             [
-                "The weights of the blocks are pruned by Wanda (62.5 % go, OWL).",
-                "The cache keeps all tokens, on 4 bits.",
+                "The weights of the blocks are pruned by Wanda (62.5 % removed, divided by OWL).",
+                "The cache keeps all tokens, in 4 bits.",
             ],
         ),
         (
             {"weights": {"method": "Wanda", "by_block": [0.4, 0.725, 0.5]}},
-            ["The weights of the blocks are pruned by Wanda (40 % to 72.5 % go, a different fraction in each block)."],
+            [
+                "The weights of the blocks are pruned by Wanda (40 % to 72.5 % removed, a different fraction in each "
+                "block)."
+            ],
         ),
         (
             {"weights": {"method": "Magnitude", "by_block": [0.4, 0.4]}},
-            ["The weights of the blocks are pruned by Magnitude (40 % go)."],
+            ["The weights of the blocks are pruned by Magnitude (40 % removed)."],
         ),
         (
             {"neurons": {"selector": "CATS", "density": 0.77}, "cache": {"policy": "H2O", "budget": 0.2, "recent": 16}},
             [
-                "A token computes with 77 % of the neurons, chosen by CATS.",
+                "Each token uses 77 % of the neurons, chosen by CATS.",
                 "The cache keeps 20 % of the tokens, chosen by H2O.",
             ],
         ),
         (
             {"attention": {"rule": "FlexPrefill"}, "prompt": {"file": "p.safetensors"}},
-            ["A prompt is read sparsely, by FlexPrefill.", "A learned prompt is put before the text."],
+            ["Attention over the prompt is sparse, by FlexPrefill.", "A learned prompt is put before the text."],
         ),
-        ({"cache": {"policy": "Window", "budget": 64}}, ["The cache keeps 64 slots a head, chosen by Window."]),
+        ({"cache": {"policy": "Window", "budget": 64}}, ["The cache keeps 64 slots per head, chosen by Window."]),
     ],
 )
 def test_a_recipe_in_words(recipe, said):

@@ -5,22 +5,6 @@ import torch
 INF = float("inf")
 
 
-# --- bytes: weight, bits, group ---
-
-
-def sizes(weight, bits, group):
-    (rows, columns), kept = weight.shape, int((weight != 0).sum())
-    groups, starts = -(-columns // group), 4 * (rows + 1)
-    grids, codes = rows * (2 * groups + -(-groups * bits // 8)), -(-kept * bits // 8)
-    every = rows * -(-columns * bits // 8)
-    return every + grids, codes + starts + grids + rows * -(-columns // 8), codes + starts + grids + 2 * kept, starts
-
-
-def starts_everywhere(*given):
-    every, bitmap, index, starts = sizes(*given)
-    return {"all codes": every + starts, "bitmap": bitmap, "index": index}
-
-
 # --- combine: weight, norm, n_kept, bits, group ---
 
 
@@ -67,28 +51,9 @@ COMBINE = {
     "divided by the norm": (combined(lambda w, norm: w.abs() / norm), "divided by the norm"),
     "norms alone": (combined(lambda w, norm: norm), "the norm alone"),
     "2^b − 2 steps": (combined(n_steps=lambda bits: 2**bits - 2), "too few steps"),
-    "one alone becomes 0": (combined(alone=lambda low: 0.0), "one alone becomes 0"),
+    "one alone becomes 0": (combined(alone=lambda low: 0.0), "a single weight becomes 0"),
     "n_kept are pruned": (combined(how_many=lambda n, columns: columns - n), "n_kept pruned"),
     "rows and columns exchanged where it fits": transposed_if_square,
-}
-
-
-# --- ratio: losses, dense ---
-
-
-def apart(error=lambda d: d.std(dim=1) / d.shape[1] ** 0.5, middle=lambda d: d.mean(dim=1)):
-    def answer(losses, dense):
-        d = (losses - dense).double()
-        return middle(d).exp(), (middle(d) - 2 * error(d)).exp(), (middle(d) + 2 * error(d)).exp()
-
-    return answer
-
-
-RATIO = {
-    "N − 1 twice": (apart(lambda d: d.std(dim=1) / (d.shape[1] - 1) ** 0.5), "√(N − 1) for √N"),
-    "divided by N": (apart(lambda d: d.std(dim=1) / d.shape[1]), "divided by N"),
-    "not divided": (apart(lambda d: d.std(dim=1)), "spread of the windows"),
-    "windows' ratios": (apart(middle=lambda d: d.exp().mean(dim=1).log()), "mean of the windows' ratios"),
 }
 
 
@@ -122,7 +87,7 @@ FRONT = {
         "equal means for equal losses",
     ),
     "1.96 errors": (fronts(1.96), "not two errors"),
-    "or for and": (fronts(both=False), "no model stays"),
+    "or for and": (fronts(both=False), "all models beaten"),
     "rows and columns exchanged where it fits": square_by_columns,
 }
 
@@ -164,8 +129,8 @@ def block(stays=lambda p, q, luck: luck < p / q, fallen=lambda p, q: (p - q).cla
 
 SPECULATE = {
     "luck above the ratio": (block(lambda p, q, luck: luck > p / q), "above the ratio"),
-    "greedy": (block(greedy=True), "only the likeliest word"),
-    "p at least q": (block(lambda p, q, luck: p >= q), "luck left out"),
+    "greedy": (block(greedy=True), "only the likeliest token"),
+    "p at least q": (block(lambda p, q, luck: p >= q), "random number left out"),
     "below q": (block(lambda p, q, luck: luck < q), "q alone"),
     "below p": (block(lambda p, q, luck: luck < p), "p alone"),
     "|p − q|": (block(fallen=lambda p, q: (p - q).abs()), "absolute difference"),
@@ -193,12 +158,7 @@ GAIN = {
 
 RIGHT = {"capstone.combine": {"torch.linspace": on_a_line}}
 WRONG = {
-    "capstone.bytes": {
-        "a tuple": (lambda *given: sizes(*given)[:3], "without names"),
-        "starts everywhere": (starts_everywhere, "row starts for all codes too"),
-    },
     "capstone.combine": COMBINE,
-    "capstone.ratio": RATIO,
     "capstone.front": FRONT,
     "capstone.split": {"slope from level 0": (from_level_0, "counted from level 0")},
     "capstone.speculate": SPECULATE,

@@ -1,6 +1,6 @@
 """Answers to the first four exercises of lesson 12, as people write them.
 
-Dimension key: O rows, I columns, D domains, N windows, M models.
+Dimension key: O rows, I columns, N windows, M models.
 """
 
 import math
@@ -10,64 +10,54 @@ import numpy
 import scipy.stats
 import torch
 
-WAYS = ("all codes", "bitmap", "index")
-
-
-# --- bytes: weight (O, I), bits, group ---
+# --- bytes: rows, columns, bits, group ---
 
 
 def counted(
-    codes=lambda w, bits: math.ceil(w.count_nonzero() * bits / 8),
-    every=lambda w, bits: len(w) * math.ceil(w.shape[1] * bits / 8),
-    bitmap=lambda w: len(w) * math.ceil(w.shape[1] / 8),
-    index=lambda w: 2 * int(w.count_nonzero()),
-    starts=lambda w: 4 * len(w) + 4,
-    groups=lambda w, group: math.ceil(w.shape[1] / group),
-    scale=lambda n: 2 * n,
-    zero=lambda n, bits: math.ceil(n * bits / 8),
-    to=lambda size: size,
+    every=lambda o, i, b: o * math.ceil(i * b / 8),
+    codes=lambda n, b: math.ceil(n * b / 8),
+    bitmap=lambda o, i: o * math.ceil(i / 8),
+    index=lambda n: 2 * n,
+    starts=lambda o: 4 * o + 4,
+    fewer=lambda a, b: a < b,
+    out=lambda found, o, i: found,
 ):
-    def answer(weight, bits, group):
-        n = groups(weight, group)
-        grids = len(weight) * (scale(n) + zero(n, bits))
-        beside = codes(weight, bits) + starts(weight) + grids
-        sizes = every(weight, bits) + grids, beside + bitmap(weight), beside + index(weight)
-        return {way: to(int(size)) for way, size in zip(WAYS, sizes, strict=True)}
+    """Counts the bytes of both formats for one number of weights after the other, with large steps first."""
+
+    def answer(rows, columns, bits, group):
+        found = []
+        for where in (lambda n: bitmap(rows, columns), index):
+            n, step = -1, 2**21
+            while step:
+                size = codes(n + step, bits) + where(n + step) + starts(rows)
+                if fewer(size, every(rows, columns, bits)):
+                    n += step
+                else:
+                    step //= 2
+            found.append(n)
+        return out(tuple(found), rows, columns)
 
     return answer
 
 
-def packed_in_numpy(weight, bits, group):
-    """By packing it, and looking how long that is."""
-    w = weight.numpy()
-    mask = numpy.packbits(w != 0, axis=1)
-    codes = numpy.packbits(numpy.zeros((len(w), w.shape[1] * bits), dtype=numpy.uint8), axis=1)
-    some = numpy.packbits(numpy.zeros(numpy.count_nonzero(w) * bits, dtype=numpy.uint8))
-    n = len(range(0, w.shape[1], group))
-    zeros = numpy.packbits(numpy.zeros((len(w), n * bits), dtype=numpy.uint8), axis=1)
-    grids = numpy.zeros((len(w), n), dtype=numpy.float16).nbytes + zeros.nbytes
-    starts = numpy.zeros(len(w) + 1, dtype=numpy.int32).nbytes
-    columns = numpy.nonzero(w)[1].astype(numpy.uint16)
-    return {
-        "index": grids + starts + some.nbytes + columns.nbytes,
-        "bitmap": grids + starts + some.nbytes + mask.nbytes,
-        "all codes": grids + codes.nbytes,
-    }
+def in_bits(rows, columns, bits, group):
+    """Everything in bits, and one bit less than a whole byte more."""
+    padded = [n + -n % 8 for n in (columns * bits, columns)]
+    room = rows * padded[0] - 32 * (rows + 1) - 8
+    return torch.tensor([(room - rows * padded[1]) // bits, room // (bits + 16)]).clamp(min=-1)
 
 
-def with_divmod(weight, bits, group):
-    def whole(n, d=8):
-        q, r = divmod(n, d)
-        return q + (r > 0)
+def with_divmod(rows, columns, bits, group):
+    whole = lambda n: n // 8 + (n % 8 > 0)  # noqa: E731
+    bytes_left = rows * whole(columns * bits) - 4 * (rows + 1)
+    a, b = bytes_left - rows * whole(columns), bytes_left
+    return (a - 1) * 8 // bits if a > 0 else -1, (b - 1) * 8 // (bits + 16) if b > 0 else -1
 
-    o, i = weight.size()
-    k = (weight != 0).sum().item()
-    g = whole(i, group)
-    out = dict.fromkeys(WAYS, o * (2 * g + whole(g * bits)))
-    out["all codes"] += o * whole(i * bits)
-    for name, where in (("bitmap", o * whole(i)), ("index", k * 2)):
-        out[name] += whole(k * bits) + where + (o + 1) * 4
-    return out
+
+def in_floats(rows, columns, bits, group):
+    left = rows * numpy.ceil(columns * bits / 8) - 4 * (rows + 1)
+    most = numpy.array([(left - rows * numpy.ceil(columns / 8) - 1) / (bits / 8), (left - 1) / (2 + bits / 8)])
+    return numpy.maximum(numpy.floor(most + 1e-9), -1)
 
 
 # --- combine: weight (O, I), norm (I,), n_kept, bits, group ---
@@ -209,59 +199,44 @@ def dense_grid(weight, norm, n_kept, bits, group, order=False):
     return rounded * keep
 
 
-# --- ratio: mine, dense (D, N) ---
+# --- ratio: losses, dense (N,), factor ---
 
 
-def interval(
-    middle=lambda d: d.mean(1),
-    error=lambda d: d.std(1) / d.shape[1] ** 0.5,
-    out=lambda m, e: (torch.exp(m), torch.exp(m - 2 * e), torch.exp(m + 2 * e)),
-    of=lambda mine, dense: mine - dense,
+def needed(
+    paired=lambda a, b: (a - b).var(),
+    independent=lambda a, b: a.var() + b.var(),
+    reach=math.log,
+    n_errors=2,
+    to=math.ceil,
+    least=2,
+    out=tuple,
 ):
-    def answer(mine, dense):
-        d = of(mine, dense)
-        return out(middle(d), error(d))
+    def answer(losses, dense, factor):
+        a, b = losses.double(), dense.double()
+        variances = float(paired(a, b)), float(independent(a, b))
+        return out([max(least, to(n_errors**2 * each / reach(factor) ** 2)) for each in variances])
 
     return answer
 
 
-def ratio_in_numpy(mine, dense):
-    d = numpy.asarray(mine, dtype=float) - numpy.asarray(dense, dtype=float)
-    mean, error = d.mean(axis=1), scipy.stats.sem(d, axis=1)
-    return numpy.exp(mean), numpy.exp(mean - 2 * error), numpy.exp(mean + 2 * error)
+def needed_in_numpy(losses, dense, factor):
+    a, b = (numpy.asarray(each, dtype=float) for each in (losses, dense))
+    n = (2 / numpy.log(factor)) ** 2 * numpy.array([(a - b).var(ddof=1), a.var(ddof=1) + b.var(ddof=1)])
+    return numpy.maximum(numpy.ceil(n), 2).astype(int)
 
 
-def ratio_by_domain(mine, dense):
-    rows = []
-    for a, b in zip(mine, dense, strict=True):
-        d = [x - y for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-        m, e = statistics.fmean(d), statistics.stdev(d) / math.sqrt(len(d))
-        rows.append([math.exp(m), math.exp(m - 2 * e), math.exp(m + 2 * e)])
-    return torch.tensor(rows, dtype=torch.float64).T.unbind()
+def by_errors(losses, dense, factor):
+    """From the standard errors of the given windows."""
+    n = len(losses)
+    errors = scipy.stats.sem((losses - dense).double()), math.hypot(*map(scipy.stats.sem, (losses, dense)))
+    return [max(2, math.ceil(n * (2 * each / math.log(factor)) ** 2)) for each in errors]
 
 
-def geometric(mine, dense):
-    r = (mine - dense).double().exp()
-    log = r.log()
-    se = (log.var(dim=1) / r.shape[1]).sqrt()
-    g = log.mean(dim=1).exp()
-    return g, g * (-2 * se).exp(), g * (2 * se).exp()
-
-
-def of_two(mine, dense, error):
-    m = mine.mean(1) - dense.mean(1)
-    return m.exp(), (m - 2 * error).exp(), (m + 2 * error).exp()
-
-
-def sem(x):
-    return x.std(1) / x.shape[1] ** 0.5
-
-
-def ppl_means(mine, dense):
-    a, b = mine.exp(), dense.exp()
-    r = a.mean(1) / b.mean(1)
-    e = sem(a / b)
-    return r, r - 2 * e, r + 2 * e
+def by_statistics(losses, dense, factor):
+    a, b = losses.tolist(), dense.tolist()
+    differences = [x - y for x, y in zip(a, b, strict=True)]
+    variances = statistics.variance(differences), statistics.variance(a) + statistics.variance(b)
+    return torch.tensor([max(2, math.ceil(4 * v / math.log(factor) ** 2)) for v in variances])
 
 
 # --- front: cost (M,), losses (M, N) ---
@@ -348,14 +323,11 @@ def hull(cost, losses):
 
 RIGHT = {
     "capstone.bytes": {
-        "by parts": counted(),
-        "packed in numpy": packed_in_numpy,
+        "counted": counted(),
+        "in bits": in_bits,
         "divmod": with_divmod,
-        "floats": counted(to=float),
-        "tensors": counted(to=torch.tensor),
-        "nonzero": counted(index=lambda w: w.nonzero().numel()),
-        "shifted": counted(bitmap=lambda w: len(w) * ((w.shape[1] + 7) >> 3)),
-        "float64 first": lambda w, bits, group: counted()(w.double(), bits, group),
+        "floats": in_floats,
+        "list": counted(out=lambda found, o, i: list(found)),
     },
     "capstone.combine": {
         "in loops": put_together(),
@@ -368,16 +340,14 @@ RIGHT = {
         "in float64": lambda w, norm, *rest: put_together()(w.double(), norm.double(), *rest).float(),
     },
     "capstone.ratio": {
-        "plain": interval(),
-        "numpy": ratio_in_numpy,
-        "by domain": ratio_by_domain,
-        "geometric mean": geometric,
-        "float64": lambda mine, dense: interval()(mine.double(), dense.double()),
-        "powers of e": interval(out=lambda m, e: tuple(math.e ** (m + k * e) for k in (0, -2, 2))),
-        "var": interval(error=lambda d: (d.var(1) / d.shape[1]).sqrt()),
-        "variance by hand": interval(
-            error=lambda d: (((d - d.mean(1, True)) ** 2).sum(1) / (d.shape[1] * (d.shape[1] - 1))).sqrt()
-        ),
+        "plain": needed(),
+        "numpy": needed_in_numpy,
+        "from errors": by_errors,
+        "statistics": by_statistics,
+        "list": needed(out=list),
+        "float32": lambda losses, dense, factor: torch.stack(
+            [(4 * v / math.log(factor) ** 2).ceil() for v in ((losses - dense).var(), losses.var() + dense.var())]
+        ).clamp(min=2),
     },
     "capstone.front": {
         "pairs": pairs(clear),
@@ -400,31 +370,24 @@ WRONG = {
     "capstone.bytes": {
         "no bitmap": counted(bitmap=NONE),
         "no index": counted(index=NONE),
-        "no grids": counted(scale=NONE, zero=NONE),
-        "no scales": counted(scale=NONE),
-        "zeros twice": counted(codes=lambda w, b: math.ceil(w.numel() * b / 8)),
         "no starts": counted(starts=NONE),
-        "starts of rows alone": counted(starts=lambda w: 4 * len(w)),
-        "int32 columns": counted(index=lambda w: 4 * int(w.count_nonzero())),
-        "bits": counted(to=lambda size: 8 * size),
-        "one grid a row": counted(groups=lambda w, g: 1),
-        "zero points in 16 bits": counted(zero=lambda n, bits: 2 * n),
-        "half precision everywhere": counted(
-            every=lambda w, b: 2 * w.numel(), codes=lambda w, b: 2 * w.count_nonzero()
+        "starts of rows alone": counted(starts=lambda o: 4 * o),
+        "starts everywhere": counted(every=lambda o, i, b: o * math.ceil(i * b / 8) + 4 * o + 4),
+        "as many": counted(fewer=lambda a, b: a <= b),
+        "int32 columns": counted(index=lambda n: 4 * n),
+        "one byte per code": counted(codes=lambda n, b: n, every=lambda o, i, b: o * i),
+        "whole matrix": counted(
+            every=lambda o, i, b: math.ceil(o * i * b / 8), bitmap=lambda o, i: math.ceil(o * i / 8)
         ),
-        "floor": counted(
-            codes=lambda w, b: w.count_nonzero() * b // 8,
-            every=lambda w, b: w.numel() * b // 8,
-            bitmap=lambda w: w.numel() // 8,
-            zero=lambda n, bits: n * bits // 8,
-        ),
-        "the number of zeros": counted(codes=lambda w, b: math.ceil((w == 0).sum() * b / 8)),
-        "starts everywhere": lambda w, b, g: {
-            k: v + 4 * (len(w) + 1) * (k == "all codes") for k, v in counted()(w, b, g).items()
-        },
-        "the best": lambda *given: min(counted()(*given).values()),
-        "dense": lambda w, bits, group: dict.fromkeys(WAYS, w.numel() * 4),
-        "half done": lambda w, bits, group: {"all codes": counted()(w, bits, group)["all codes"]},
+        "floor": counted(codes=lambda n, b: n * b // 8),
+        "zeros": counted(out=lambda found, o, i: tuple(o * i - n for n in found)),
+        "sparsity": counted(out=lambda found, o, i: tuple(1 - n / (o * i) for n in found)),
+        "one too many": counted(out=lambda found, o, i: tuple(n + 1 for n in found)),
+        "the better one": counted(out=lambda found, o, i: max(found)),
+        "exchanged": counted(out=lambda found, o, i: found[::-1]),
+        "not below 0": counted(out=lambda found, o, i: tuple(max(0, n) for n in found)),
+        "half of them": lambda o, i, b, g: (o * i // 2, o * i // 2),
+        "one in b": lambda o, i, b, g: (o * i - o * i // b, o * i * b // (b + 16)),
     },
     "capstone.combine": {
         "zeros rounded": zeros_rounded,
@@ -452,24 +415,31 @@ WRONG = {
         "dense": lambda w, *rest: w,
     },
     "capstone.ratio": {
-        "sum of errors": lambda m, d: of_two(m, d, sem(m) + sem(d)),
-        "two samples": lambda m, d: of_two(m, d, (sem(m) ** 2 + sem(d) ** 2) ** 0.5),
-        "own error": lambda m, d: of_two(m, d, sem(m)),
-        "mean of ratios": interval(of=lambda m, d: (m - d).exp(), out=lambda m, e: (m, m - 2 * e, m + 2 * e)),
-        "perplexities": ppl_means,
-        "deviation": interval(error=lambda d: d.std(1)),
-        "biased": interval(error=lambda d: d.std(1, correction=0) / d.shape[1] ** 0.5),
-        "one error": interval(out=lambda m, e: (m.exp(), (m - e).exp(), (m + e).exp())),
-        "1.96": interval(out=lambda m, e: (m.exp(), (m - 1.96 * e).exp(), (m + 1.96 * e).exp())),
-        "delta rule": interval(out=lambda m, e: (m.exp(), m.exp() * (1 - 2 * e), m.exp() * (1 + 2 * e))),
-        "nats": interval(out=lambda m, e: (m, m - 2 * e, m + 2 * e)),
-        "dense over mine": interval(of=lambda m, d: d - m),
-        "windows for domains": lambda m, d: interval()(m.T, d.T),
-        "high before low": interval(out=lambda m, e: (m.exp(), (m + 2 * e).exp(), (m - 2 * e).exp())),
-        "no ends": interval(out=lambda m, e: m.exp()),
-        "ratio and error": interval(out=lambda m, e: (m.exp(), m.exp() * e)),
-        "medians": interval(middle=lambda d: d.median(1).values),
-        "extremes": lambda m, d: ((m - d).mean(1).exp(), (m - d).amin(1).exp(), (m - d).amax(1).exp()),
+        "not paired": needed(paired=lambda a, b: a.var() + b.var()),
+        "own variance": needed(independent=lambda a, b: a.var()),
+        "averaged": needed(independent=lambda a, b: (a.var() + b.var()) / 2),
+        "errors added": needed(independent=lambda a, b: (a.std() + b.std()) ** 2),
+        "one error": needed(n_errors=1),
+        "1.96": needed(n_errors=1.96),
+        "width": needed(n_errors=4),
+        "factor less 1": needed(reach=lambda factor: factor - 1),
+        "factor": needed(reach=lambda factor: factor),
+        "log10": needed(reach=math.log10),
+        "standard deviations": needed(paired=lambda a, b: (a - b).std(), independent=lambda a, b: a.std() + b.std()),
+        "errors": needed(paired=lambda a, b: (a - b).var() / len(a), independent=lambda a, b: (a.var() + b.var()) / 9),
+        "biased": needed(
+            paired=lambda a, b: (a - b).var(correction=0),
+            independent=lambda a, b: a.var(correction=0) + b.var(correction=0),
+        ),
+        "floor": needed(to=int),
+        "nearest": needed(to=round),
+        "not whole": needed(to=float),
+        "one window": needed(least=1),
+        "exchanged": needed(out=lambda found: found[::-1]),
+        "only pairs": needed(out=lambda found: found[0]),
+        "ratios": needed(paired=lambda a, b: (a / b).var()),
+        "perplexities": needed(paired=lambda a, b: (a.exp() / b.exp()).var()),
+        "as many as given": lambda losses, dense, factor: (len(losses), len(losses)),
     },
     "capstone.front": {
         "means": pairs(by_means),

@@ -3,9 +3,9 @@
 import zlib
 
 from course_lib.compose.shares import subsets
-from course_lib.lessons.capstone.experiment import orders
-from course_lib.lessons.capstone.found import DOMAINS
-from course_lib.lessons.capstone.recipes import FIVE, grid, text_of
+from course_lib.lessons.capstone.estimates import DOMAINS
+from course_lib.lessons.capstone.experiments.capstone import orders
+from course_lib.lessons.capstone.experiments.recipes import FIVE, grid, text_of
 
 NOISE = (0.0, 0.02, -0.02, 0.01)  # of windows; differences of models are alike in all of them but for a tenth of it
 COST = {"prune": 1.0, "round": 0.5, "cache": 0.1, "neurons": 0.2, "prompt": -0.1}

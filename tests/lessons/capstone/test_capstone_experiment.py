@@ -5,11 +5,10 @@ import torch
 
 from course_lib.compose.recipe import Calibration, from_json
 from course_lib.compose.shares import as_values, shapley
-from course_lib.lessons.capstone import experiment, ground
-from course_lib.lessons.capstone.experiment import name_of, orders
-from course_lib.lessons.capstone.experiments import experiment_capstone_drafts, experiment_capstone_front
-from course_lib.lessons.capstone.ground import DOMAINS, Sizes
-from course_lib.lessons.capstone.recipes import FIVE, by_weights, five, grid, text_of
+from course_lib.lessons.capstone.experiments import capstone, capstone_drafts, capstone_front, ground
+from course_lib.lessons.capstone.experiments.capstone import name_of, orders
+from course_lib.lessons.capstone.experiments.ground import DOMAINS, Sizes
+from course_lib.lessons.capstone.experiments.recipes import FIVE, by_weights, five, grid, text_of
 from course_lib.lessons.common import subject
 from course_lib.models import tiny_model
 
@@ -36,7 +35,7 @@ def tiny(monkeypatch, tmp_path, tiny_tokenizer):
 
 
 def test_all_subsets_are_measured_and_their_shares_sum_up(tiny):
-    plan = [step for step in experiment.steps(TINY) if not step.name.startswith("order")]
+    plan = [step for step in capstone.steps(TINY) if not step.name.startswith("order")]
     rows = [row for step in plan for row in step.run(0)["subsets"]]
     assert [step.name for step in plan[:3]] == ["nothing", "cache", "neurons"]
     assert len(rows) == len({tuple(row["parts"]) for row in rows}) == 32
@@ -62,21 +61,21 @@ def test_weights_are_made_once_for_their_subsets(tiny, monkeypatch):
 
 @pytest.mark.parametrize("name", orders())
 def test_orders(tiny, name):
-    (row,) = experiment.order(TINY, name, 0)["orders"]
+    (row,) = capstone.order(TINY, name, 0)["orders"]
     assert row["sparsity"] >= 0.49
     assert all(len(row[domain]) == 2 for domain in DOMAINS)
 
 
 def test_the_one_sweep_by_hand_is_the_recipe(tiny):
     """But for scales in half precision."""
-    (by_hand,) = experiment.order(TINY, "both in one sweep", 0)["orders"]
-    (recipe,) = experiment.subset(TINY, frozenset({"prune", "round"}), 0)["subsets"]
+    (by_hand,) = capstone.order(TINY, "both in one sweep", 0)["orders"]
+    (recipe,) = capstone.subset(TINY, frozenset({"prune", "round"}), 0)["subsets"]
     for domain in DOMAINS:
         assert recipe[domain] == pytest.approx(by_hand[domain], abs=1e-3)
 
 
 def test_the_grid(tiny):
-    plan = experiment_capstone_front.steps(TINY)
+    plan = capstone_front.steps(TINY)
     assert len(plan) == len({step.name for step in plan}) == 64
     wanted = ("dense", "SparseGPT 2:4", "2 bits, 64 + H2O 20 %", "CATS 30 %", "sparse prefill")
     rows = {step.name: step.run(0)["grid"][0] for step in plan if step.name in wanted}
@@ -93,16 +92,16 @@ def test_every_recipe_of_the_plan_is_one():
 
 def test_drafts_write_what_the_dense_model_writes(tiny, monkeypatch):
     """Greedily, in fewer passes than tokens or as many, whatever drafts; a lookup reads no weights of its own."""
-    monkeypatch.setattr(experiment_capstone_drafts, "windows", ids)
-    sizes = experiment_capstone_drafts.Sizes(texts=2, begin=10, n_new=8, k=3, of_recipes=TINY)
-    plan = experiment_capstone_drafts.steps(sizes)
-    assert len(plan) == 2 * (1 + len(experiment_capstone_drafts.DRAFTS))
+    monkeypatch.setattr(capstone_drafts, "windows", ids)
+    sizes = capstone_drafts.Sizes(texts=2, begin=10, n_new=8, k=3, of_recipes=TINY)
+    plan = capstone_drafts.steps(sizes)
+    assert len(plan) == 2 * (1 + len(capstone_drafts.DRAFTS))
     rows = [row for step in plan for row in step.run(0)["drafts"]]
     for row in rows:
         assert row["new"] == [8, 8]
         assert all(2 <= passes <= 8 for passes in row["passes"])
         assert row["stayed"] == sum(row["new"]) - sum(row["passes"])
         assert row["read"] == 0 if row["draft"] == "lookup" else 0 < row["read"] < 1
-    first, copied = (list(experiment_capstone_drafts.texts(sizes, kind, 0)) for kind in ("running text", "copying"))
+    first, copied = (list(capstone_drafts.texts(sizes, kind, 0)) for kind in ("running text", "copying"))
     assert len(first[0]) == 10
     assert torch.equal(copied[0], torch.cat([ids("wikipedia", 1, 18, None, "evaluation", 0)[0], first[0]]))

@@ -19,11 +19,7 @@ from course_lib.workbook.ledger.record import LIBRARY, Label
 
 IDEAS = "what simple ideas got in the lesson's open task"
 LOG = "the log of how a packaged model was trained"
-PARTS = "what parts cost beside each other: a question of the course's own, which no document asks"
 NO_CLAIM = {  # results that no claim of the documents is about
-    "capstone/experiments/capstone_drafts": "which of the capstone's own models draft well, a question of the lesson's",
-    "capstone/experiments/capstone_front": PARTS,
-    "capstone/measured": PARTS,
     "compress/experiments/prompt_words": IDEAS,
     "dejavu/experiments/dejavu_ideas": IDEAS,
     "dejavu/experiments/relu_model": LOG,

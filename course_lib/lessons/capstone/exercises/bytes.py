@@ -1,120 +1,116 @@
-"""The exercise capstone.bytes, "Three ways to store a layer": its cases and its named mistakes.
-
-Dimension key: O outputs (rows), I inputs (columns), K weights that are not zero.
-"""
-
-from typing import Any
+"""The exercise capstone.bytes, "When does it pay to store zeros?": its cases and its named mistakes."""
 
 import torch
-from torch import Tensor
 
-from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.draws import whole
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
 from course_lib.checking.mistakes import read_mistakes
 
 Number = int | float
-WAYS = ("all codes", "bitmap", "index")
+
+
+def _break_even(rows: int, columns: int, bits: int, group: int) -> tuple[Number, Number]:
+    """All three formats store the same grids, so these cancel.
+
+    Bitmap: ⌈K b / 8⌉ < left − bitmap, so K b ≤ 8 (left − bitmap − 1). Index: ⌈K b / 8⌉ + 2 K < left, so
+    K (b + 16) ≤ 8 (left − 1), since 2 K is a whole number of bytes.
+    """
+    all_codes = rows * _up(columns * bits, 8)
+    bitmap = rows * _up(columns, 8)
+    starts = 4 * (rows + 1)
+    left = all_codes - starts
+    by_bitmap = 8 * (left - bitmap - 1) // bits
+    by_index = 8 * (left - 1) // (bits + 16)
+    return max(by_bitmap, -1), max(by_index, -1)
 
 
 def _up(numerator: Number, denominator: Number) -> int:
     return int(-(-numerator // denominator))
 
 
-def _bytes(weight: Tensor, bits: int, group: int) -> dict[str, Number]:
-    rows, columns = weight.shape
-    kept = int(weight.count_nonzero())
+def _grids(rows: int, columns: int, bits: int, group: int) -> int:
     n_groups = _up(columns, group)
-    all_codes = rows * _up(columns * bits, 8)
-    codes = _up(kept * bits, 8)
-    bitmap = rows * _up(columns, 8)
-    index = 2 * kept
-    starts = 4 * (rows + 1)
-    scales = 2 * rows * n_groups
-    zeros = rows * _up(n_groups * bits, 8)
-    sizes = all_codes, codes + bitmap + starts, codes + index + starts
-    return {way: size + (scales + zeros) for way, size in zip(WAYS, sizes, strict=True)}
+    return rows * (2 * n_groups + _up(n_groups * bits, 8))
 
 
-def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
-    from course_lib.lessons.common.answers import compare_bars
+def _cases(generator: torch.Generator) -> list[Case]:
+    def drawn(rows: tuple[int, int], columns: tuple[int, int], bits: int, group: int) -> tuple[int, int, int, int]:
+        return whole(generator, *rows), whole(generator, *columns), bits, group
 
-    ways = tuple(expected)
-    mine, right = ([float(values[way]) for way in ways] for values in (got, expected))
-    return compare_bars(torch.tensor(mine), torch.tensor(right), ways, "bytes")
-
-
-def _bytes_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(rows: int, columns: int, share: float) -> Tensor:
-        weight = randn(generator, rows, columns)
-        return weight * (torch.rand(rows, columns, generator=generator) < share)
-
-    by_hand = torch.zeros(2, 16)
-    by_hand[0, :9], by_hand[1, 10:] = 0.5, -0.25
-    turned = drawn(45, 26, 0.5).T
     return [
-        Case("2 × 16, 15 are left, 4 bits, groups of 8: grids of 10 bytes", (by_hand, 4, 8)),
-        Case("half of 37 × 93 is left, 4 bits, groups of 16", (drawn(37, 93, 0.5), 4, 16)),
-        Case("half of 64 × 51 is left, 2 bits, groups of 20", (drawn(64, 51, 0.5), 2, 20)),
-        Case("a twentieth of 29 × 110 is left, 8 bits, groups of 32", (drawn(29, 110, 0.05), 8, 32)),
-        Case("nothing is pruned, 4 bits, groups of 24", (randn(generator, 18, 75), 4, 24)),
-        Case("a group larger than a row, 2 bits", (drawn(21, 43, 0.4), 2, 128)),
-        Case("not contiguous, 8 bits, groups of 16", (turned, 8, 16)),
+        Case("2 × 64 by hand, 4 bits: 64 bytes of codes, 16 of the bitmap, 12 of row starts", (2, 64, 4, 32)),
+        Case("a matrix of an MLP, 4 bits, groups of 64", (1536, 576, 4, 64)),
+        Case("4 bits, groups of 32", drawn((30, 50), (90, 120), 4, 32)),
+        Case("3 bits, groups of 64", drawn((60, 90), (301, 340), 3, 64)),
+        Case("8 bits, one group per row", drawn((20, 40), (150, 190), 8, 512)),
+        Case("2 bits, groups of 20", drawn((9, 15), (401, 480), 2, 20)),
+        Case("short rows, 2 bits: neither format pays", drawn((30, 60), (5, 13), 2, 16)),
+        Case("only the index pays, 2 bits", drawn((40, 60), (22, 30), 2, 16)),
+        Case("one row of 4 bits", drawn((1, 2), (200, 260), 4, 16)),
     ]
 
 
-def _library(weight: Tensor, bits: int, group: int) -> dict[str, int]:
-    from course_lib.lessons.capstone.steps.sizes import ways_to_store
+def _library(rows: int, columns: int, bits: int, group: int) -> tuple[int, int]:
+    from course_lib.lessons.capstone.methods import most_kept
 
-    return ways_to_store(weight, bits, group)
+    return most_kept(rows, columns, bits, group)
 
 
 BYTES = Exercise(
     id="capstone.bytes",
-    title="Three ways to store a layer",
-    difficulty=2,
-    minutes=8,
+    title="When does it pay to store zeros?",
+    difficulty=3,
+    minutes=10,
     points=3,
-    reference=_bytes,
-    cases=_bytes_cases,
-    picture=_picture,
+    reference=_break_even,
+    cases=_cases,
     library=_library,
-    mistakes=read_mistakes(globals(), steps_of=_bytes),
+    mistakes=read_mistakes(globals(), steps_of=_break_even),
+    trivial=(Trivial("never", lambda rows, columns, bits, group: (-1, -1)),),
     also_right=(
-        Variant("row by row", lambda *given: _by_rows(*given)),
-        Variant("in bits, at last divided by 8", lambda *given: _in_bits(*given)),
+        Variant("one number after the other", lambda *given: _by_search(*given)),
+        Variant("by bisection, with all bytes", lambda *given: _by_bisection(*given)),
     ),
     hints=(
-        "Six things can be stored of a layer: codes, bitmap, column numbers, row starts, scales and zero points. Which "
-        "of them does each way need?",
-        "A row has ⌈I / group⌉ groups. Its scales are 2 bytes each, its zero points together ⌈groups · bits / 8⌉, "
-        "its part of the bitmap ⌈I / 8⌉.",
-        "With K weights that are not zero: ⌈K · bits / 8⌉ for their codes, 2 · K for their columns, 4 · (O + 1) for "
-        "the starts.",
+        "Write down the bytes of all three formats. Which terms are in all of them, and can be left out?",
+        "Codes and the bitmap of a row fill whole bytes in the formats that store rows: O ⌈I b / 8⌉ and O ⌈I / 8⌉. The "
+        "row starts are in two of the formats.",
+        "With a bitmap, ⌈K b / 8⌉ must be at most O ⌈I b / 8⌉ − O ⌈I / 8⌉ − 4 (O + 1) − 1. What is the largest K?",
     ),
 )
 
 
-def _by_rows(weight: Tensor, bits: int, group: int) -> dict[str, int]:
-    total, kept = dict.fromkeys(WAYS, 0), 0
-    for row in weight.tolist():
-        groups, left = len(range(0, len(row), group)), sum(w != 0 for w in row)
-        grids = 2 * groups + (groups * bits + 7) // 8
-        total["all codes"] += grids + (len(row) * bits + 7) // 8
-        total["bitmap"] += grids + 4 + (len(row) + 7) // 8
-        total["index"] += grids + 4 + 2 * left
-        kept += left
-    for way in WAYS[1:]:
-        total[way] += 4 + (kept * bits + 7) // 8
-    return total
+def _sizes(rows: int, columns: int, bits: int, group: int, n_kept: int) -> tuple[int, int, int]:
+    grids, starts, codes = _grids(rows, columns, bits, group), 4 * (rows + 1), _up(n_kept * bits, 8)
+    return (
+        rows * _up(columns * bits, 8) + grids,
+        codes + rows * _up(columns, 8) + starts + grids,
+        codes + 2 * n_kept + starts + grids,
+    )
 
 
-def _in_bits(weight: Tensor, bits: int, group: int) -> dict[str, float]:
-    rows, columns = weight.shape
-    kept, n = int((weight != 0).sum()), (columns - 1) // group + 1
-    parts = {
-        "all codes": [columns * bits] * rows,
-        "bitmap": [kept * bits, 32 * (rows + 1), *[columns] * rows],
-        "index": [kept * bits, 32 * (rows + 1), 16 * kept],
-    }
-    grids = [16 * n, n * bits] * rows
-    return {way: sum(part + -part % 8 for part in grids + each) / 8 for way, each in parts.items()}
+def _by_search(rows: int, columns: int, bits: int, group: int) -> list[int]:
+    """A step of 1 at a time would be slow for a large matrix, so steps begin large."""
+    found = []
+    for which in (1, 2):
+        n_kept, step = -1, 2**22
+        while step:
+            sizes = _sizes(rows, columns, bits, group, n_kept + step)
+            if sizes[which] < sizes[0]:
+                n_kept += step
+            else:
+                step //= 2
+        found.append(n_kept)
+    return found
+
+
+def _by_bisection(rows: int, columns: int, bits: int, group: int) -> tuple[int, int]:
+    from bisect import bisect_left
+
+    every = _sizes(rows, columns, bits, group, 0)[0]
+    counts = range(rows * columns + 1)
+    firsts = (
+        bisect_left(counts, every, key=lambda n, which=which: _sizes(rows, columns, bits, group, n)[which])
+        for which in (1, 2)
+    )
+    return tuple(first - 1 for first in firsts)

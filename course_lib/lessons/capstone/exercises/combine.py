@@ -101,7 +101,7 @@ def is_clear(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -
 
 
 def _library(weight: Tensor, norm: Tensor, n_kept: int, bits: int, group: int) -> Tensor:
-    from course_lib.lessons.capstone.steps.combined import pruned_and_rounded
+    from course_lib.lessons.capstone.methods import pruned_and_rounded
 
     return pruned_and_rounded(weight, norm, n_kept, bits, group)
 
@@ -124,9 +124,9 @@ COMBINE = Exercise(
         Variant("in float64", lambda w, norm, *rest: _combine(w.double(), norm.double(), *rest)),
     ),
     hints=(
-        "Three things in this order: a mask by |w| · norm, the two ends of each group among what stays, and the "
-        "rounding. The mask is applied last.",
-        "For the ends fill what is pruned with +∞ and take the minimum over a group, then with −∞ and the maximum. "
+        "Three things in this order: a mask by |w| · norm, the two ends of each group among the kept weights, and the "
+        "rounding. Apply the mask last.",
+        "For the ends, fill pruned weights with +∞ and take the minimum over a group, then with −∞ and the maximum. "
         "unflatten(1, (-1, group)) makes groups of a row.",
         "step = (high − low) / (2**bits − 1), value = low + round((w − low) / step) · step. If step is 0, it is low.",
     ),

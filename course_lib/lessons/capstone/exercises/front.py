@@ -1,4 +1,4 @@
-"""The exercise capstone.front, "What nobody should take another for": its cases and its named mistakes.
+"""The exercise capstone.front, "Which models are on the front?": its cases and its named mistakes.
 
 Dimension key: M models, N windows.
 """
@@ -39,9 +39,23 @@ def _agree(got: Any, expected: Any, case: Case) -> str | None:
 
 
 def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
-    from course_lib.lessons.capstone.drawings.answers import compare_fronts
-
     return compare_fronts(*case.arguments, torch.as_tensor(got).bool(), expected)
+
+
+def compare_fronts(cost: Tensor, losses: Tensor, got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure":
+    """Plot both answers: filled markers are on the front, a ring marks the models about which the answers differ."""
+    from course_lib.lessons.common.style import COLOURS, figure, label
+
+    fig, axes = figure(2, width=3.8, height=3.0)
+    mean, wrong = losses.double().mean(dim=1), got != expected
+    for panel, keep, name in zip(axes, (got, expected), ("yours", "expected"), strict=True):
+        panel.scatter(cost[keep], mean[keep], color=COLOURS[0], s=36, label="on the front")
+        panel.scatter(cost[~keep], mean[~keep], facecolors="white", edgecolors=COLOURS[0], s=36, label="beaten")
+        panel.scatter(cost[wrong], mean[wrong], facecolors="none", edgecolors=COLOURS[1], s=150, linewidths=1.5)
+        title = f"{name}: {int(keep.sum())} of {len(keep)} on the front"
+        label(panel, title, "cost", "mean loss" if panel is axes[0] else "")
+    axes[1].legend(frameon=False)
+    return fig
 
 
 def _more(losses: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,7 +99,7 @@ def _spreads(cost: Tensor, losses: Tensor) -> Tensor:
 
 
 def _or_twins(beats: Callable[..., Tensor], *how: float) -> Beats:
-    """The same at a lower cost beats too."""
+    """Equal losses at a lower cost beat too."""
 
     def with_twins(cost: Tensor, losses: Tensor) -> Tensor:
         same = (losses[:, None] == losses).all(dim=2)
@@ -106,7 +120,7 @@ def _alike_but_dearer(cost: Tensor, losses: Tensor, by: float = 1e-6) -> Tensor:
 
 
 def _itself(cost: Tensor, losses: Tensor) -> Tensor:
-    """Where as good is good enough, everyone beats itself; left out here, but not its twins."""
+    """Equal is enough to beat: every model would beat itself, which is left out, and its equals."""
     more, error = _more(losses)
     found = (cost[:, None] <= cost) & (more >= ERRORS * error)
     return found & ~torch.eye(len(cost), dtype=torch.bool)
@@ -172,7 +186,7 @@ def _front_cases(generator: torch.Generator) -> list[Case]:
     def drawn(
         n: int, n_windows: int, spread: float = 0.1, costs: int = 1000, hard: float = 0.7
     ) -> tuple[Tensor, Tensor]:
-        """Dear models lose less, up to a scatter that is as large as the differences; some windows are hard for all."""
+        """Expensive models have a lower loss, up to noise of the same size; some windows are hard for all."""
         cost = torch.randint(1, costs, (n,), generator=generator).float()
         worse = 1.2 * (1 - cost / costs) ** 2 + 0.25 * torch.rand(n, generator=generator)
         text = 3 + hard * randn(generator, n_windows)
@@ -182,23 +196,24 @@ def _front_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([[2.0, 4.0], [1.0, 3.0], [1.25, 5.25], [2.0, 4.25], [1.0, 3.0]])
     cost, losses = drawn(9, 6)
     twins = torch.cat([cost, cost[:4], cost[4:7] + 50]), torch.cat([losses, losses[:7]])
-    # Against the first: the same mean from other losses; the same losses; the same but for 1/128 in one window
+    # Against the first: the same mean from other losses; the same losses; the same except for 1/128 in one window
     first = torch.tensor([1.0, 2.0, 3.0, 2.0])
     # The last two cost the same, and the second of them is the better one in every window
     rows = first, first.roll(2), first, first + torch.eye(4)[3] / 128, first - 0.5, first - 1
     alike = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 5.0]), torch.stack(rows)
     return [
-        Case("5 models by hand, 2 windows: the last two leave", (_COSTS, by_hand)),
+        Case("5 models by hand, 2 windows: the last two are beaten", (_COSTS, by_hand)),
         Case(
-            "6 models by hand: only the third loses in each window what a cheaper one does; the fifth is beaten", alike
+            "6 models by hand: only the third has the losses of a cheaper one in every window; the fifth is beaten",
+            alike,
         ),
         Case("differences of 1.98 and of 2.02 standard errors", _near_two_errors(generator)),
         Case("12 models, 12 windows", drawn(12, 12)),
         Case("models that cost the same", drawn(14, 8, costs=5)),
-        Case("each of some models twice, and some at a higher cost", twins),
-        Case("the best model beats less than another does", _noisy_best(generator)),
+        Case("some models twice, and some again at a higher cost", twins),
+        Case("the best model beats fewer models than another one", _noisy_best(generator)),
         Case("40 models, 4 noisy windows", drawn(40, 4, 0.3)),
-        Case("windows that are all as hard", drawn(15, 6, 0.04, hard=0.02)),
+        Case("windows that are equally hard", drawn(15, 6, 0.04, hard=0.02)),
         Case("a single model", drawn(1, 5)),
     ]
 
@@ -230,14 +245,14 @@ def _noisy_best(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def _library(cost: Tensor, losses: Tensor) -> Tensor:
-    from course_lib.lessons.capstone.steps.fronts import on_the_front
+    from course_lib.lessons.capstone.methods import pareto_front
 
-    return on_the_front(cost, losses)
+    return pareto_front(cost, losses)
 
 
 FRONT = Exercise(
     id="capstone.front",
-    title="Which nobody should take another for",
+    title="Which models are on the front?",
     difficulty=2,
     minutes=8,
     points=3,
@@ -260,11 +275,11 @@ FRONT = Exercise(
         Variant("cheapest first, against those that stay", _in_order(_beats, _by_cost_and_loss)),
     ),
     hints=(
-        "Ask it of every pair: does i beat j? Then j stays if no i does.",
+        "Compare every pair: does i beat j? Then j is on the front if no i does.",
         "Make four (M, M) tables: i costs no more than j, i costs less than j, j is clearly worse than i, and both "
-        "lose the same everywhere. Which of them are joined by `and`, which by `or`?",
-        "losses[None, :] − losses[:, None] has shape (M, M, N): at [i, j] by how much j loses more. Mean and error are "
-        "those along dim=2, and any(dim=0) says who is beaten.",
+        "have equal losses everywhere. Which of them do you join by `and`, and which by `or`?",
+        "losses[None, :] − losses[:, None] has shape (M, M, N): at [i, j] the loss of j minus that of i. Take mean and "
+        "error along dim=2; any(dim=0) gives the models that are beaten.",
     ),
 )
 

@@ -1,135 +1,105 @@
-"""The exercise capstone.ratio, "How much worse, and how sure": its cases and its named mistakes.
+"""The exercise capstone.ratio, "How many windows are enough?": its cases and its named mistakes.
 
-Dimension key: D domains, N windows.
+Dimension key: N windows.
 """
 
+from math import ceil, log, log2
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Variant
+from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
 from course_lib.checking.mistakes import read_mistakes
 
-WITHIN = 2.0  # standard errors on either side
+CLEAR, MOST = 0.1, 4000  # distance of a number of windows from a whole number, and the largest one
 
 
-def _ratio(losses: Tensor, dense: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """An interval of log-perplexities made into one of ratios."""
+def _windows_needed(losses: Tensor, dense: Tensor, factor: float) -> tuple[int, int]:
+    """2 s / √n ≤ log factor, so n ≥ (2 s / log factor)². Of independent windows the variances of both models add up."""
     differences = losses.double() - dense.double()
-    mean = differences.mean(dim=1)
-    error = _deviation(differences) / losses.shape[1] ** 0.5
-    away = WITHIN * error
-    ratio, low, high = mean.exp(), (mean - away).exp(), (mean + away).exp()
-    return ratio, low, high
+    paired = differences.var()
+    independent = losses.double().var() + dense.double().var()
+    reach = log(factor)
+    n_errors = 2
+    counts = [(n_errors / reach) ** 2 * float(variance) for variance in (paired, independent)]
+    least = 2
+    return tuple(max(least, ceil(count)) for count in counts)
 
 
-def _deviation(values: Tensor) -> Tensor:
-    """NaN of a single one, without the warning that `std` gives."""
-    return (values - values.mean(dim=1, keepdim=True)).square().sum(dim=1).div(torch.tensor(values.shape[1] - 1)).sqrt()
+def is_clear(losses: Tensor, dense: Tensor, factor: float) -> bool:
+    """Whether rounding of float32 cannot change the answer."""
+    variances = (losses.double() - dense.double()).var(), losses.double().var() + dense.double().var()
+    counts = [(2 / log(factor)) ** 2 * float(variance) for variance in variances]
+    return all(3 < count < MOST and CLEAR < count % 1 < 1 - CLEAR for count in counts)
 
 
-def _own(losses: Tensor) -> Tensor:
-    """The standard error of one model's own mean."""
-    return losses.double().std(dim=1) / losses.shape[1] ** 0.5
+def _cases(generator: torch.Generator) -> list[Case]:
+    def drawn(n: int, factor: float, spread: float, hard: float = 0.6, more: float = 0.3) -> tuple[Any, ...]:
+        """Windows that are hard or easy for both models."""
+        while True:
+            dense = 3 + hard * randn(generator, n)
+            given = dense + more + spread * randn(generator, n), dense, factor
+            if is_clear(*given):
+                return given
 
-
-def _perplexities(losses: Tensor) -> Tensor:
-    return losses.double().exp()
-
-
-def _quotient(mine: Tensor, dense: Tensor) -> Tensor:
-    """Of the means of perplexities."""
-    return _perplexities(mine).mean(dim=1) / _perplexities(dense).mean(dim=1)
-
-
-def _spread(values: Tensor) -> Tensor:
-    return values.std(dim=1) / values.shape[1] ** 0.5
-
-
-def _perplexity_error(mine: Tensor, dense: Tensor) -> Tensor:
-    return _spread(_perplexities(mine) - _perplexities(dense))
-
-
-def _unpaired(mine: Tensor, dense: Tensor) -> Tensor:
-    return (_own(mine) ** 2 + _own(dense) ** 2).sqrt()
-
-
-def _added(mine: Tensor, dense: Tensor) -> Tensor:
-    return _own(mine) + _own(dense)
-
-
-def _picture(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
-    from course_lib.lessons.common.answers import compare_bars
-
-    names = [f"{name}\ndomain {d}" for name in ("ratio", "low", "high") for d in range(len(expected[0]))]
-    mine, right = (torch.cat([torch.as_tensor(each).double() for each in three]) for three in (got, expected))
-    return compare_bars(mine, right, tuple(names), "ratio of perplexities")
-
-
-def _ratio_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(n_domains: int, n: int, more: float, spread: float = 0.05, hard: float = 0.6) -> tuple[Tensor, Tensor]:
-        """Windows that are hard or easy for both; domains that lose differently much."""
-        dense = 3 + hard * randn(generator, n_domains, n)
-        shift = more * (1 + torch.arange(n_domains))[:, None]
-        return dense + shift + spread * randn(generator, n_domains, n), dense
-
-    dense = torch.tensor([[2.0, 3.0, 4.0, 3.0]])
-    by_hand = dense + torch.tensor([[0.25, 0.5, 0.25, 0.0]]), dense
+    dense = torch.tensor([2.0, 3.0, 4.0, 3.0])
     return [
-        Case("one domain of 4 windows by hand: the differences are ¼, ½, ¼ and 0", by_hand),
-        Case("two domains, 8 windows", drawn(2, 8, 0.12)),
-        Case("three domains, 20 windows", drawn(3, 20, 0.3, 0.2)),
-        Case("a model that loses four nats", drawn(2, 6, 2.0, 0.4)),
-        Case("one that is better than the dense one", drawn(2, 12, -0.05)),
-        Case("two windows", drawn(4, 2, 0.2, 0.1)),
-        Case("many windows", drawn(1, 300, 0.02, 0.3)),
+        Case("4 windows by hand: differences ¼, ½, ¼, 0", (dense + torch.tensor([0.25, 0.5, 0.25, 0.0]), dense, 1.1)),
+        Case("8 windows, to within 5 %", drawn(8, 1.05, 0.08)),
+        Case("20 windows, to within 2 %", drawn(20, 1.02, 0.05, 0.2)),
+        Case("a large loss increase, to a factor of 1.5", drawn(12, 1.5, 0.6, 1.5, 2.0)),
+        Case("a factor of 2", drawn(6, 2.0, 1.2, 3.0)),
+        Case("windows that are equally hard", drawn(30, 1.03, 0.3, 0.05)),
+        Case("two windows", drawn(2, 1.1, 0.2)),
+        Case("the same difference in every window", (dense + 0.5, dense, 1.1)),
     ]
 
 
-def _library(mine: Tensor, dense: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    from course_lib.lessons.capstone.steps.ratios import ratio_of_perplexities
+def _library(losses: Tensor, dense: Tensor, factor: float) -> tuple[int, int]:
+    from course_lib.lessons.capstone.methods import windows_needed
 
-    return ratio_of_perplexities(mine, dense)
+    return windows_needed(losses, dense, factor)
 
 
 RATIO = Exercise(
     id="capstone.ratio",
-    title="How much worse, and how sure",
-    difficulty=2,
-    minutes=8,
+    title="How many windows are enough?",
+    difficulty=3,
+    minutes=10,
     points=3,
-    reference=_ratio,
-    cases=_ratio_cases,
-    picture=_picture,
+    reference=_windows_needed,
+    cases=_cases,
     library=_library,
-    mistakes=read_mistakes(globals(), steps_of=_ratio),
+    mistakes=read_mistakes(globals(), steps_of=_windows_needed),
+    trivial=(Trivial("two windows", lambda losses, dense, factor: (2, 2)),),
     also_right=(
-        Variant("window by window", lambda *given: _in_loops(*given)),
-        Variant("perplexities, divided", lambda *given: _divided(*given)),
+        Variant("one window more at a time", lambda *given: _counting(*given)),
+        Variant("by covariance", lambda *given: _by_covariance(*given)),
     ),
     hints=(
-        "Subtract the dense losses from the others before anything else. What is left is one number for each window.",
-        "Their mean is the log of the ratio; its standard error is their standard deviation over √N.",
-        "low = exp(mean − 2 · error), high = exp(mean + 2 · error), all along dim=1.",
+        "The ends of the interval are exp(mean ± 2 se). They are a factor of exp(2 se) away from the ratio, so how "
+        "large may se be?",
+        "With n windows se is s / √n. Solve 2 s / √n ≤ log(factor) for n, and round up.",
+        "As pairs, s² is the variance of the differences. For independent windows the variance of the difference is "
+        "the sum of both models' variances.",
     ),
 )
 
 
-def _in_loops(mine: Tensor, dense: Tensor) -> tuple[list[float], ...]:
-    from math import exp, sqrt
-    from statistics import mean, stdev
-
+def _counting(losses: Tensor, dense: Tensor, factor: float) -> list[int]:
     found = []
-    for ours, theirs in zip(mine.tolist(), dense.tolist(), strict=True):
-        more = [a - b for a, b in zip(ours, theirs, strict=True)]
-        away = 2 * stdev(more) / sqrt(len(more))
-        found.append((exp(mean(more)), exp(mean(more) - away), exp(mean(more) + away)))
-    return tuple(map(list, zip(*found, strict=True)))
+    for variance in ((losses - dense).double().var(), losses.double().var() + dense.double().var()):
+        n = 2
+        while 2 * float(variance / n) ** 0.5 > log(factor):
+            n += 1
+        found.append(n)
+    return found
 
 
-def _divided(mine: Tensor, dense: Tensor) -> tuple[Tensor, ...]:
-    ratio = mine.double().mean(dim=1).exp() / dense.double().mean(dim=1).exp()
-    factor = (2 * _deviation(mine.double() - dense.double()) / mine.shape[1] ** 0.5).exp()
-    return ratio, ratio / factor, ratio * factor
+def _by_covariance(losses: Tensor, dense: Tensor, factor: float) -> Tensor:
+    covariance = torch.cov(torch.stack([losses, dense]).double())
+    independent = covariance.trace()
+    variances = torch.stack([independent - 2 * covariance[0, 1], independent])
+    return (4 * variances / log(factor) ** 2 - 1e-9).ceil().clamp(min=2).long()

@@ -165,11 +165,13 @@ def _split_cases(generator: torch.Generator) -> list[Case]:
     losses = torch.tensor([[1.0, 0.5, 0.25], [0.75, 0.5, 0.0], [0.375, 0.25, 0.125]])
     tight = drawn(6, 4, 0.5)
     return [
-        Case("3 parts by hand, 75 bytes: 40 at first, steps worth 1/40, 1/20 and 1/48 a byte", (sizes, losses, 75)),
-        Case("6 parts, half of what can be had", tight),
-        Case("steps worth more than those before them", drawn(5, 5, 0.45, bent=True)),
-        Case("two thirds of what can be had, bent", drawn(7, 4, 0.66, bent=True)),
-        Case("a third of it, many levels", drawn(4, 9, 0.33, bent=True)),
+        Case(
+            "3 parts by hand, 75 bytes, 40 at first; the steps save 1/40, 1/20 and 1/48 per byte", (sizes, losses, 75)
+        ),
+        Case("6 parts, half of all bytes", tight),
+        Case("steps that save more than those before them", drawn(5, 5, 0.45, bent=True)),
+        Case("two thirds of all bytes, some steps save more than those before", drawn(7, 4, 0.66, bent=True)),
+        Case("a third of all bytes, many levels", drawn(4, 9, 0.33, bent=True)),
         Case("nothing more fits", (*tight[:2], int(tight[0][:, 0].sum()) + 1)),
         Case("one byte is missing for everything", (*tight[:2], int(tight[0][:, -1].sum()) - 1)),
         Case("everything fits", (*tight[:2], int(tight[0][:, -1].sum()))),
@@ -178,7 +180,7 @@ def _split_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
-    from course_lib.lessons.capstone.steps.splitting import levels_within
+    from course_lib.lessons.capstone.methods import levels_within
 
     return levels_within(sizes, losses, budget)
 
@@ -229,7 +231,7 @@ def _at_once(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
 
 
 def _one_too_many(sizes: Tensor, losses: Tensor, budget: int) -> Tensor:
-    """The budget is looked at before a step, not behind it."""
+    """The budget is looked at before a step, not after it."""
     levels = [0] * len(sizes)
     while _used(sizes, levels) < budget:
         steps = [

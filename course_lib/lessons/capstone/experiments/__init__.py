@@ -1,1 +1,1 @@
-"""Further experiments of lesson 12, each measured into NAME.json beside it: a grid of recipes, and drafts."""
+"""The experiments of lesson 12, each with its result in NAME.json next to it: parts, a grid of recipes, and drafts."""
