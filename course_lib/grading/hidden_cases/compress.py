@@ -1,5 +1,5 @@
-"""Lesson 10, hidden cases: texts of one token, many short texts, large vocabularies, steps that are small or large;
-losses far apart, windows of two tokens, layers with nothing left, gains that differ.
+"""Lesson 10, hidden cases: texts of one token, many short texts, large vocabularies, small and large steps; losses far
+apart, windows of two tokens, nearly empty layers, gains that differ.
 
 Dimension key: B texts, T tokens, P vectors of the prompt, D width, V tokens of the vocabulary, N windows.
 """
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from course_lib.checking.draws import randn, whole
 from course_lib.checking.exercise import Case
+from course_lib.prompts.small_llama import random_weights
 
 
 def _lengths(generator: torch.Generator, n: int, most: int, least: int = 1) -> Tensor:
@@ -52,19 +53,18 @@ def _labels(generator: torch.Generator) -> list[Case]:
 
 def _frozen(generator: torch.Generator) -> list[Case]:
     def drawn(
-        vocabulary: int, n_tokens: int, n: int, width: int, rate: int | float = 2.0, size: int | float = 1.5
+        vocabulary: int, n_texts: int, n_tokens: int, n: int, heads: int, rate: int | float = 2.0, **weights: Any
     ) -> tuple[Any, ...]:
-        ids = torch.randint(0, vocabulary, (n_tokens,), generator=generator)
-        mix = randn(generator, width, width) / width**0.5
-        return randn(generator, n, width), size * randn(generator, vocabulary, width), mix, ids, rate
+        ids = torch.randint(0, vocabulary, (n_texts, n_tokens), generator=generator)
+        return random_weights(generator, vocabulary, heads, **weights), randn(generator, n, 2 * heads), ids, rate
 
-    prompt, table, mix, ids, rate = drawn(12, 9, 4, 6)
+    weights, prompt, ids, rate = drawn(12, 2, 9, 4, 3)
     return [
-        Case("a text of one token", drawn(8, 1, 3, 5)),
-        Case("a single vector, a long text", drawn(15, 25, 1, 4, 4.0)),
-        Case("the same token again and again", (prompt, table, mix, ids * 0 + 5, rate)),
-        Case("a large step, rows of the table twice as long", drawn(10, 7, 5, 3, 12.5, 3.0)),
-        Case("more channels than tokens of vocabulary", drawn(6, 8, 2, 16, 2.5)),
+        Case("texts of one token", drawn(8, 3, 1, 3, 3)),
+        Case("a single vector, a long text", drawn(15, 1, 25, 1, 2, 4.0)),
+        Case("the same token again and again", (weights, prompt, ids * 0 + 5, rate)),
+        Case("a large step, a table twice as large", drawn(10, 2, 7, 5, 2, 12.5, size=3.0)),
+        Case("more channels than tokens of vocabulary, three blocks", drawn(6, 4, 8, 2, 6, 2.5, n_blocks=3)),
     ]
 
 

@@ -25,26 +25,6 @@ BEFORE = {
 }
 
 
-# --- frozen: prompt, table, mix, ids, rate ---
-
-
-def by_hand(prompt, table, mix, ids, rate, memory=0.5):
-    """The gradient written out, with matrices of torch's own dtype."""
-    n = len(prompt) + len(ids) - 1
-    decay = torch.zeros(n, n)
-    for i in range(n):
-        for j in range(i + 1):
-            decay[i, j] = memory ** (i - j)
-    x = torch.cat([prompt, table[ids[:-1]]])
-    t = torch.tanh(decay @ x @ mix.T)
-    slope = (t[len(prompt) - 1 :] @ table.T).softmax(dim=1)
-    slope[torch.arange(len(ids)), ids] -= 1
-    of_t = torch.zeros(n, x.shape[1])
-    of_t[len(prompt) - 1 :] = slope @ table / len(ids)
-    of_x = decay.T @ ((of_t * (1 - t**2)) @ mix)
-    return prompt - rate * of_x[: len(prompt)], table, mix
-
-
 # --- initial: table, lots, n, step ---
 
 
@@ -150,10 +130,9 @@ BYTES = {
     ),
 }
 
-RIGHT = {"compress.frozen": {"the gradient by hand": by_hand}}
+RIGHT = {}
 WRONG = {
     "compress.before": BEFORE,
-    "compress.frozen": {"½ forgotten": (lambda *given: by_hand(*given, memory=1.0), "another memory")},
     "compress.initial": INITIAL,
     "compress.metric": METRIC,
     "compress.transfer": TRANSFER,

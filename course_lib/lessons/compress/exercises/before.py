@@ -117,7 +117,7 @@ def _before_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(prompt: Tensor, text: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    from course_lib.lessons.compress.steps.inputs import with_prompt
+    from course_lib.lessons.compress.steps import with_prompt
 
     return with_prompt(prompt, text, real)
 

@@ -59,9 +59,9 @@ def _bytes_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(layers: tuple, others: int, prompt: int, bits: int, group: int) -> tuple[int, float]:
-    from course_lib.lessons.compress.steps.sizes import stored
+    from course_lib.lessons.compress.steps import stored_bytes
 
-    return stored(layers, others, prompt, bits, group)
+    return stored_bytes(layers, others, prompt, bits, group)
 
 
 BYTES = Exercise(

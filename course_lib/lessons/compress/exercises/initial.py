@@ -126,9 +126,9 @@ def _initial_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(table: Tensor, lots: Tensor, n: int, step: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.compress.steps.initial import begun
+    from course_lib.lessons.compress.steps import initial_prompt
 
-    return begun(table, lots, n, step)
+    return initial_prompt(table, lots, n, step)
 
 
 INITIAL = Exercise(

@@ -104,7 +104,7 @@ def _labels_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(ids: Tensor, real: Tensor, n_prompt: int) -> Tensor:
-    from course_lib.lessons.compress.steps.inputs import targets
+    from course_lib.lessons.compress.steps import targets
 
     return targets(ids, real, n_prompt)
 

@@ -73,7 +73,7 @@ def _metric_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.compress.steps.gains import paired_ratio
+    from course_lib.lessons.compress.steps import paired_ratio
 
     return paired_ratio(prompted, plain, real)
 

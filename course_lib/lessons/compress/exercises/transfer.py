@@ -88,9 +88,9 @@ def _transfer_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(plain: Tensor, own: Tensor, moved: Tensor, dense: Tensor, dense_own: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.compress.steps.gains import share_that_goes_over
+    from course_lib.lessons.compress.steps import transferred_fraction
 
-    return share_that_goes_over(plain, own, moved, dense, dense_own)
+    return transferred_fraction(plain, own, moved, dense, dense_own)
 
 
 TRANSFER = Exercise(
