@@ -244,15 +244,17 @@ for (_, prompt_name), losses in losses_with.items():
 # `requires_grad_(False)` PyTorch computes no gradients for them, and only the prompt is given to the optimizer.
 #
 # One weight needs special attention. In our model, as in many small ones, the embedding table is also the LM head, that
-# is, the matrix that computes the logits. The two are **tied**. If you add the prompt to the table as new rows and
-# train the table, you also train the LM head.
+# is, the matrix that computes the logits. The two are **tied**:
 
 # %%
-plots.what_learns(tables.parts(model), prompt=5 * table.shape[1])
+print("the LM head is the embedding table:", model.lm_head.weight is model.get_input_embeddings().weight)
+n_prompt, n_model = 5 * table.shape[1], sum(parameter.numel() for parameter in model.parameters())
+print(f"model: {n_model:,} numbers, {table.numel():,} of them in the embedding table")
+print(f"prompt of 5 vectors: {n_prompt:,} numbers, {100 * n_prompt / n_model:.3f} % of the model")
 
 # %% [markdown]
-# The scale is logarithmic. A prompt of five vectors (red) has 2,880 numbers, 0.002 % of all. The gray parts stay
-# frozen.
+# If you add the prompt to the table as new rows and train the table, you train more than 28 million numbers instead of
+# 2,880, and the LM head is among them.
 
 # %% [markdown]
 # ### What learns
@@ -323,6 +325,9 @@ del weights_before, weights_after
 # obvious choice, but the model has never seen such vectors. How different are they from the embeddings of tokens?
 
 # %%
+random_vectors = torch.randn(table.shape, generator=torch.Generator().manual_seed(0))
+for name, rows in {"embeddings": table, "N(0, 1)": random_vectors}.items():
+    print(f"{name}: mean norm {rows.norm(dim=1).mean():.1f}, from {rows.norm(dim=1).min():.1f} upwards")
 plots.lengths()
 
 # %% [markdown]
@@ -371,7 +376,7 @@ check("compress.initial", first_prompt)
 
 
 # %%
-def train_prompt(model, prompt, token_ids, before, labels, batch_size=2, learning_rate=0.05):
+def train_prompt(model, prompt, token_ids, before, labels, batch_size=2, learning_rate=0.02):
     """Train a soft prompt on a frozen model, each window once; return the prompt after every step, and the losses."""
     model.requires_grad_(False)
     prompt = prompt.clone().requires_grad_()
@@ -489,9 +494,7 @@ for (name, prompt_name), losses in losses_with.items():
     without = losses_without[name]
     ratio, error = mine("compress.metric", compare)(losses, without, is_token)
     compared.append((name, prompt_name, without.mean().exp().item(), ratio, error))
-tables.comparison(compared)
-
-# %%
+display(tables.comparison(compared))
 plots.ratios([(name, prompt_name, ratio, error) for name, prompt_name, _, ratio, error in compared], len(held_out))
 
 # %% [markdown]
@@ -518,7 +521,8 @@ print(f"the second trap: perplexity {correct:.1f}, or {averaged:.1f} when averag
 # comparison with 20 vectors, 32 steps, more models and stronger compression (`course reproduce prompts`):
 
 # %%
-plots.gains()
+display(plots.gains())
+print(claims.BEYOND_DENSE.judge())
 
 # %% [markdown]
 # The left panel shows pruned models, the right panel quantized ones. The dotted line with its gray band is the control,
@@ -526,11 +530,7 @@ plots.gains()
 # have lost little, gain about as much as the dense model. The more a model was damaged, the further its point is above
 # the line. But a large gain does not make a good model: Wanda at 75 % gains 1.2 nats and still has a perplexity of
 # hundreds.
-
-# %%
-print(claims.BEYOND_DENSE.judge())
-
-# %% [markdown]
+#
 # ## 7. The bytes of 50 % and 4 bits
 #
 # Half of the weights and a quarter of the bits make the model eight times smaller, says the paper. Let's count. At 50 %
@@ -540,12 +540,15 @@ print(claims.BEYOND_DENSE.judge())
 # points of the quantization come on top, and the embedding table is neither pruned nor rounded.
 
 # %%
+codes, bitmap, scales = 0.5 * 4, 1, (16 + 4) / 128  # bits per weight; a scale and a zero point per 128 columns
+print(f"{codes:.2f} + {bitmap:.2f} + {scales:.2f} = {codes + bitmap + scales:.2f} bits per weight")
 plots.bits()
 
 # %% [markdown]
 # Each bar is the average over all weights of the blocks, zeros included, for one group size of the quantization. The
 # codes (dark) take 2 bits, the bitmap (yellow) 1 bit and a little for the row starts. Smaller groups need more scales
-# (gray). At groups of 128 the total is 3.22 bits per weight, and the blocks are 4.97 times smaller than in 16 bits.
+# (gray). At groups of 128 the total is 3.22 bits per weight, slightly more than in the line above the figure because of
+# the row starts and of bytes that are only partly used. The blocks are 4.97 times smaller than in 16 bits.
 
 # %% [markdown]
 # ### Bytes of 50 % and 4 bits
@@ -630,18 +633,15 @@ plots.prompt_cost()
 # the dense model as a teacher (lesson 05).
 
 # %%
-plots.rivals()
+display(plots.rivals())
+print(claims.RIVALS["LoRA of as many bytes"].judge())
 
 # %% [markdown]
 # On the left is the model pruned by Wanda, on the right a structurally pruned one (Minitron, lesson 05). The dotted
 # line is the gain of the prompt. On both models LoRA with equally many bytes (46 kB) and about the same number of
 # tokens gains roughly twice as much. Distillation gains four times as much on the right, needs about twice the time,
 # and changes the weights. SparseGPT in place of Wanda changes the weights and gains nothing here.
-
-# %%
-print(claims.RIVALS["LoRA of as many bytes"].judge())
-
-# %% [markdown]
+#
 # The papers report other results for larger models. Their tables were not available to us, so we quote their abstracts
 # and the settings of the published script:
 
@@ -735,24 +735,22 @@ tables.fractions(reached)
 # any prompt for Wikipedia gains. The fractions here are below 0, so none of the repair transfers to this model.
 
 # %%
-plots.transfer()
+display(plots.transfer())
+print(claims.HALF_TRANSFERS.judge())
 
 # %% [markdown]
 # Rows say where a prompt was trained, columns where it is used. The framed diagonal is each model's own prompt and has
 # the lowest ratio of its column. Most other ratios in the first four columns are a little below 1, and the row of the
 # dense model is as good as the rows of the compressed ones. So what transfers is knowledge of the text. The prompt for
 # Wanda at 75 % (last row) does harm everywhere else.
-
-# %%
-print(claims.HALF_TRANSFERS.judge())
-
-# %% [markdown]
+#
 # ## 10. Optional: what the gain depends on
 #
 # We changed one setting at a time, for the model pruned by Wanda to 50 %:
 
 # %%
-plots.settings()
+display(plots.settings())
+print(claims.MORE_STEPS.judge())
 
 # %% [markdown]
 # The first row is the main run, and the second one the same with another **random seed**: other initial tokens and
@@ -760,11 +758,7 @@ plots.settings()
 # variation between seeds, and the error bars, which come from the evaluation windows, do not include it. Outside of
 # both seeds are only three runs: 96 steps gain twice as much as 32, and 80 vectors gain half as much again as 20. The
 # initialisation makes no significant difference here, not even $N(0, 1)$ with its long vectors.
-
-# %%
-print(claims.MORE_STEPS.judge())
-
-# %% [markdown]
+#
 # Does a prompt trained on Wikipedia also help on other text? On the paragraphs of BoolQ it does, with a repair of 0.18
 # nats for GPTQ with 3 bits. But these paragraphs also come from Wikipedia, so this says little about another domain. On
 # 100 questions of each of three benchmarks we saw no significant change. All verdicts are on

@@ -92,10 +92,10 @@ MORE_VECTORS, MORE_STEPS, TOKENS_AS_START = (
 )
 
 
-def sentence_rows(measured: Measured, name: str) -> dict[str, dict]:
-    """The rows of one model after written sentences, by sentence; without those of random tokens."""
-    sentence_rows_of_model = results.rows_of(measured, "words", model=name)
-    return {row["prompt"]: row for row in sentence_rows_of_model if not row["prompt"].startswith("random")}
+def sentence_rows(measured: Measured, name: str, random: bool = False) -> dict[str, dict]:
+    """The rows of one model after the authors' sentences, by sentence, or after random tokens."""
+    rows_of_model = results.rows_of(measured, "words", model=name)
+    return {row["prompt"]: row for row in rows_of_model if row["prompt"].startswith("random") == random}
 
 
 def _sentences(compare: Callable[[Measured, str, dict], Effect | None], measured: Measured) -> dict[str, Effect]:
@@ -113,14 +113,8 @@ def _than_nothing(measured: Measured, name: str, row: dict) -> Effect | None:
 
 
 def _than_random_tokens(measured: Measured, name: str, row: dict) -> Effect | None:
-    random_rows = [
-        each for each in results.rows_of(measured, "words", model=name) if each["prompt"].startswith("random")
-    ]
-    return (
-        loss_gain(row, results.mean_row(random_rows))
-        if results.row_of(measured, "models", model=name) and random_rows
-        else None
-    )
+    alone, random = results.row_of(measured, "models", model=name), sentence_rows(measured, name, random=True)
+    return loss_gain(row, results.mean_row([*random.values()])) if alone and random else None
 
 
 def _than_learned(measured: Measured, name: str, row: dict) -> Effect | None:

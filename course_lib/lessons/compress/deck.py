@@ -161,11 +161,10 @@ def hard_prompts() -> dict[str, list[tuple[str, Effect]]]:
     """By kind of hard prompt: its gain on each model; the mean over the random trials for random tokens."""
     measured, by_kind = results.load(), {kind: [] for kind in KINDS}
     for name in results.models(measured):
-        alone, real = results.row_of(measured, "models", model=name), claims.sentence_rows(measured, name)
-        words = results.rows_of(measured, "words", model=name)
-        random = [row for row in words if row["prompt"] not in real]
+        alone = results.row_of(measured, "models", model=name)
+        real, random = (claims.sentence_rows(measured, name, is_random) for is_random in (False, True))
         if random and alone:
-            for kind, row in {**real, "random": results.mean_row(random)}.items():
+            for kind, row in {**real, "random": results.mean_row([*random.values()])}.items():
                 by_kind[kind].append((model_name(name), loss_gain(row, alone)))
     return by_kind
 

@@ -7,7 +7,7 @@ O outputs (rows) and I inputs (columns) of a layer.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -198,23 +198,6 @@ def prompt_cost() -> Figure:
     short, long = (percent(prompt_fraction(100, length)) for length in (32, 1024))
     title = f"100 vectors are {short} of the prefill with 32 tokens of text, {long} with 1,024"
     return label(axes, title, "tokens of the text", "prompt / all positions").figure
-
-
-def what_learns(numbers: Mapping[str, int], prompt: int) -> Figure:
-    """Plot the numbers of each part of a model on a log scale, and those of the prompt, which alone are trained."""
-    fig, (axes,) = figure(width=7.2, height=2.4)
-    rows = {"prompt": prompt, **numbers}
-    for place, (name, n) in enumerate(reversed(rows.items())):
-        learns = name == "prompt"
-        axes.barh(place, n, 0.6, color=COLOURS[1] if learns else COLOURS[4], edgecolor="black")
-        axes.text(n * 1.15, place, f"{n:,} {'trained' if learns else 'frozen'}", va="center", fontsize=9.5)
-    axes.set_yticks(range(len(rows)), list(rows)[::-1])
-    log_scale(axes, "x")
-    axes.set_xticks([10**power for power in range(3, 9)], [f"$10^{power}$" for power in range(3, 9)])
-    axes.set_xlim(1e3, 5e10)
-    fraction = prompt / sum(rows.values())
-    label(axes, f"{prompt:,} numbers are trained, {percent(fraction, 3)} of all", "numbers (log scale)")
-    return fig
 
 
 def row_lengths(seed: int = 0) -> tuple[Float[Tensor, "V"], Float[Tensor, "V"]]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from course_lib.lessons.common.table import Table, number, plus_minus
 from course_lib.lessons.common.tables import Measured, load_measured, load_published, origin, rows
@@ -14,14 +13,13 @@ from course_lib.lessons.compress.experiments import prompt_words
 from course_lib.lessons.compress.experiments.prompt_words import MODELS, Attempt
 from course_lib.lessons.compress.experiments.rivals import SMALL, WANDA
 from course_lib.lessons.compress.results import loss_gain, model_name
-from course_lib.models import layers_of, weight_of
 from course_lib.prompts.compressed.store import DENSE
 
 Number = float | Tensor
 
 
 def provenance(measured: Measured | None = None) -> str:
-    """What was run, where, when, and with how much text."""
+    """The command, the machine, the date and the amount of text of the measurement."""
     measured = measured or results.load()
     sizes = measured["sizes"]
     amounts = f"prompts of {sizes['n_vectors']} vectors, {sizes['n_steps']} steps of {sizes['batch']} × "
@@ -42,14 +40,6 @@ def comparison(rows: Sequence[tuple[str, str, float, Number, Number]]) -> Table:
         formats={"perplexity": number(1), ("ratio", "error"): plus_minus(3)},
         note="± one standard error over the windows. Below 1 the prompt helps.",
     )
-
-
-def parts(model: PreTrainedModel) -> dict[str, int]:
-    """How many numbers the embedding table, the matrices of the blocks, and the norms of a model have."""
-    n_table = model.get_input_embeddings().weight.numel()
-    n_blocks = sum(weight_of(layer.module).numel() for layer in layers_of(model))
-    n_norms = model.num_parameters() - n_table - n_blocks
-    return {"embedding table = LM head": n_table, "matrices of the blocks": n_blocks, "norms": n_norms}
 
 
 def fractions(values: Mapping[str, tuple[Number, Number]]) -> Table:
@@ -79,7 +69,7 @@ def published(measured: Measured | None = None) -> Table:
         ("vectors, steps, a batch", theirs, ours),
         ("50 % and 4 bits: times smaller", str(by_claim["times smaller"]), _times_smaller(measured)),
         ("the same with a prompt: loss above dense", by_claim["quality"], _above_dense(measured)),
-        ("prompts transfer to", by_claim["goes over"], _transfer(measured)),
+        ("prompts transfer to", by_claim["transfers to"], _transfer(measured)),
         ("gain compared with LoRA (Hoang and others)", lora["published"], _than_lora(measured)),
     ]
     return Table(

@@ -268,24 +268,24 @@ WRONG = {
             front(
                 position=lambda p, r, s: torch.cat([torch.arange(len(p)).repeat(len(r), 1), r.long().cumsum(1) - 1], 1)
             ),
-            "positions not moved",
+            "positions not shifted",
         ),
         "no positions for the prompt": (
             front(position=lambda p, r, s: (r.long().cumsum(1) - 1).clamp(0)),
-            "positions not moved",
+            "positions not shifted",
         ),
-        "below zero": (front(position=lambda p, r, s: s.long().cumsum(1) - 1 - len(p)), "positions not moved"),
+        "below zero": (front(position=lambda p, r, s: s.long().cumsum(1) - 1 - len(p)), "positions not shifted"),
         "arange": (front(position=lambda p, r, s: torch.arange(s.shape[1]).repeat(len(s), 1)), "padding has positions"),
         "arange, one row": front(position=lambda p, r, s: torch.arange(s.shape[1])),
-        "mask of the text": (front(seen=lambda p, r: r), "attention mask forgotten"),
-        "prompt masked": (front(seen=lambda p, r: pad(r, (len(p), 0))), "attention mask forgotten"),
+        "mask of the text": (front(seen=lambda p, r: r), "prompt masked"),
+        "prompt masked": (front(seen=lambda p, r: pad(r, (len(p), 0))), "prompt masked"),
         "all ones": (
             front(seen=lambda p, r: torch.ones(len(r), len(p) + r.shape[1]), position=lambda p, r, s: s.cumsum(1) - 1),
-            "padding seen",
+            "padding attended to",
         ),
         "from one": (front(position=lambda p, r, s: s.long().cumsum(1)), "counted from one"),
         "mask behind": (front(seen=lambda p, r: pad(r, (0, len(p)), value=True)), "mask on the other side"),
-        "backwards": (front(lambda p, x: joined(p.flipud(), x)), "backwards"),
+        "backwards": (front(lambda p, x: joined(p.flipud(), x)), "in reverse order"),
         "added to every token": lambda p, x, r: (x + p.mean(0), r, r.long().cumsum(1) - 1),
         "added": (
             lambda p, x, r: (
@@ -293,7 +293,7 @@ WRONG = {
                 r,
                 (r.long().cumsum(1) - 1).clamp(0),
             ),
-            "in the place of the text",
+            "in place of the text",
         ),
         "texts moved to the left": front_with_padding_at_the_end,
         "flattened": front(lambda p, x: joined(p.T.reshape(p.shape), x)),
@@ -315,37 +315,37 @@ WRONG = {
             lambda ids, real, n: torch.cat(
                 [torch.full((len(ids), n), -100), ids.where(real, -100)[:, 1:], torch.full((len(ids), 1), -100)], 1
             ),
-            "first real token",
+            "first token not predicted",
         ),
         "two": (lambda ids, real, n: next_tokens(ids, real, n, cut=2), "shifted twice"),
-        "padding too": (lambda ids, real, n: next_tokens(ids, real | True, n), "padding"),
+        "padding too": (lambda ids, real, n: next_tokens(ids, real | True, n), "padding predicted"),
         "mask of the reader": (
             lambda ids, real, n: next_tokens(ids, real | True, n).where(pad(real, (n, 0), value=True), -100),
             None,
         ),
-        "pad id": (lambda ids, real, n: next_tokens(ids, ids != 0, n), "padding by its number"),
-        "ignore 0": (lambda ids, real, n: next_tokens(ids, real, n, ignore=0), "another number"),
-        "ignore -1": (lambda ids, real, n: next_tokens(ids, real, n, ignore=-1), "another number"),
+        "pad id": (lambda ids, real, n: next_tokens(ids, ids != 0, n), "padding recognised by its token"),
+        "ignore 0": (lambda ids, real, n: next_tokens(ids, real, n, ignore=0), "another number than −100"),
+        "ignore -1": (lambda ids, real, n: next_tokens(ids, real, n, ignore=-1), "another number than −100"),
         "roll": (
             lambda ids, real, n: torch.roll(next_tokens(ids, real, n, cut=0), -1, dims=1),
-            "wrapped round",
+            "wrapped around",
         ),
         "roll the wrong way": (
             lambda ids, real, n: torch.roll(next_tokens(ids, real, n, cut=0), 1, dims=1),
             "shifted the other way",
         ),
-        "text alone": (lambda ids, real, n: next_tokens(ids, real, 0), "one length less"),
-        "one less": (lambda ids, real, n: next_tokens(ids, real, n)[:, :-1], "one length less"),
+        "text alone": (lambda ids, real, n: next_tokens(ids, real, 0), "fewer labels than positions"),
+        "one less": (lambda ids, real, n: next_tokens(ids, real, n)[:, :-1], "fewer labels than positions"),
         "behind the text": lambda ids, real, n: torch.cat([ids.where(real, -100), torch.full((len(ids), n), -100)], 1),
         "zero at the end": lambda ids, real, n: next_tokens(ids, real, n, end=0),
         "end scored with itself": lambda ids, real, n: torch.cat(
             [torch.full((len(ids), n), -100), ids.where(real, -100), ids[:, -1:]], 1
         )[:, 1:],
-        "mask": (lambda ids, real, n: next_tokens(ids, real, n) >= 0, "which, not what"),
+        "mask": (lambda ids, real, n: next_tokens(ids, real, n) >= 0, "a mask instead of labels"),
         "times mask": lambda ids, real, n: next_tokens(ids * real, real | True, n),
         "last token dropped": (
             lambda ids, real, n: next_tokens(ids, real & (real.cumsum(1) < real.sum(1, keepdim=True)), n),
-            "the last real token left out",
+            "last token not predicted",
         ),
         "P - 1": (
             lambda ids, real, n: torch.cat(
@@ -396,9 +396,9 @@ WRONG = {
     },
     "compress.initial": {
         "public code": (started(lambda w, lots, n: torch.arange(n)), "the first ids"),
-        "public code, in place": (started_in_place, "the table moves too"),
+        "public code, in place": (started_in_place, "the table changes too"),
         "last": (started(lambda w, lots, n: torch.arange(len(w))[-n:]), "the last ids"),
-        "views": (rows_in_place, "the table moves too"),
+        "views": (rows_in_place, "the table changes too"),
         "normal": (
             lambda w, lots, n, s: (torch.randn(n, w.shape[1], generator=torch.Generator().manual_seed(3)) - s, w),
             "no rows of the table",
@@ -419,24 +419,24 @@ WRONG = {
         "randint": (drawn_with_repetition, "with repetition"),
         "lots as places": (started(lambda w, lots, n: (lots * len(w)).long()[:n]), "with repetition"),
         "lots of the first n": (started(lambda w, lots, n: lots[:n].topk(n)[1]), None),
-        "smallest": (started(lambda w, lots, n: lots.topk(n, largest=False)[1]), "smallest lots"),
-        "from small to large": (started(lambda w, lots, n: lots.argsort()[-n:]), "in another order"),
-        "in the table's order": (started(lambda w, lots, n: lots.topk(n)[1].sort()[0]), "in another order"),
+        "smallest": (started(lambda w, lots, n: lots.topk(n, largest=False)[1]), "smallest keys"),
+        "from small to large": (started(lambda w, lots, n: lots.argsort()[-n:]), "rows in another order"),
+        "in the table's order": (started(lambda w, lots, n: lots.topk(n)[1].sort()[0]), "rows in another order"),
         "by mask": (
             lambda w, lots, n, s: (w[lots >= lots.topk(n)[0][-1]] - s, w),
-            "in another order",
+            "rows in another order",
         ),
         "one row for all": (started(lambda w, lots, n: lots.argmax().repeat(n)), "with repetition"),
         "mean": (started(rows=lambda w, ids: w.mean(0).repeat(len(ids), 1)), "mean of the vocabulary"),
         "scaled by lots": (
             lambda w, lots, n, s: (w[lots.topk(n)[1]] * lots.topk(n)[0][:, None] - s, w),
-            "rows made longer or shorter",
+            "rows rescaled",
         ),
         "half as long": (started(rows=lambda w, ids: w[ids] / 2), "no rows of the table"),
         "no step": (started(after=lambda x, s: x), "step forgotten"),
         "plus": (started(after=lambda x, s: x + s), "step added"),
-        "ids": (lambda w, lots, n, s: (lots.topk(n)[1], w), "tokens, not vectors"),
-        "table first": (lambda *g: started()(*g)[::-1], "one of the two, or the other way round"),
+        "ids": (lambda w, lots, n, s: (lots.topk(n)[1], w), "tokens instead of vectors"),
+        "table first": (lambda *g: started()(*g)[::-1], "one value, or in the wrong order"),
         "columns": lambda w, lots, n, s: (w.T[: w.shape[1]][:, :n].T.flip(1) - s, w),
     },
 }

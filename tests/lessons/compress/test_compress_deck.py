@@ -1,4 +1,4 @@
-"""What deck 10 says in words and numbers is what its functions and the library's settings give."""
+"""Words and numbers in deck 10 agree with its functions and with the settings of the library."""
 
 import math
 import re
@@ -43,7 +43,7 @@ def test_settings_are_those_of_both_recipes():
     assert ours.rate / deck.CODE.rate == pytest.approx(30)  # "thirty times as high as in the script"
 
 
-def test_what_is_published_is_quoted_from_its_file():
+def test_published_values_are_quoted_from_their_file():
     """The script's settings, which a figure draws too, and the answers to one question."""
     settings = rows(load_published("compress"), "settings")[0]
     recipe = {
@@ -63,7 +63,7 @@ def test_what_is_published_is_quoted_from_its_file():
     }
 
 
-def test_what_learns_is_counted():
+def test_trained_numbers_are_counted():
     shown = {name: row[0] for name, row in cells("What learns").items()}
     norms = plots.WIDTH * (2 * plots.BLOCKS + 1)
     table = plots.WIDTH * plots.TOKENS
@@ -72,7 +72,7 @@ def test_what_learns_is_counted():
     assert table + norms == plots.OTHERS
 
 
-def test_what_competes_is_counted():
+def test_rivals_are_counted():
     numbers = {name.split(",")[0]: row for name, row in cells("What competes?").items()}
     lora = sum(32 * (rows + columns) for rows, columns in plots.SHAPES)
     assert numbers["LoRA"][:2] == [f"{lora:,}", f"{2 * lora / 1e6:.1f} MB"]
@@ -80,7 +80,7 @@ def test_what_competes_is_counted():
     assert numbers["soft prompt"][:2] == [f"{20 * 576:,}", f"{2 * 20 * 576 / 1e3:.0f} kB"]
 
 
-def test_numbers_that_slides_and_notes_say():
+def test_numbers_on_slides_and_in_notes():
     artefact = SLIDES["Averaged zeros"]
     assert f"About {deck.averaged_with_zeros(20.0, 1000):.1f}, since the factor is {1023 / 2023:.3f}." in artefact
     assert rf"{{1123}} = {1023 / 1123:.3f} $$" in artefact
@@ -97,13 +97,13 @@ def test_the_artefact_by_hand():
     assert "reported as 15.3" in deck.artefact().described()
 
 
-def test_one_dear_token_by_a_mean():
+def test_one_expensive_token_by_a_mean():
     losses = [3.0] * 31
     factor = math.exp(sum([3.0 + 4.0, *losses]) / 32 - sum(losses) / 31)
     assert deck.first_token_factor(4.0, 32) == pytest.approx(factor)
 
 
-def test_rows_of_the_vocabulary_are_short():
+def test_embeddings_are_short():
     words, normal = plots.row_lengths()
     assert len(words) == len(normal) == plots.TOKENS
     # The error of the mean of 49,152 lengths, each with a spread of 1/√2, is 0.003; √576 is 1/(4·24) above the mean.
@@ -122,7 +122,7 @@ def test_the_paired_ratio_by_a_loop():
     assert unpaired > 10 * error, "what the slide shows"
 
 
-def test_the_share_by_hand():
+def test_the_fraction_by_hand():
     # Losses of 3 and 4 in float32 are right to 2e-7, and the smallest gain left is 0.04.
     assert deck.fraction(0.0) == pytest.approx(0.8, abs=1e-4)
     assert deck.fraction(0.12) == pytest.approx((0.16 - 0.12) / (0.2 - 0.12), abs=1e-4)
@@ -134,8 +134,8 @@ def test_drawings_of_the_deck_have_their_finding_as_a_title():
         assert re.search(r"\d", draw().described()), draw.__name__
 
 
-def test_what_the_slides_say_of_the_measured_figures():
-    """Sentences help nowhere clearly; the notes name the models whose gain is not told apart from the dense one's."""
+def test_the_slides_describe_the_measured_figures():
+    """No sentence helps significantly; the notes name the models that gain no more than the dense one."""
     every = [effect for kind in ("slides", "code") for _, effect in deck.hard_prompts()[kind]]
     assert not any(effect.holds for effect in every)
     assert f"in 0 of {len(every)} cases" in deck.words().described()

@@ -1,4 +1,4 @@
-"""The course's own steps behind the exercises of lesson 10: numbers by hand, a model that really reads them."""
+"""The course's own functions of the exercises of lesson 10: numbers by hand, and a model that uses them."""
 
 import math
 
@@ -72,7 +72,7 @@ def test_positions_by_hand():
     assert positions.tolist() == [[0, 1, 0, 2, 3], [0, 1, 2, 3, 0]]
 
 
-def test_the_slope_of_a_prompt_is_that_of_its_places_summed_over_the_texts():
+def test_the_gradient_of_a_prompt_is_summed_over_the_texts():
     """So that vectors which came back from a function without their history still teach the prompt."""
     prompt, text = randn(2, 3).requires_grad_(), randn(4, 5, 3)
     vectors, *_ = with_prompt(prompt, text, torch.ones(4, 5, dtype=torch.bool))
@@ -89,7 +89,7 @@ def test_targets_by_hand_and_without_a_prompt():
     assert targets(ids, real, 0).tolist() == [[8, 0, no], [no, no, no]]
 
 
-def test_cross_entropy_leaves_out_what_has_no_target():
+def test_cross_entropy_ignores_positions_without_a_target():
     ids, real, logits = torch.tensor([[3, 1, 4]]), torch.tensor([[True, True, False]]), randn(1, 5, 6)
     by_hand = -logits.log_softmax(dim=2)[0, [1, 2], [3, 1]].mean()
     torch.testing.assert_close(cross_entropy(logits.flatten(0, 1), targets(ids, real, 2).flatten()), by_hand)
@@ -131,7 +131,7 @@ def test_bytes_by_hand():
     assert stored_bytes(((2, 16, 16),), 20, 3, 4, 8) == (8 + 4 + 12 + 8 + 2 + 40 + 6, 104 / 80)
 
 
-def test_share_by_hand_and_its_ends():
+def test_transferred_fraction_by_hand_and_its_extremes():
     plain, own = torch.tensor([5.0, 6]), torch.tensor([4.0, 5])
     dense, dense_own = torch.tensor([3.0, 4]), torch.tensor([2.75, 3.75])
     share, error = transferred_fraction(plain, own, torch.tensor([4.25, 5.5]), dense, dense_own)
@@ -141,7 +141,7 @@ def test_share_by_hand_and_its_ends():
     assert transferred_fraction(plain, own, plain - 0.25, dense, dense_own)[0].item() == pytest.approx(0)
 
 
-def test_the_error_of_the_share_is_that_of_leaving_out_one_window_after_the_other():
+def test_the_error_of_the_fraction_is_that_of_the_jackknife():
     """The jackknife, which knows no formula; both are right up to terms of 1 / N."""
     hard, noise = 3 + randn(200), [0.03 * randn(200, seed=seed) for seed in (11, 12, 13)]
     losses = [hard + 1, hard + 0.6 + noise[0], hard + 0.7 + noise[0] + noise[1], hard, hard - 0.1 + noise[2]]
@@ -167,6 +167,6 @@ def test_the_error_of_the_share_is_that_of_leaving_out_one_window_after_the_othe
         (lambda: transferred_fraction(*[randn(1)] * 5), "got 1 windows"),
     ],
 )
-def test_what_does_not_fit_is_refused(call, said):
+def test_arguments_that_do_not_fit_are_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()

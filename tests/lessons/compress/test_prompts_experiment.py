@@ -1,4 +1,4 @@
-"""`course reproduce prompts`: every step on a thin model, and what the rows say."""
+"""`course reproduce prompts`: every step on a thin model, and the content of its rows."""
 
 import dataclasses
 import json
@@ -104,7 +104,7 @@ def test_questions_are_asked_with_and_without_a_prompt(tables):
     assert len(asked_of) == len(tables["tasks"]) == 2 * len(QUICK.first) * len(QUICK.questions)
 
 
-def test_what_later_steps_use_is_what_was_learned(thin):
+def test_later_steps_use_the_trained_prompts(thin):
     run = runs.main_run(QUICK)
     kept = runs.learned(QUICK, WANDA, run, 0)
     runs.path_of(QUICK, WANDA, run, 0).unlink()

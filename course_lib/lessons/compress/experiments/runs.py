@@ -1,4 +1,4 @@
-"""What the steps of lesson 10's measurement train and evaluate: compressed models, prompts, and rows of losses.
+"""The parts of lesson 10's measurement: compressed models, training of prompts, and rows of losses.
 
 Windows that prompts learn from never share a document with those that they are evaluated on.
 """
@@ -39,7 +39,7 @@ WIDE, NARROW = "normal, spread 1", "normal, spread of the embeddings"
 RANDOM_TRIALS = 3  # prompts of random tokens
 
 CUT = "minitron-50"
-# What the lesson needs first; the claim "50 % and 4 bits" is the paper's best known one.
+# These are needed first; the claim "50 % and 4 bits" is the paper's best known one.
 FIRST = (DENSE, "wanda-50", "gptq-3", "sparsegpt-50-4bit")
 OTHERS = ("wanda-75", "gptq-4", "wanda-62.5", CUT, "gptq-2")
 REST = ("sparsegpt-50", "sparsegpt-75", "wanda-2of4", "minitron-75", "sparsegpt-62.5", "sparsegpt-2of4")
