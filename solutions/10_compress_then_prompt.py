@@ -523,6 +523,7 @@ print(f"the second trap: perplexity {correct:.1f}, or {averaged:.1f} when averag
 # compression (`course reproduce prompts`):
 
 # %%
+print(tables.provenance())
 display(plots.gains())
 print(claims.BEYOND_DENSE.judge())
 

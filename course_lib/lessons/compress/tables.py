@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from course_lib.lessons.common.table import Table, number, plus_minus
-from course_lib.lessons.common.tables import Measured, load_measured, load_published, origin, rows
+from course_lib.lessons.common.tables import Measured, load_measured, load_published, origin, rows, wrapped
 from course_lib.lessons.common.verdicts import NOT_MEASURED, of_samples, said
 from course_lib.lessons.compress import claims, results
 from course_lib.lessons.compress.claims import BOTH
@@ -19,12 +19,16 @@ Number = float | Tensor
 
 
 def provenance(measured: Measured | None = None) -> str:
-    """The command, the machine, the date and the amount of text of the measurement."""
+    """The command, the machine, the date and the amount of text of the measurement, and the steps that it lacks."""
     measured = measured or results.load()
     sizes = measured["sizes"]
     amounts = f"prompts of {sizes['n_vectors']} vectors, {sizes['n_steps']} steps of {sizes['batch']} × "
     amounts += f"{sizes['text_length']} tokens; {sizes['evaluation']} windows of {sizes['length']} to evaluate"
-    return origin(measured, amounts)
+    text = origin(measured, amounts)
+    if missing := results.missing(measured):
+        steps = f"Not measured: {len(missing)} steps of the plan, the first of them {'; '.join(missing[:3])}."
+        text += "\n" + wrapped(f"{steps} `course reproduce prompts_rest` measures them.")
+    return text
 
 
 def comparison(rows: Sequence[tuple[str, str, float, Number, Number]]) -> Table:

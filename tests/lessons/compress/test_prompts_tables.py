@@ -218,6 +218,9 @@ def test_where_it_comes_from(measured):
 def test_the_missing_steps_of_a_stopped_measurement(measured):
     del measured["steps"]["dense: sciq"], measured["steps"]["wanda-75: own prompt"]
     assert results.missing(measured) == ["wanda-75: own prompt", "dense: sciq"]
+    text = tables.provenance(measured)
+    assert "2 steps of the plan, the first of them wanda-75: own prompt; dense: sciq." in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= COLUMNS
 
 
 def test_names_as_they_are_printed():
