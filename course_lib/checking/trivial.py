@@ -83,6 +83,8 @@ def _equal(one: Any, other: Any) -> bool:
         return one.shape == other.shape and torch.equal(one, other)
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     return type(one) is type(other) and one == other
 
 

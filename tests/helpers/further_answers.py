@@ -12,6 +12,8 @@ from statistics import NormalDist, fmean, stdev
 import numpy
 import torch
 
+from course_lib.prompts.small_llama import as_model
+
 
 def columns(weight, n_kept):
     norms = [float(column.norm()) for column in weight.T]
@@ -509,19 +511,20 @@ def labels_by_place(ids, real, n_prompt):
     return torch.tensor(labels)
 
 
-def prompt_step_by_jacobian(prompt, table, mix, ids, rate):
-    """The slopes of all tokens' losses apart, in float64, and then their mean."""
+def prompt_step_by_jacobian(weights, prompt, ids, rate):
+    """The gradients of all tokens' losses apart, and then their mean."""
+    model = as_model(weights)
+    embedded = model.get_input_embeddings()(ids).detach()
 
     def losses(vectors):
-        state, given = 0.0, []
-        for vector in [*vectors, *table.double()[ids[:-1]]]:
-            state = vector + 0.5 * state
-            given.append((table.double() @ (mix.double() @ state).tanh()).log_softmax(dim=0))
-        said = given[len(vectors) - 1 :]
-        return torch.stack([-row[token] for row, token in zip(said, ids.tolist(), strict=True)])
+        inputs = torch.cat([vectors.repeat(len(ids), 1, 1), embedded], dim=1)
+        predicted = model(inputs_embeds=inputs).logits.log_softmax(dim=-1)[:, len(prompt) - 1 :]
+        return torch.stack(
+            [-predicted[b, t, token] for b, row in enumerate(ids.tolist()) for t, token in enumerate(row)]
+        )
 
-    slopes = torch.autograd.functional.jacobian(losses, prompt.double())  # (T, P, D)
-    return prompt - rate * slopes.mean(dim=0), table, mix
+    gradients = torch.autograd.functional.jacobian(losses, prompt)  # (B · T, P, D)
+    return prompt - rate * gradients.mean(dim=0), weights
 
 
 def prompt_with_a_heap(table, lots, n, step):

@@ -492,11 +492,11 @@ LAZY = {
         lambda ids, real, n: torch.nn.functional.pad(ids, (n, 0)),
     ],
     "compress.frozen": [
-        lambda p, w, m, ids, rate: (p, w, m),
-        lambda p, w, m, ids, rate: (p - rate * p, w, m),
-        lambda p, w, m, ids, rate: (p + 1, w, m),
-        lambda p, w, m, ids, rate: (p * 0, w * 0, m * 0),
-        lambda p, w, m, ids, rate: (torch.ones_like(p), w, m),
+        lambda w, p, ids, rate: (p, w),
+        lambda w, p, ids, rate: (p - rate * p, w),
+        lambda w, p, ids, rate: (p + 1, w),
+        lambda w, p, ids, rate: (p * 0, {name: weight * 0 for name, weight in w.items()}),
+        lambda w, p, ids, rate: (torch.tensor([[1.0, 2.0]]), w),
     ],
     "compress.initial": [
         lambda w, lots, n, step: (w[:n] - step, w),

@@ -15,7 +15,7 @@ import pytest
 from course_lib.lessons.classic import tables as classic_tables
 from course_lib.lessons.common.table import Table
 from course_lib.lessons.common.tables import COLUMNS, load_measured, say
-from course_lib.lessons.compress.live import sentences
+from course_lib.lessons.compress import tables as compress_tables
 from course_lib.lessons.kv.running import own_text
 from course_lib.lessons.patterns import tables as patterns_tables
 from course_lib.lessons.sinks.experiments import first_tokens
@@ -105,9 +105,7 @@ def test_the_table_of_ideas_of_lesson_01_fits():
 
 
 def test_the_table_of_sentences_before_a_pruned_model_fits():
-    assert not badly_printed(
-        str(sentences.table_of_ideas(load_measured("compress", "experiments/prompt_words")["tables"]["sentences"]))
-    )
+    assert not badly_printed(str(compress_tables.sentences()))
 
 
 def test_the_table_of_the_smallest_networks_fits():

@@ -1,5 +1,5 @@
-"""Lesson 10, hidden cases: texts of one token, many short texts, large vocabularies, steps that are small or large;
-losses far apart, windows of two tokens, layers with nothing left, gains that differ.
+"""Lesson 10, hidden cases: texts of one token, many short texts, large vocabularies, small and large steps; losses far
+apart, windows of two tokens, nearly empty layers, gains that differ.
 
 Dimension key: B texts, T tokens, P vectors of the prompt, D width, V tokens of the vocabulary, N windows.
 """
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from course_lib.checking.draws import randn, whole
 from course_lib.checking.exercise import Case
+from course_lib.prompts.small_llama import random_weights
 
 
 def _lengths(generator: torch.Generator, n: int, most: int, least: int = 1) -> Tensor:
@@ -27,11 +28,11 @@ def _before(generator: torch.Generator) -> list[Case]:
     prompt, text, real = drawn(5, 7, 3, 4, left=True)
     real[::2] = torch.tensor([False, False, True, True, True, True, False])
     return [
-        Case("texts of very different lengths, filled up on the left", drawn(9, 12, 4, 3, left=True)),
-        Case("filled up on both sides", (prompt, text, real)),
+        Case("texts of very different lengths, padded on the left", drawn(9, 12, 4, 3, left=True)),
+        Case("padded on both sides", (prompt, text, real)),
         Case("a single vector of width one", drawn(4, 6, 1, 1, left=True)),
-        Case("a single text, filled up on the right", drawn(1, 9, 6, 5, left=False)),
-        Case("many vectors of large numbers, filled up on the left", (300 * randn(generator, 20, 4), text, real)),
+        Case("a single text, padded on the right", drawn(1, 9, 6, 5, left=False)),
+        Case("many vectors of large numbers, padded on the left", (300 * randn(generator, 20, 4), text, real)),
     ]
 
 
@@ -52,41 +53,40 @@ def _labels(generator: torch.Generator) -> list[Case]:
 
 def _frozen(generator: torch.Generator) -> list[Case]:
     def drawn(
-        vocabulary: int, n_tokens: int, n: int, width: int, rate: int | float = 2.0, size: int | float = 1.5
+        vocabulary: int, n_texts: int, n_tokens: int, n: int, heads: int, rate: int | float = 2.0, **weights: Any
     ) -> tuple[Any, ...]:
-        ids = torch.randint(0, vocabulary, (n_tokens,), generator=generator)
-        mix = randn(generator, width, width) / width**0.5
-        return randn(generator, n, width), size * randn(generator, vocabulary, width), mix, ids, rate
+        ids = torch.randint(0, vocabulary, (n_texts, n_tokens), generator=generator)
+        return random_weights(generator, vocabulary, heads, **weights), randn(generator, n, 2 * heads), ids, rate
 
-    prompt, table, mix, ids, rate = drawn(12, 9, 4, 6)
+    weights, prompt, ids, rate = drawn(12, 2, 9, 4, 3)
     return [
-        Case("a text of one token", drawn(8, 1, 3, 5)),
-        Case("a single vector, a long text", drawn(15, 25, 1, 4, 4.0)),
-        Case("the same token again and again", (prompt, table, mix, ids * 0 + 5, rate)),
-        Case("a large step, rows of the table twice as long", drawn(10, 7, 5, 3, 12.5, 3.0)),
-        Case("more channels than tokens of vocabulary", drawn(6, 8, 2, 16, 2.5)),
+        Case("texts of one token", drawn(8, 3, 1, 3, 3)),
+        Case("a single vector, a long text", drawn(15, 1, 25, 1, 2, 4.0)),
+        Case("the same token again and again", (weights, prompt, ids * 0 + 5, rate)),
+        Case("a large step, a table twice as large", drawn(10, 2, 7, 5, 2, 12.5, size=3.0)),
+        Case("more channels than tokens of vocabulary, three blocks", drawn(6, 4, 8, 2, 6, 2.5, n_blocks=3)),
     ]
 
 
 def _initial(generator: torch.Generator) -> list[Case]:
     def drawn(vocabulary: int, n: int, width: int, size: int | float = 1.0) -> tuple[Any, ...]:
         table = size * randn(generator, vocabulary, width)
-        lots = torch.rand(vocabulary, generator=generator)
-        return table, lots, n, 0.5 * size * randn(generator, n, width)
+        keys = torch.rand(vocabulary, generator=generator)
+        return table, keys, n, 0.5 * size * randn(generator, n, width)
 
-    table, lots, n, step = drawn(30, 5, 8)
+    table, keys, n, step = drawn(30, 5, 8)
     return [
         Case("a vocabulary of 3,000 tokens, 10 vectors", drawn(3000, 10, 6)),
         Case("rows a hundredth as long", drawn(80, 12, 7, 0.01)),
-        Case("lots that lie close together", (table, 0.5 + 0.01 * lots, n, step)),
-        Case("a step a hundred times as long as a row", (table, lots, n, 100 * step)),
+        Case("keys that are close to each other", (table, 0.5 + 0.01 * keys, n, step)),
+        Case("a step a hundred times as large as a row", (table, keys, n, 100 * step)),
         Case("rows of width two", drawn(40, 9, 2)),
     ]
 
 
 def _metric(generator: torch.Generator) -> list[Case]:
     def drawn(n: int, n_tokens: int, n_prompt: int, gain: float, least: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Windows in which the second half is dearer than the first."""
+        """Windows whose second half has a higher loss than the first."""
         hard = (1 + 3 * torch.rand(n, 1, generator=generator)) * torch.linspace(0.6, 1.8, n_tokens - 1)
         plain = hard * (0.5 + torch.rand(n, n_tokens - 1, generator=generator))
         behind = (
@@ -116,10 +116,10 @@ def _bytes(generator: torch.Generator) -> list[Case]:
         return tuple(layers), others, between(40, 900), bits, group
 
     return [
-        Case("few weights left, 4 bits, groups of 32", drawn(3, 4, 32, 0.05, between(2000, 9000))),
+        Case("few non-zero weights, 4 bits, groups of 32", drawn(3, 4, 32, 0.05, between(2000, 9000))),
         Case("others larger than all layers, 2 bits", drawn(2, 2, 48, 0.5, between(10**6, 10**7))),
         Case("groups of seven, 4 bits", drawn(4, 4, 7, 0.45, between(500, 5000))),
-        Case("eight bits, three quarters left", drawn(6, 8, 100, 0.75, between(500, 5000))),
+        Case("eight bits, three quarters non-zero", drawn(6, 8, 100, 0.75, between(500, 5000))),
         Case("many layers, 4 bits, groups of 128", drawn(20, 4, 128, 0.375, between(5000, 50_000))),
     ]
 
@@ -136,9 +136,9 @@ def _transfer(generator: torch.Generator) -> list[Case]:
     return [
         Case("a hundred windows, nine tenths", drawn(100, 0.15, 0.9, 0.12)),
         Case("four windows that differ much", drawn(4, 0.4, 0.5, 0.1, 0.1)),
-        Case("a prompt that the dense model does not profit from", drawn(16, 0.3, 0.65, -0.05)),
-        Case("most of what is won, the dense model wins too", drawn(25, 0.12, 0.4, 0.5, 0.03)),
-        Case("the moved prompt does as much harm as the own one helps", drawn(18, 0.25, -1.0, 0.1)),
+        Case("a prompt that does not help the dense model", drawn(16, 0.3, 0.65, -0.05)),
+        Case("the dense model gains most of it too", drawn(25, 0.12, 0.4, 0.5, 0.03)),
+        Case("the transferred prompt does as much harm as the own one helps", drawn(18, 0.25, -1.0, 0.1)),
     ]
 
 

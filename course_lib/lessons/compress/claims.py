@@ -9,14 +9,14 @@ from course_lib.lessons.common.claim import PERCENT, POINTS, Claim, Unit
 from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.tables import Measured, load_published, rows
 from course_lib.lessons.common.verdicts import Effect, Effects
-from course_lib.lessons.compress import found
-from course_lib.lessons.compress.found import CLOSE, called, wins
-from course_lib.lessons.compress.measuring.ground import WIDE
-from course_lib.lessons.compress.measuring.rivals import WAYS
+from course_lib.lessons.compress import results
+from course_lib.lessons.compress.experiments.rivals import WAYS
+from course_lib.lessons.compress.experiments.runs import WIDE
+from course_lib.lessons.compress.results import CLOSE, loss_gain, model_name
 from course_lib.prompts.compressed.store import DENSE
 
 PAPER = "Xu and others (2023), Compress, Then Prompt, arXiv:2305.11186"
-RESULTS = tuple(f"compress/{part}" for part in found.PARTS)
+RESULTS = tuple(f"compress/{part}" for part in results.PARTS)
 BOTH = "sparsegpt-50-4bit"  # pruned and rounded: the model of the paper's "8 times smaller"
 PROMPT = "prompt"
 
@@ -25,30 +25,30 @@ _claim = partial(Claim, results=RESULTS, source=PAPER)
 
 def _joined(measure: Callable[[Measured], Effects]) -> Callable[..., Effects]:
     """The same measure, of the three results as one."""
-    return lambda *results: measure(reduce(found.joined, results))
+    return lambda *measured: measure(reduce(results.join, measured))
 
 
 def compressed(measured: Measured) -> list[str]:
     """The models that were measured, without the dense one."""
-    return [name for name in found.models(measured) if name != DENSE]
+    return [name for name in results.models(measured) if name != DENSE]
 
 
 def _by_model(of: Callable[[Measured, str], Effect | None], measured: Measured) -> dict[str, Effect]:
-    effects = {called(name): of(measured, name) for name in compressed(measured)}
+    effects = {model_name(name): of(measured, name) for name in compressed(measured)}
     return {name: effect for name, effect in effects.items() if effect is not None}
 
 
 OWN = _claim(
     id="compress-own",
     text="a learned prompt lowers the perplexity of a compressed model",
-    measure=_joined(partial(_by_model, found.gain)),
+    measure=_joined(partial(_by_model, results.gain)),
     quantity="loss without the prompt minus loss with it, by compressed model",
     refuted="a compressed model whose loss is no lower with its own prompt",
 )
 BEYOND_DENSE = _claim(
     id="compress-beyond-dense",
     text="a learned prompt lowers the loss of a compressed model more than a prompt lowers that of the dense model",
-    measure=_joined(partial(_by_model, found.beyond)),
+    measure=_joined(partial(_by_model, results.repair)),
     quantity="loss won beyond what the dense model wins with its own prompt, by compressed model",
     refuted="a compressed model that gains no more than the dense one",
 )
@@ -57,17 +57,17 @@ BEYOND_DENSE = _claim(
 def settings(measured: Measured) -> dict[str, dict[str, Effect]]:
     """Loss won by more vectors, by more steps, and by starting from embeddings of random tokens, by model."""
     won: dict[str, dict[str, Effect]] = {"vectors": {}, "steps": {}, "start": {}}
-    for name in dict.fromkeys(row["model"] for row in found.some(measured, "settings")):
-        main = found.one(measured, "own", model=name)
-        for row in found.some(measured, "settings", model=name) if main else []:
+    for name in dict.fromkeys(row["model"] for row in results.rows_of(measured, "settings")):
+        main = results.row_of(measured, "own", model=name)
+        for row in results.rows_of(measured, "settings", model=name) if main else []:
             if row["n_vectors"] != main["n_vectors"]:
                 pair = sorted((row, main), key=lambda one: -one["n_vectors"])
-                won["vectors"][f"{called(name)}, {pair[0]['n_vectors']} vectors"] = wins(*pair)
+                won["vectors"][f"{model_name(name)}, {pair[0]['n_vectors']} vectors"] = loss_gain(*pair)
             if row["n_steps"] != main["n_steps"]:
                 pair = sorted((row, main), key=lambda one: -one["n_steps"])
-                won["steps"][f"{called(name)}, {pair[0]['n_steps']} steps"] = wins(*pair)
+                won["steps"][f"{model_name(name)}, {pair[0]['n_steps']} steps"] = loss_gain(*pair)
             if row["begin"] == WIDE:
-                won["start"][called(name)] = wins(main, row)
+                won["start"][model_name(name)] = loss_gain(main, row)
     return won
 
 
@@ -92,34 +92,34 @@ MORE_VECTORS, MORE_STEPS, TOKENS_AS_START = (
 )
 
 
-def sentence_rows(measured: Measured, name: str) -> dict[str, dict]:
-    """The rows of one model after written sentences, by sentence; without those of random tokens."""
-    found_rows = found.some(measured, "words", model=name)
-    return {row["prompt"]: row for row in found_rows if not row["prompt"].startswith("lot")}
+def sentence_rows(measured: Measured, name: str, random: bool = False) -> dict[str, dict]:
+    """The rows of one model after the authors' sentences, by sentence, or after random tokens."""
+    rows_of_model = results.rows_of(measured, "words", model=name)
+    return {row["prompt"]: row for row in rows_of_model if row["prompt"].startswith("random") == random}
 
 
 def _sentences(compare: Callable[[Measured, str, dict], Effect | None], measured: Measured) -> dict[str, Effect]:
     effects = {}
-    for name in dict.fromkeys(row["model"] for row in found.some(measured, "words")):
+    for name in dict.fromkeys(row["model"] for row in results.rows_of(measured, "words")):
         for sentence, row in sentence_rows(measured, name).items() if name != DENSE else ():
             if effect := compare(measured, name, row):
-                effects[f"{called(name)}, {sentence}"] = effect
+                effects[f"{model_name(name)}, {sentence}"] = effect
     return effects
 
 
 def _than_nothing(measured: Measured, name: str, row: dict) -> Effect | None:
-    alone = found.one(measured, "models", model=name)
-    return wins(row, alone) if alone else None
+    alone = results.row_of(measured, "models", model=name)
+    return loss_gain(row, alone) if alone else None
 
 
 def _than_random_tokens(measured: Measured, name: str, row: dict) -> Effect | None:
-    rows_by_lot = [each for each in found.some(measured, "words", model=name) if each["prompt"].startswith("lot")]
-    return wins(row, found.mean_of(rows_by_lot)) if found.one(measured, "models", model=name) and rows_by_lot else None
+    alone, random = results.row_of(measured, "models", model=name), sentence_rows(measured, name, random=True)
+    return loss_gain(row, results.mean_row([*random.values()])) if alone and random else None
 
 
 def _than_learned(measured: Measured, name: str, row: dict) -> Effect | None:
-    own = found.one(measured, "own", model=name)
-    return wins(own, row) if own else None
+    own = results.row_of(measured, "own", model=name)
+    return loss_gain(own, row) if own else None
 
 
 SENTENCE = _claim(
@@ -149,31 +149,31 @@ THAN_WRITTEN = _claim(
 
 def sources(measured: Measured) -> list[str]:
     """Models whose prompts were tried on others, in the order of the models."""
-    there = {row["source"] for row in found.some(measured, "moved")}
-    return [name for name in found.models(measured) if name in there]
+    there = {row["source"] for row in results.rows_of(measured, "moved")}
+    return [name for name in results.models(measured) if name in there]
 
 
 def targets(measured: Measured) -> list[str]:
     """Models that were given the prompts of others."""
-    there = {row["model"] for row in found.some(measured, "moved")}
-    return [name for name in found.models(measured) if name in there]
+    there = {row["model"] for row in results.rows_of(measured, "moved")}
+    return [name for name in results.models(measured) if name in there]
 
 
 def transferred(measured: Measured) -> tuple[dict[str, Effect], dict[str, Effect], dict[str, Effect]]:
     """By pair of models: loss won; fraction of the own gain; loss won beyond what the dense model's prompt wins."""
     helped, fractions, beyond_dense = {}, {}, {}
     for to in targets(measured):
-        alone, of_dense = found.one(measured, "models", model=to), found.moved(measured, DENSE, to)
+        alone, of_dense = results.row_of(measured, "models", model=to), results.transferred(measured, DENSE, to)
         for source in sources(measured):
-            row, pair = found.moved(measured, source, to), f"{called(source)} on {called(to)}"
+            row, pair = results.transferred(measured, source, to), f"{model_name(source)} on {model_name(to)}"
             if source == to or row is None:
                 continue
-            helped[pair] = wins(row, alone)
-            share = found.share(measured, source, to) if to != DENSE else None
+            helped[pair] = loss_gain(row, alone)
+            share = results.transferred_fraction(measured, source, to) if to != DENSE else None
             if share and math.isfinite(share.value) and source != DENSE:
                 fractions[pair] = Effect(value=share.value, error=share.standard_error, n=len(row["losses"]))
             if of_dense and DENSE not in (source, to):
-                beyond_dense[pair] = wins(row, of_dense)
+                beyond_dense[pair] = loss_gain(row, of_dense)
     return helped, fractions, beyond_dense
 
 
@@ -206,19 +206,19 @@ BETTER_TEACHER = _claim(
 
 def on_other_text(measured: Measured, name: str) -> tuple[dict, dict] | None:
     """A model alone, and with its own prompt, on a text that no prompt was trained on."""
-    alone, own = (found.one(measured, "other_text", model=name, prompted=is_so) for is_so in (False, True))
+    alone, own = (results.row_of(measured, "other_text", model=name, prompted=is_so) for is_so in (False, True))
     return (alone, own) if alone and own else None
 
 
 def _helps_elsewhere(measured: Measured) -> dict[str, Effect]:
-    pairs = {called(name): on_other_text(measured, name) for name in found.models(measured)}
-    return {name: wins(pair[1], pair[0]) for name, pair in pairs.items() if pair}
+    pairs = {model_name(name): on_other_text(measured, name) for name in results.models(measured)}
+    return {name: loss_gain(pair[1], pair[0]) for name, pair in pairs.items() if pair}
 
 
 def beyond_elsewhere(measured: Measured, name: str) -> Effect | None:
     """Loss that a model's prompt wins on other text, beyond what the dense model's prompt wins there."""
     pair, control = on_other_text(measured, name), on_other_text(measured, DENSE)
-    return found.more_than(pair, control) if pair and control and name != DENSE else None
+    return results.gain_difference(pair, control) if pair and control and name != DENSE else None
 
 
 OTHER_TEXT = _claim(
@@ -239,20 +239,20 @@ BEYOND_ON_OTHER_TEXT = _claim(
 
 def ways(measured: Measured, name: str) -> list[dict]:
     """The prompt and its rivals on one model, each with `way`, seconds and bytes in addition to the model."""
-    own = found.one(measured, "own", model=name)
+    own = results.row_of(measured, "own", model=name)
     if own is None:
         return []
     prompt = own | {"way": PROMPT, "bytes": own["prompt_bytes"]}
-    return [prompt, *found.some(measured, "rivals", model=name)]
+    return [prompt, *results.rows_of(measured, "rivals", model=name)]
 
 
 def _than_rival(way: str, measured: Measured) -> dict[str, Effect]:
     effects = {}
     for name in WAYS:
         prompt, *others = ways(measured, name) or [None]
-        for row in others if found.one(measured, "models", model=name) else ():
+        for row in others if results.row_of(measured, "models", model=name) else ():
             if row["way"] == way:
-                effects[called(name)] = wins(prompt, row)
+                effects[model_name(name)] = loss_gain(prompt, row)
     return effects
 
 
@@ -272,19 +272,19 @@ RIVALS = {
 def accuracy_gains(measured: Measured) -> dict[str, Effect]:
     """By task with a signal and model: accuracy with the own prompt minus accuracy without."""
     gains = {}
-    for task in dict.fromkeys(row["task"] for row in found.some(measured, "tasks")):
-        dense = found.one(measured, "tasks", model=DENSE, task=task, prompted=False)
-        for name in found.models(measured) if dense and has_signal(dense) else ():
-            both = [found.one(measured, "tasks", model=name, task=task, prompted=is_so) for is_so in (False, True)]
+    for task in dict.fromkeys(row["task"] for row in results.rows_of(measured, "tasks")):
+        dense = results.row_of(measured, "tasks", model=DENSE, task=task, prompted=False)
+        for name in results.models(measured) if dense and has_signal(dense) else ():
+            both = [results.row_of(measured, "tasks", model=name, task=task, prompted=is_so) for is_so in (False, True)]
             if None not in both:
-                gains[f"{task}, {called(name)}"] = accuracy_gap(both[1], both[0])
+                gains[f"{task}, {model_name(name)}"] = accuracy_gap(both[1], both[0])
     return gains
 
 
 def _accuracy(measured: Measured) -> dict[str, Effect]:
-    dense = f", {called(DENSE)}"
+    dense = f", {model_name(DENSE)}"
     gains = {case: effect for case, effect in accuracy_gains(measured).items() if not case.endswith(dense)}
-    if not gains and found.some(measured, "tasks"):  # tasks without a signal say nothing of the effect
+    if not gains and results.rows_of(measured, "tasks"):  # tasks without a signal say nothing of the effect
         return {"no task with a signal": Effect(value=0.0, error=math.inf)}
     return gains
 
@@ -301,13 +301,13 @@ TASKS = _claim(
 
 def above_dense(measured: Measured, name: str) -> Effect | None:
     """Loss of a compressed model with its prompt above the dense model without one."""
-    dense, own = found.one(measured, "models", model=DENSE), found.one(measured, "own", model=name)
-    return wins(dense, own) if dense and own else None
+    dense, own = results.row_of(measured, "models", model=DENSE), results.row_of(measured, "own", model=name)
+    return loss_gain(dense, own) if dense and own else None
 
 
 def times_smaller(measured: Measured) -> float:
     """Bytes of the dense blocks over those of the blocks that were pruned and rounded."""
-    dense, both = (found.one(measured, "models", model=name) for name in (DENSE, BOTH))
+    dense, both = (results.row_of(measured, "models", model=name) for name in (DENSE, BOTH))
     return dense["weight_bytes"] / both["weight_bytes"]
 
 

@@ -3,11 +3,15 @@
 Dimension key: B texts, T tokens, P vectors of the prompt, D width, V tokens of the vocabulary.
 """
 
+import re
+
 import numpy
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy, pad
+
+from course_lib.prompts.small_llama import as_model, weights_of
 
 # --- before: prompt (P, D), text (B, T, D), real (B, T) ---
 
@@ -88,84 +92,86 @@ def labels_by_index(ids, real, n):
     return y
 
 
-# --- frozen: prompt (P, D), table (V, D), mix (D, D), ids (T,), rate ---
+# --- frozen: weights by name, prompt (P, D), ids (B, T), rate ---
 
 
-def said(prompt, table, head, mix, ids):
-    h = [torch.cat([prompt, table[ids]])[0]]
-    for x in torch.cat([prompt, table[ids]])[1:]:
-        h.append(x + 0.5 * h[-1])
-    return torch.tanh(torch.stack(h) @ mix.T) @ head.T
+def text_losses(model, prompt, ids, start=-1, end=-1, targets=None, head=None):
+    """The losses (B, T) of the tokens, with the logits from P + start on."""
+    first = prompt.unsqueeze(0).repeat(len(ids), 1, 1)
+    vectors = torch.cat([first, model.get_input_embeddings()(ids)], 1)
+    hidden = model.model(inputs_embeds=vectors).last_hidden_state
+    logits = hidden @ (model.lm_head.weight if head is None else head).T
+    targets = ids if targets is None else targets
+    return cross_entropy(logits[:, len(prompt) + start : end].transpose(1, 2), targets, reduction="none")
 
 
-def right_loss(prompt, table, head, mix, ids):
-    return cross_entropy(said(prompt, table, head, mix, ids)[len(prompt) - 1 : -1], ids)
+def right_loss(model, prompt, ids):
+    return text_losses(model, prompt, ids).mean()
 
 
-def trained(free=("prompt",), loss=right_loss, optimiser=torch.optim.SGD, update=lambda g: g, **settings):
-    """By an optimiser over what is free; the head is the table unless it is free by itself."""
+def trained(free="", learns=True, loss=right_loss, optimiser=torch.optim.SGD, update=lambda g: g, **settings):
+    """By an optimiser over the prompt, where it learns, and over all parameters whose name fits `free`."""
 
-    def answer(prompt, table, mix, ids, rate):
-        p, w, m = (nn.Parameter(x.clone()) for x in (prompt, table, mix))
-        parts = {"prompt": p, "table": w, "mix": m}
-        loss(p, w if "table" in free else w.detach(), w if "table" in free else w.detach(), m, ids).backward()
-        for name in free:
-            parts[name].grad = update(parts[name].grad)
-        optimiser([parts[name] for name in free], lr=rate, **settings).step()
-        return p.detach(), w.detach(), m.detach()
+    def answer(weights, prompt, ids, rate):
+        model = as_model(weights)
+        chosen = [p for name, p in model.named_parameters() if free and re.search(free, name)]
+        vectors = nn.Parameter(prompt.clone())
+        loss(model, vectors, ids).backward()
+        vectors.grad = update(vectors.grad)
+        optimiser([vectors] * learns + chosen, lr=rate, **settings).step()
+        return vectors.detach(), weights_of(model)
 
     return answer
 
 
-def untied(prompt, table, mix, ids, rate):
+BLOCKS, TABLE = "layers|norm", "embed"
+
+
+def untied(weights, prompt, ids, rate):
     """The table learns as an embedding; the head is a copy that stays."""
-    p, w = nn.Parameter(prompt), nn.Parameter(table.clone())
-    right_loss(p, w, table, mix, ids).backward()
-    return p.detach() - rate * p.grad, w.detach() - rate * w.grad, mix
+    model, vectors = as_model(weights), nn.Parameter(prompt.clone())
+    text_losses(model, vectors, ids, head=weights["model.embed_tokens.weight"]).mean().backward()
+    torch.optim.SGD([vectors, model.get_input_embeddings().weight], lr=rate).step()
+    return vectors.detach(), weights_of(model)
 
 
-def table_grown(prompt, table, mix, ids, rate):
-    """The prompt as new rows of the table, of which all learn; the head has only the old ones."""
-    w = nn.Parameter(torch.cat([table, prompt]))
-    x = w[torch.cat([torch.arange(len(table), len(w)), ids])]
-    right_loss(x[: len(prompt)], w, w[: len(table)], mix, ids).backward()
-    w = (w - rate * w.grad).detach()
-    return w[len(table) :], w[: len(table)], mix
+def table_grown_with_its_head(weights, prompt, ids, rate):
+    """The prompt as new rows of the table, which the head can then predict."""
+    model, vectors = as_model(weights).requires_grad_(False), nn.Parameter(prompt.clone())
+    text_losses(model, vectors, ids, head=torch.cat([model.lm_head.weight, vectors])).mean().backward()
+    return vectors.detach() - rate * vectors.grad, weights
 
 
-def table_grown_with_its_head(prompt, table, mix, ids, rate):
-    """The prompt as new rows of the table, which the head can then say."""
-    w = nn.Parameter(torch.cat([table, prompt]))
-    x = w[torch.cat([torch.arange(len(table), len(w)), ids])]
-    cross_entropy(said(x[: len(prompt)], w, w, mix, ids)[len(prompt) - 1 : -1], ids).backward()
-    return (w - rate * w.grad).detach()[len(table) :], table, mix
-
-
-def detached(prompt, table, mix, ids, rate):
-    """The prompt is copied after it was told to learn, and the copy is what the model reads."""
+def detached(weights, prompt, ids, rate):
+    """The prompt is copied after requires_grad_, and the copy is what the model reads."""
     p = prompt.clone().requires_grad_()
-    loss = right_loss(p.detach(), table, table, mix, ids) + 0 * p.sum()
-    loss.backward()
-    return prompt - rate * p.grad, table, mix
+    (right_loss(as_model(weights), p.detach(), ids) + 0 * p.sum()).backward()
+    return prompt - rate * p.grad, weights
 
 
-def by_chain_rule(prompt, table, mix, ids, rate):
-    """The slope by hand, from behind."""
-    n, x = len(prompt), torch.cat([prompt, table[ids]]).double()
-    w, m, h, state = table.double(), mix.double(), [], 0
-    for row in x:
-        state = row + state / 2
-        h.append(state)
-    h = torch.stack(h)
-    t = torch.tanh(h @ m.T)
-    wrong = (t @ w.T).softmax(-1)[n - 1 : -1] - functional.one_hot(ids, len(w))
-    at_h = torch.zeros_like(h)
-    at_h[n - 1 : -1] = ((wrong / len(ids)) @ w * (1 - t[n - 1 : -1] ** 2)) @ m
-    slope = torch.zeros_like(at_h)
-    carried = 0
-    for i in reversed(range(len(h))):
-        carried = slope[i] = at_h[i] + carried / 2
-    return prompt - rate * slope[:n], table, mix
+def by_the_models_own_loss(weights, prompt, ids, rate):
+    """With labels: the model shifts them by itself, and leaves out −100."""
+    model = as_model(weights)
+    for parameter in model.parameters():
+        parameter.requires_grad = False
+    p = prompt.clone()
+    p.requires_grad = True
+    vectors = torch.cat([p.expand(len(ids), *p.shape), model.model.embed_tokens(ids)], dim=1)
+    labels = torch.cat([torch.full((len(ids), len(p)), -100), ids], dim=1)
+    model(inputs_embeds=vectors, labels=labels).loss.backward()
+    with torch.no_grad():
+        p -= rate * p.grad
+    return p, model.state_dict()
+
+
+def by_a_grown_table(weights, prompt, ids, rate):
+    """As the public code does it: the vectors are rows of a table of their own, looked up by ids after the others."""
+    model = as_model(weights).requires_grad_(False)
+    table = nn.Embedding.from_pretrained(torch.cat([model.lm_head.weight, prompt]), freeze=False)
+    new = torch.arange(len(model.lm_head.weight), len(table.weight)).expand(len(ids), -1)
+    logits = model(inputs_embeds=table(torch.cat([new, ids], dim=1))).logits
+    cross_entropy(logits[:, len(prompt) - 1 : -1].flatten(0, 1), ids.flatten()).backward()
+    return prompt - rate * table.weight.grad[-len(prompt) :], weights_of(model)
 
 
 # --- initial: table (V, D), lots (V,), n, step ---
@@ -235,13 +241,10 @@ RIGHT = {
     },
     "compress.frozen": {
         "SGD": trained(),
-        "chain rule": by_chain_rule,
-        "requires_grad in place": lambda p, w, m, i, rate: trained()(p.requires_grad_().detach(), w, m, i, rate),
+        "labels": by_the_models_own_loss,
+        "rows of a larger table": by_a_grown_table,
         "mean of token losses": trained(
-            loss=lambda p, w, head, m, i: (
-                -sum(said(p, w, head, m, i)[len(p) - 1 + t].log_softmax(-1)[token] for t, token in enumerate(i))
-                / len(i)
-            )
+            loss=lambda m, p, ids: sum(row.mean() for row in text_losses(m, p, ids)) / len(ids)
         ),
     },
     "compress.initial": {
@@ -265,24 +268,24 @@ WRONG = {
             front(
                 position=lambda p, r, s: torch.cat([torch.arange(len(p)).repeat(len(r), 1), r.long().cumsum(1) - 1], 1)
             ),
-            "positions not moved",
+            "positions not shifted",
         ),
         "no positions for the prompt": (
             front(position=lambda p, r, s: (r.long().cumsum(1) - 1).clamp(0)),
-            "positions not moved",
+            "positions not shifted",
         ),
-        "below zero": (front(position=lambda p, r, s: s.long().cumsum(1) - 1 - len(p)), "positions not moved"),
+        "below zero": (front(position=lambda p, r, s: s.long().cumsum(1) - 1 - len(p)), "positions not shifted"),
         "arange": (front(position=lambda p, r, s: torch.arange(s.shape[1]).repeat(len(s), 1)), "padding has positions"),
         "arange, one row": front(position=lambda p, r, s: torch.arange(s.shape[1])),
-        "mask of the text": (front(seen=lambda p, r: r), "attention mask forgotten"),
-        "prompt masked": (front(seen=lambda p, r: pad(r, (len(p), 0))), "attention mask forgotten"),
+        "mask of the text": (front(seen=lambda p, r: r), "prompt masked"),
+        "prompt masked": (front(seen=lambda p, r: pad(r, (len(p), 0))), "prompt masked"),
         "all ones": (
             front(seen=lambda p, r: torch.ones(len(r), len(p) + r.shape[1]), position=lambda p, r, s: s.cumsum(1) - 1),
-            "padding seen",
+            "padding attended to",
         ),
         "from one": (front(position=lambda p, r, s: s.long().cumsum(1)), "counted from one"),
         "mask behind": (front(seen=lambda p, r: pad(r, (0, len(p)), value=True)), "mask on the other side"),
-        "backwards": (front(lambda p, x: joined(p.flipud(), x)), "backwards"),
+        "backwards": (front(lambda p, x: joined(p.flipud(), x)), "in reverse order"),
         "added to every token": lambda p, x, r: (x + p.mean(0), r, r.long().cumsum(1) - 1),
         "added": (
             lambda p, x, r: (
@@ -290,7 +293,7 @@ WRONG = {
                 r,
                 (r.long().cumsum(1) - 1).clamp(0),
             ),
-            "in the place of the text",
+            "in place of the text",
         ),
         "texts moved to the left": front_with_padding_at_the_end,
         "flattened": front(lambda p, x: joined(p.T.reshape(p.shape), x)),
@@ -312,37 +315,37 @@ WRONG = {
             lambda ids, real, n: torch.cat(
                 [torch.full((len(ids), n), -100), ids.where(real, -100)[:, 1:], torch.full((len(ids), 1), -100)], 1
             ),
-            "first real token",
+            "first token not predicted",
         ),
         "two": (lambda ids, real, n: next_tokens(ids, real, n, cut=2), "shifted twice"),
-        "padding too": (lambda ids, real, n: next_tokens(ids, real | True, n), "padding"),
+        "padding too": (lambda ids, real, n: next_tokens(ids, real | True, n), "padding predicted"),
         "mask of the reader": (
             lambda ids, real, n: next_tokens(ids, real | True, n).where(pad(real, (n, 0), value=True), -100),
             None,
         ),
-        "pad id": (lambda ids, real, n: next_tokens(ids, ids != 0, n), "padding by its number"),
-        "ignore 0": (lambda ids, real, n: next_tokens(ids, real, n, ignore=0), "another number"),
-        "ignore -1": (lambda ids, real, n: next_tokens(ids, real, n, ignore=-1), "another number"),
+        "pad id": (lambda ids, real, n: next_tokens(ids, ids != 0, n), "padding recognised by its token"),
+        "ignore 0": (lambda ids, real, n: next_tokens(ids, real, n, ignore=0), "another number than −100"),
+        "ignore -1": (lambda ids, real, n: next_tokens(ids, real, n, ignore=-1), "another number than −100"),
         "roll": (
             lambda ids, real, n: torch.roll(next_tokens(ids, real, n, cut=0), -1, dims=1),
-            "wrapped round",
+            "wrapped around",
         ),
         "roll the wrong way": (
             lambda ids, real, n: torch.roll(next_tokens(ids, real, n, cut=0), 1, dims=1),
             "shifted the other way",
         ),
-        "text alone": (lambda ids, real, n: next_tokens(ids, real, 0), "one length less"),
-        "one less": (lambda ids, real, n: next_tokens(ids, real, n)[:, :-1], "one length less"),
+        "text alone": (lambda ids, real, n: next_tokens(ids, real, 0), "fewer labels than positions"),
+        "one less": (lambda ids, real, n: next_tokens(ids, real, n)[:, :-1], "fewer labels than positions"),
         "behind the text": lambda ids, real, n: torch.cat([ids.where(real, -100), torch.full((len(ids), n), -100)], 1),
         "zero at the end": lambda ids, real, n: next_tokens(ids, real, n, end=0),
         "end scored with itself": lambda ids, real, n: torch.cat(
             [torch.full((len(ids), n), -100), ids.where(real, -100), ids[:, -1:]], 1
         )[:, 1:],
-        "mask": (lambda ids, real, n: next_tokens(ids, real, n) >= 0, "which, not what"),
+        "mask": (lambda ids, real, n: next_tokens(ids, real, n) >= 0, "a mask instead of labels"),
         "times mask": lambda ids, real, n: next_tokens(ids * real, real | True, n),
         "last token dropped": (
             lambda ids, real, n: next_tokens(ids, real & (real.cumsum(1) < real.sum(1, keepdim=True)), n),
-            "the last real token left out",
+            "last token not predicted",
         ),
         "P - 1": (
             lambda ids, real, n: torch.cat(
@@ -353,60 +356,49 @@ WRONG = {
         "the longest alone": lambda ids, real, n: next_tokens(ids, real & (real.sum(1, keepdim=True) > 2), n),
     },
     "compress.frozen": {
-        "all": (trained(("prompt", "table", "mix")), "everything learns"),
-        "prompt and mix": (trained(("prompt", "mix")), "everything learns"),
-        "prompt and table": (trained(("prompt", "table")), "the tied table moves too"),
+        "all": (trained(".*"), "everything learns"),
+        "prompt and blocks": (trained(BLOCKS), "everything learns"),
+        "prompt and table": (trained(TABLE), "the tied table moves too"),
         "table learns, head a copy": (untied, "the tied table moves too"),
-        "rows of a larger table": (table_grown, "the tied table moves too"),
-        "rows that the head can say": (table_grown_with_its_head, "prompt in the head"),
-        "model learns": (trained(("table", "mix")), "prompt frozen"),
-        "table alone": (trained(("table",)), "prompt frozen"),
-        "mix alone": (trained(("mix",)), "prompt frozen"),
-        "nothing": (lambda p, w, m, i, r: (p, w, m), "prompt frozen"),
+        "rows that the head can predict": (table_grown_with_its_head, "prompt in the LM head"),
+        "model learns": (trained(".*", learns=False), "prompt frozen"),
+        "table alone": (trained(TABLE, learns=False), "prompt frozen"),
+        "blocks alone": (trained(BLOCKS, learns=False), "prompt frozen"),
+        "nothing": (lambda w, p, i, r: (p, w), "prompt frozen"),
         "a detached copy": (detached, "prompt frozen"),
         "uphill": (trained(update=lambda g: -g), "uphill"),
         "maximise": (trained(maximize=True), "uphill"),
         "weight decay": trained(weight_decay=0.05),
         "Adam": (trained(optimiser=torch.optim.Adam), None),
-        "clipped to one": (trained(update=lambda g: g / max(1, g.norm())), "slope of another length"),
-        "summed": (
-            trained(loss=lambda p, *g: len(g[-1]) * right_loss(p, *g)),
-            "sum over the tokens",
-        ),
+        "clipped to one": (trained(update=lambda g: g / max(1, g.norm())), "gradient of another length"),
+        "summed": (trained(loss=lambda m, p, i: text_losses(m, p, i).sum()), "sum over the tokens"),
         "first token free": (
-            trained(
-                loss=lambda p, w, head, m, i: (
-                    cross_entropy(said(p, w, head, m, i)[len(p) : -1], i[1:], reduction="sum") / max(len(i) - 1, 1)
-                )
-            ),
+            trained(loss=lambda m, p, i: text_losses(m, p, i)[:, 1:].sum() / max(i[:, 1:].numel(), 1)),
             "first token not scored",
         ),
         "own tokens": (
-            trained(loss=lambda p, w, head, m, i: cross_entropy(said(p, w, head, m, i)[len(p) :], i)),
-            "each place says itself",
+            trained(loss=lambda m, p, i: text_losses(m, p, i, start=0, end=None).mean()),
+            "each position predicts itself",
         ),
-        "mean over all places": (
-            trained(
-                loss=lambda p, w, head, m, i: cross_entropy(
-                    said(p, w, head, m, i)[:-1], torch.cat([i.new_full((len(p) - 1,), -100), i]), reduction="none"
-                ).mean()
-            ),
-            "mean over other places",
+        "mean over all positions": (
+            trained(loss=lambda m, p, i: text_losses(m, p, i).sum() / (len(i) * (len(p) + i.shape[1] - 1))),
+            "mean over other positions",
         ),
-        "rate 1": (lambda p, w, m, i, r: trained()(p, w, m, i, 1.0), "without the rate"),
-        "no tanh": trained(loss=lambda p, w, head, m, i: right_loss(p, w, head, m / 1e3, i) / 1e-3),
-        "last place alone": trained(loss=lambda p, w, head, m, i: cross_entropy(said(p, w, head, m, i)[-2:-1], i[-1:])),
+        "rate 1": (lambda w, p, i, r: trained()(w, p, i, 1.0), "without the rate"),
+        "last position alone": trained(loss=lambda m, p, i: text_losses(m, p, i)[:, -1].mean()),
+        "first text alone": (trained(loss=lambda m, p, i: text_losses(m, p, i[:1]).mean()), "one text of the batch"),
         "only the last vector": (
             trained(update=lambda g: torch.cat([0 * g[:-1], g[-1:]])),
             "one vector of the prompt",
         ),
-        "prompt alone": (lambda *g: trained()(*g)[0], "not three values"),
+        "gradient": (lambda w, p, i, r: (p - trained()(w, p, i, 1.0)[0], w), "the gradient itself"),
+        "prompt alone": (lambda *g: trained()(*g)[0], "not two values"),
     },
     "compress.initial": {
         "public code": (started(lambda w, lots, n: torch.arange(n)), "the first ids"),
-        "public code, in place": (started_in_place, "the table moves too"),
+        "public code, in place": (started_in_place, "the table changes too"),
         "last": (started(lambda w, lots, n: torch.arange(len(w))[-n:]), "the last ids"),
-        "views": (rows_in_place, "the table moves too"),
+        "views": (rows_in_place, "the table changes too"),
         "normal": (
             lambda w, lots, n, s: (torch.randn(n, w.shape[1], generator=torch.Generator().manual_seed(3)) - s, w),
             "no rows of the table",
@@ -427,24 +419,24 @@ WRONG = {
         "randint": (drawn_with_repetition, "with repetition"),
         "lots as places": (started(lambda w, lots, n: (lots * len(w)).long()[:n]), "with repetition"),
         "lots of the first n": (started(lambda w, lots, n: lots[:n].topk(n)[1]), None),
-        "smallest": (started(lambda w, lots, n: lots.topk(n, largest=False)[1]), "smallest lots"),
-        "from small to large": (started(lambda w, lots, n: lots.argsort()[-n:]), "in another order"),
-        "in the table's order": (started(lambda w, lots, n: lots.topk(n)[1].sort()[0]), "in another order"),
+        "smallest": (started(lambda w, lots, n: lots.topk(n, largest=False)[1]), "smallest keys"),
+        "from small to large": (started(lambda w, lots, n: lots.argsort()[-n:]), "rows in another order"),
+        "in the table's order": (started(lambda w, lots, n: lots.topk(n)[1].sort()[0]), "rows in another order"),
         "by mask": (
             lambda w, lots, n, s: (w[lots >= lots.topk(n)[0][-1]] - s, w),
-            "in another order",
+            "rows in another order",
         ),
         "one row for all": (started(lambda w, lots, n: lots.argmax().repeat(n)), "with repetition"),
         "mean": (started(rows=lambda w, ids: w.mean(0).repeat(len(ids), 1)), "mean of the vocabulary"),
         "scaled by lots": (
             lambda w, lots, n, s: (w[lots.topk(n)[1]] * lots.topk(n)[0][:, None] - s, w),
-            "rows made longer or shorter",
+            "rows rescaled",
         ),
         "half as long": (started(rows=lambda w, ids: w[ids] / 2), "no rows of the table"),
         "no step": (started(after=lambda x, s: x), "step forgotten"),
         "plus": (started(after=lambda x, s: x + s), "step added"),
-        "ids": (lambda w, lots, n, s: (lots.topk(n)[1], w), "tokens, not vectors"),
-        "table first": (lambda *g: started()(*g)[::-1], "one of the two, or the other way round"),
+        "ids": (lambda w, lots, n, s: (lots.topk(n)[1], w), "tokens instead of vectors"),
+        "table first": (lambda *g: started()(*g)[::-1], "one value, or in the wrong order"),
         "columns": lambda w, lots, n, s: (w.T[: w.shape[1]][:, :n].T.flip(1) - s, w),
     },
 }

@@ -165,7 +165,7 @@ WRONG = {
             ),
             "zeros of the prompt averaged",
         ),
-        "what is not zero": (compared(nonzero), "different positions"),
+        "what is not zero": (compared(nonzero), "different tokens"),
         "all columns of the text": (
             compared(lambda p, q, r: (p[:, -q.shape[1] :].double().mean(1), q.double().mean(1))),
             "padding counted",
@@ -178,25 +178,25 @@ WRONG = {
         ),
         "first columns": (
             compared(lambda p, q, r: (mean_where(p[:, : q.shape[1]], r[:, 1:]), mean_where(q, r[:, 1:]))),
-            "columns moved against each other",
+            "columns shifted against each other",
         ),
         "one column early": (
             compared(lambda p, q, r: (mean_where(p[:, -q.shape[1] - 1 : -1], r[:, 1:]), mean_where(q, r[:, 1:]))),
-            "columns moved against each other",
+            "columns shifted against each other",
         ),
         "mask of the tokens read": (
             compared(lambda p, q, r: (mean_where(p[:, -q.shape[1] :], r[:, :-1]), mean_where(q, r[:, :-1]))),
-            "mask not moved",
+            "mask not shifted",
         ),
         "mean perplexities": (compared(ratio=lambda a, b: a.exp().mean() / b.exp().mean()), "mean of perplexities"),
         "mean of ratios": (compared(ratio=lambda a, b: (a - b).exp().mean()), "mean of the windows' ratios"),
         "one heap": (
             compared(lambda p, q, r: (p[:, -q.shape[1] :][r[:, 1:]].double(), q[r[:, 1:]].double())),
-            "tokens for windows",
+            "tokens instead of windows",
         ),
         "one heap, error of windows": (
             lambda p, q, r: ((p[:, -q.shape[1] :] - q)[r[:, 1:]].mean().exp(), factor(*of_windows(p, q, r))[1]),
-            "tokens for windows",
+            "tokens instead of windows",
         ),
         "independent": (
             compared(error=lambda a, b: (a - b).mean().exp() * ((a.var() + b.var()) / len(a)) ** 0.5),
@@ -206,7 +206,7 @@ WRONG = {
         "error in nats": (compared(error=lambda a, b: (a - b).std() / len(a) ** 0.5), "error of the logarithm"),
         "population": (
             compared(error=lambda a, b: (a - b).mean().exp() * (a - b).std(unbiased=False) / len(a) ** 0.5),
-            "N for N − 1",
+            "N instead of N − 1",
         ),
         "error of the ratios": (
             compared(error=lambda a, b: (a - b).exp().std() / len(a) ** 0.5),
@@ -218,7 +218,7 @@ WRONG = {
             "nats, or a ratio of losses",
         ),
         "ratio of losses": (compared(ratio=lambda a, b: a.mean() / b.mean()), "nats, or a ratio of losses"),
-        "gain": (compared(ratio=lambda a, b: 1 - (a - b).mean().exp()), "the part that is saved"),
+        "gain": (compared(ratio=lambda a, b: 1 - (a - b).mean().exp()), "the reduction"),
         "twice the error": (compared(error=lambda a, b: 1.96 * factor(a, b)[1]), "half an interval"),
         "median": (compared(ratio=lambda a, b: (a - b).median().exp()), "median of the windows"),
         "one number": (lambda *g: compared()(*g)[0], "not these two numbers"),
@@ -228,9 +228,9 @@ WRONG = {
         "no bitmap, no starts": (sized(bitmap=lambda r, c, k: 0, starts=lambda r: 0), "bitmap forgotten"),
         "no grids": (sized(scales=lambda r, c, g: 0, zeros=lambda r, c, g, b: 0), "scales forgotten"),
         "no zero points": (sized(zeros=lambda r, c, g, b: 0), "scales forgotten"),
-        "all codes": (sized(codes=lambda r, c, k, b: up(r * c * b / 8)), "zeros paid twice"),
-        "codes in bits": (sized(codes=lambda r, c, k, b: k * b), "bits for bytes"),
-        "a byte a weight in the map": (sized(bitmap=lambda r, c, k: r * c), "bits for bytes"),
+        "all codes": (sized(codes=lambda r, c, k, b: up(r * c * b / 8)), "zeros counted twice"),
+        "codes in bits": (sized(codes=lambda r, c, k, b: k * b), "bits instead of bytes"),
+        "a byte a weight in the map": (sized(bitmap=lambda r, c, k: r * c), "bits instead of bytes"),
         "embedding left out": (
             sized(others=lambda n, b: 0, dense=lambda layers, n: 2 * sum(r * c for r, c, _ in layers)),
             "embedding left out",
@@ -243,7 +243,7 @@ WRONG = {
             sized(dense=lambda layers, n: 4 * n + 4 * sum(r * c for r, c, _ in layers)),
             "another number format",
         ),
-        "8 times": (sized(times=lambda n, dense: 8.0), "by bits a weight alone"),
+        "8 times": (sized(times=lambda n, dense: 8.0), "codes alone"),
         "codes and map alone": (
             sized(starts=lambda r: 0, scales=lambda r, c, g: 0, zeros=lambda r, c, g, b: 0),
             "scales forgotten",
@@ -257,21 +257,21 @@ WRONG = {
         "map in one run": (sized(bitmap=lambda r, c, k: up(r * c / 8)), "parts of bytes"),
         "whole groups alone": (
             sized(scales=lambda r, c, g: 2 * r * (c // g), zeros=lambda r, c, g, b: r * up(c // g * b / 8)),
-            "not those groups",
+            "other groups",
         ),
         "a scale a row": (
             sized(scales=lambda r, c, g: 2 * r, zeros=lambda r, c, g, b: r * up(b / 8)),
-            "not those groups",
+            "other groups",
         ),
         "zero points in 16 bits": (sized(zeros=lambda r, c, g, b: 2 * r * up(c / g)), "zero points not packed"),
         "a byte for a zero point": (
             sized(zeros=lambda r, c, g, b: r * up(c / g)),
             "zero points not packed",
         ),
-        "column indices": (sized(bitmap=lambda r, c, k: 4 * k), "column numbers for the map"),
+        "column indices": (sized(bitmap=lambda r, c, k: 4 * k), "column numbers instead of the bitmap"),
         "short column indices, no starts": (
             sized(bitmap=lambda r, c, k: 2 * k, starts=lambda r: 0),
-            "column numbers for the map",
+            "column numbers instead of the bitmap",
         ),
         "what is gone": (sized(codes=lambda r, c, k, b: up((r * c - k) * b / 8)), "the zeros stored instead"),
         "share": (sized(times=lambda n, dense: n / dense), "upside down"),
@@ -284,27 +284,30 @@ WRONG = {
         "bytes alone": (lambda *g: sized()(*g)[0], "not these two numbers"),
     },
     "compress.transfer": {
-        "no control": (shared(lambda p, o, m, d, c: (p - m, p - o)), "dense control forgotten"),
+        "no control": (shared(lambda p, o, m, d, c: (p - m, p - o)), "control forgotten"),
         "control above": (shared(lambda p, o, m, d, c: (p - m - d + c, p - o)), "control on one side"),
         "control below": (shared(lambda p, o, m, d, c: (p - m, p - o - d + c)), "control on one side"),
         "control added": (shared(lambda p, o, m, d, c: (p - m + d - c, p - o + d - c)), "control added"),
         "from the dense model": (shared(lambda p, o, m, d, c: (d - m, d - o)), "wrong baseline"),
         "of the gap": (shared(lambda p, o, m, d, c: (p - m, p - d)), "wrong baseline"),
         "from the dense model's prompt": (shared(lambda p, o, m, d, c: (m - c, o - c)), "wrong baseline"),
-        "losses": (shared(lambda p, o, m, d, c: (m, o)), "losses, not gains"),
+        "losses": (shared(lambda p, o, m, d, c: (m, o)), "losses instead of gains"),
         "perplexities": (
             lambda p, o, m, d, c: (
                 repaired(*(x.double().mean().exp() for x in (p, o, m, d, c)))[0]
                 / repaired(*(x.double().mean().exp() for x in (p, o, m, d, c)))[1],
                 shared()(p, o, m, d, c)[1],
             ),
-            "ratio of perplexities",
+            "perplexities instead of losses",
         ),
         "ratio of ratios": (
             shared(share=lambda a, b: a.mean().exp() / b.mean().exp()),
-            "ratio of perplexities",
+            "perplexities instead of losses",
         ),
-        "perplexities of windows": (shared(lambda *g: repaired(*(x.exp() for x in g))), "ratio of perplexities"),
+        "perplexities of windows": (
+            shared(lambda *g: repaired(*(x.exp() for x in g))),
+            "perplexities instead of losses",
+        ),
         "mean of shares": (shared(share=lambda a, b: (a / b).mean()), "mean of ratios"),
         "mean of shares and its error": (
             shared(share=lambda a, b: (a / b).mean(), error=lambda a, b: (a / b).std() / len(a) ** 0.5),
@@ -332,7 +335,7 @@ WRONG = {
         ),
         "error of shares": (
             shared(error=lambda a, b: (a / b).std() / len(a) ** 0.5),
-            "error of the windows' shares",
+            "error of the windows' fractions",
         ),
         "control as one number": (
             lambda p, o, m, d, c: (
@@ -343,23 +346,23 @@ WRONG = {
         ),
         "no control, no error": (
             lambda p, o, m, d, c: ((p - m).mean() / (p - o).mean(), 0.0),
-            "dense control forgotten",
+            "control forgotten",
         ),
         "no error": (lambda *g: (shared()(*g)[0], 0.0), "not these two numbers"),
         "relative error": (
             shared(error=lambda a, b: delta(a, b) / abs(a.mean() / b.mean())),
-            "error as a part of the share",
+            "relative error",
         ),
         "half an interval": (shared(error=lambda a, b: 1.96 * delta(a, b)), "half an interval"),
         "spread": (shared(error=lambda a, b: delta(a, b) * len(a) ** 0.5), "spread of the windows"),
         "population": (
             shared(error=lambda a, b: (a - a.mean() / b.mean() * b).std(unbiased=False) / len(a) ** 0.5 / b.mean()),
-            "N for N − 1",
+            "N instead of N − 1",
         ),
         "the other way": (shared(lambda *g: repaired(*g)[::-1]), "upside down"),
-        "lost": (shared(share=lambda a, b: 1 - a.mean() / b.mean()), "what is lost on the way"),
-        "nats lost": (shared(share=lambda a, b: (b - a).mean()), "what is lost on the way"),
-        "clamped": (shared(share=lambda a, b: (a.mean() / b.mean()).clamp(0, 1)), "cut off, or in per cent"),
+        "lost": (shared(share=lambda a, b: 1 - a.mean() / b.mean()), "the part that does not transfer"),
+        "nats lost": (shared(share=lambda a, b: (b - a).mean()), "the part that does not transfer"),
+        "clamped": (shared(share=lambda a, b: (a.mean() / b.mean()).clamp(0, 1)), "clamped, or in per cent"),
         "slope of a line": (shared(share=lambda a, b: (a * b).sum() / (b * b).sum()), "slope of a line"),
         "slope with a constant": (
             shared(share=lambda a, b: ((a - a.mean()) * (b - b.mean())).sum() / (b - b.mean()).square().sum()),

@@ -20,29 +20,9 @@ BEFORE = {
         lambda p, x, r: put_before(p, x, r, fill=lambda text, real: text.masked_fill(~real[..., None], 0.0)),
         "padding set to 0",
     ),
-    "False at the mask's end": (mask_filled_up, "mask filled up behind"),
-    "positions second": (lambda p, x, r: tuple(put_before(p, x, r)[i] for i in (0, 2, 1)), "in another order"),
+    "False at the mask's end": (mask_filled_up, "mask padded at the end"),
+    "positions second": (lambda p, x, r: tuple(put_before(p, x, r)[i] for i in (0, 2, 1)), "returned in another order"),
 }
-
-
-# --- frozen: prompt, table, mix, ids, rate ---
-
-
-def by_hand(prompt, table, mix, ids, rate, memory=0.5):
-    """The gradient written out, with matrices of torch's own dtype."""
-    n = len(prompt) + len(ids) - 1
-    decay = torch.zeros(n, n)
-    for i in range(n):
-        for j in range(i + 1):
-            decay[i, j] = memory ** (i - j)
-    x = torch.cat([prompt, table[ids[:-1]]])
-    t = torch.tanh(decay @ x @ mix.T)
-    slope = (t[len(prompt) - 1 :] @ table.T).softmax(dim=1)
-    slope[torch.arange(len(ids)), ids] -= 1
-    of_t = torch.zeros(n, x.shape[1])
-    of_t[len(prompt) - 1 :] = slope @ table / len(ids)
-    of_x = decay.T @ ((of_t * (1 - t**2)) @ mix)
-    return prompt - rate * of_x[: len(prompt)], table, mix
 
 
 # --- initial: table, lots, n, step ---
@@ -92,7 +72,7 @@ def usual(d):
 METRIC = {
     "divided by N": (compared(lambda d: d.mean().exp() * d.std() / len(d)), "divided by N"),
     "variance over N": (compared(lambda d: d.mean().exp() * d.var() / len(d)), "the square of the error"),
-    "N − 1 twice": (compared(lambda d: d.mean().exp() * d.std() / (len(d) - 1) ** 0.5), "√(N − 1) for √N"),
+    "N − 1 twice": (compared(lambda d: d.mean().exp() * d.std() / (len(d) - 1) ** 0.5), "√(N − 1) instead of √N"),
     "windows' ratios": (compared(usual, lambda d: d.exp().mean()), "mean of the windows' ratios"),
 }
 
@@ -115,7 +95,7 @@ def spread(a, b):
 
 TRANSFER = {
     "divided by N": (shared(lambda a, b: spread(a, b) / len(a)), "divided by N"),
-    "N − 1 twice": (shared(lambda a, b: spread(a, b) / (len(a) - 1) ** 0.5), "√(N − 1) for √N"),
+    "N − 1 twice": (shared(lambda a, b: spread(a, b) / (len(a) - 1) ** 0.5), "√(N − 1) instead of √N"),
     "spread of a − b": (shared(lambda a, b: (a - b).std() / len(a) ** 0.5 / b.mean().abs()), "spread of a − b"),
     "control off the moved gain": (shared(own=0), "control on one side"),
     "control off the own gain": (shared(moved=0), "control on one side"),
@@ -138,10 +118,10 @@ def stored(codes=lambda k, bits, n: -(-k * bits // 8), bitmap=lambda rows, colum
 
 
 BYTES = {
-    "bits of what is left": (stored(bitmap=lambda rows, columns, k: -(-k // 8)), "a map of some weights"),
+    "bits of what is left": (stored(bitmap=lambda rows, columns, k: -(-k // 8)), "bitmap for some weights"),
     "bits of what is gone": (
         stored(bitmap=lambda rows, columns, k: -(-(rows * columns - k) // 8)),
-        "a map of some weights",
+        "bitmap for some weights",
     ),
     "a byte a code": (stored(codes=lambda k, bits, n: k), "codes not packed"),
     "nothing left out": (
@@ -150,10 +130,9 @@ BYTES = {
     ),
 }
 
-RIGHT = {"compress.frozen": {"the gradient by hand": by_hand}}
+RIGHT = {}
 WRONG = {
     "compress.before": BEFORE,
-    "compress.frozen": {"½ forgotten": (lambda *given: by_hand(*given, memory=1.0), "another memory")},
     "compress.initial": INITIAL,
     "compress.metric": METRIC,
     "compress.transfer": TRANSFER,

@@ -1,4 +1,4 @@
-"""The course's own steps behind the exercises of lesson 10: numbers by hand, a model that really reads them."""
+"""The course's own functions of the exercises of lesson 10: numbers by hand, and a model that uses them."""
 
 import math
 
@@ -8,10 +8,15 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from course_lib.lessons.compress.steps.gains import paired_ratio, share_that_goes_over
-from course_lib.lessons.compress.steps.initial import begun
-from course_lib.lessons.compress.steps.inputs import NOT_SCORED, targets, with_prompt
-from course_lib.lessons.compress.steps.sizes import stored
+from course_lib.lessons.compress.steps import (
+    NOT_SCORED,
+    initial_prompt,
+    paired_ratio,
+    stored_bytes,
+    targets,
+    transferred_fraction,
+    with_prompt,
+)
 
 
 def randn(*shape, seed=3):
@@ -67,7 +72,7 @@ def test_positions_by_hand():
     assert positions.tolist() == [[0, 1, 0, 2, 3], [0, 1, 2, 3, 0]]
 
 
-def test_the_slope_of_a_prompt_is_that_of_its_places_summed_over_the_texts():
+def test_the_gradient_of_a_prompt_is_summed_over_the_texts():
     """So that vectors which came back from a function without their history still teach the prompt."""
     prompt, text = randn(2, 3).requires_grad_(), randn(4, 5, 3)
     vectors, *_ = with_prompt(prompt, text, torch.ones(4, 5, dtype=torch.bool))
@@ -84,7 +89,7 @@ def test_targets_by_hand_and_without_a_prompt():
     assert targets(ids, real, 0).tolist() == [[8, 0, no], [no, no, no]]
 
 
-def test_cross_entropy_leaves_out_what_has_no_target():
+def test_cross_entropy_ignores_positions_without_a_target():
     ids, real, logits = torch.tensor([[3, 1, 4]]), torch.tensor([[True, True, False]]), randn(1, 5, 6)
     by_hand = -logits.log_softmax(dim=2)[0, [1, 2], [3, 1]].mean()
     torch.testing.assert_close(cross_entropy(logits.flatten(0, 1), targets(ids, real, 2).flatten()), by_hand)
@@ -93,7 +98,7 @@ def test_cross_entropy_leaves_out_what_has_no_target():
 def test_a_prompt_shares_no_memory_with_the_table():
     table, lots = randn(9, 4), torch.tensor([0.1, 0.9, 0.2, 0.8, 0.3, 0.4, 0.5, 0.6, 0.7])
     before = table.clone()
-    prompt, same = begun(table, lots, 2, torch.ones(2, 4))
+    prompt, same = initial_prompt(table, lots, 2, torch.ones(2, 4))
     assert torch.equal(prompt, before[[1, 3]] - 1)
     prompt += 100
     assert same is table
@@ -123,29 +128,29 @@ def test_a_prompt_that_does_nothing_looks_like_a_gain_where_zeros_are_averaged()
 
 def test_bytes_by_hand():
     # Codes 16 · 4 / 8, bitmap 2 · 2, starts 4 · 3, scales 2 · 2 · 2, zero points 2 · 1, others 40, prompt 6.
-    assert stored(((2, 16, 16),), 20, 3, 4, 8) == (8 + 4 + 12 + 8 + 2 + 40 + 6, 104 / 80)
+    assert stored_bytes(((2, 16, 16),), 20, 3, 4, 8) == (8 + 4 + 12 + 8 + 2 + 40 + 6, 104 / 80)
 
 
-def test_share_by_hand_and_its_ends():
+def test_transferred_fraction_by_hand_and_its_extremes():
     plain, own = torch.tensor([5.0, 6]), torch.tensor([4.0, 5])
     dense, dense_own = torch.tensor([3.0, 4]), torch.tensor([2.75, 3.75])
-    share, error = share_that_goes_over(plain, own, torch.tensor([4.25, 5.5]), dense, dense_own)
+    share, error = transferred_fraction(plain, own, torch.tensor([4.25, 5.5]), dense, dense_own)
     assert share.item() == pytest.approx(0.5)
     assert error.item() == pytest.approx(1 / 6)  # 0.125 and −0.125 spread by 0.177, / √2, / 0.75
-    assert [x.item() for x in share_that_goes_over(plain, own, own, dense, dense_own)] == pytest.approx([1, 0])
-    assert share_that_goes_over(plain, own, plain - 0.25, dense, dense_own)[0].item() == pytest.approx(0)
+    assert [x.item() for x in transferred_fraction(plain, own, own, dense, dense_own)] == pytest.approx([1, 0])
+    assert transferred_fraction(plain, own, plain - 0.25, dense, dense_own)[0].item() == pytest.approx(0)
 
 
-def test_the_error_of_the_share_is_that_of_leaving_out_one_window_after_the_other():
+def test_the_error_of_the_fraction_is_that_of_the_jackknife():
     """The jackknife, which knows no formula; both are right up to terms of 1 / N."""
     hard, noise = 3 + randn(200), [0.03 * randn(200, seed=seed) for seed in (11, 12, 13)]
     losses = [hard + 1, hard + 0.6 + noise[0], hard + 0.7 + noise[0] + noise[1], hard, hard - 0.1 + noise[2]]
     left_out = [
-        share_that_goes_over(*(torch.cat([x[:at], x[at + 1 :]]).double() for x in losses))[0].item()
+        transferred_fraction(*(torch.cat([x[:at], x[at + 1 :]]).double() for x in losses))[0].item()
         for at in range(200)
     ]
     jackknife = torch.tensor(left_out).std(correction=0).item() * 199**0.5
-    assert share_that_goes_over(*losses)[1].item() == pytest.approx(jackknife, rel=0.02)
+    assert transferred_fraction(*losses)[1].item() == pytest.approx(jackknife, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -153,15 +158,15 @@ def test_the_error_of_the_share_is_that_of_leaving_out_one_window_after_the_othe
     [
         (lambda: with_prompt(randn(2, 4), randn(1, 3, 5), torch.ones(1, 3, dtype=torch.bool)), "width 4 and a text of"),
         (lambda: targets(torch.zeros(1, 2, dtype=torch.long), torch.ones(1, 2, dtype=torch.bool), -1), "-1 vectors"),
-        (lambda: begun(randn(3, 2), randn(3), 4, randn(4, 2)), "from 1 to all tokens"),
-        (lambda: begun(randn(3, 2), randn(3), 2, randn(1, 2)), "a step of 1 vectors"),
+        (lambda: initial_prompt(randn(3, 2), randn(3), 4, randn(4, 2)), "from 1 to all tokens"),
+        (lambda: initial_prompt(randn(3, 2), randn(3), 2, randn(1, 2)), "a step of 1 vectors"),
         (lambda: paired_ratio(randn(2, 3), randn(2, 3), torch.ones(2, 4, dtype=torch.bool)), "with P of at least 1"),
         (lambda: paired_ratio(randn(2, 9), randn(2, 3), torch.ones(2, 3, dtype=torch.bool)), "3 without for 3 tokens"),
-        (lambda: stored((), 1, 1, 4, 8), "0 layers"),
-        (lambda: stored(((2, 4, 3),), 1, 1, 5, 8), "bits=5"),
-        (lambda: share_that_goes_over(*[randn(1)] * 5), "got 1 windows"),
+        (lambda: stored_bytes((), 1, 1, 4, 8), "0 layers"),
+        (lambda: stored_bytes(((2, 4, 3),), 1, 1, 5, 8), "bits=5"),
+        (lambda: transferred_fraction(*[randn(1)] * 5), "got 1 windows"),
     ],
 )
-def test_what_does_not_fit_is_refused(call, said):
+def test_arguments_that_do_not_fit_are_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()

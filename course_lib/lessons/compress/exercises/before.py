@@ -13,11 +13,11 @@ from course_lib.checking.compare import close, short, tensor_like
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 
-NAMES = ("vectors", "seen", "positions")
+NAMES = ("vectors", "mask", "positions")
 
 
 def _agree_on_all_three(got: Any, expected: Any, case: Case) -> str | None:
-    """Each result by its name. What position padding has is left open, since nobody looks at it."""
+    """Each result by its name. Padding may have any position, because it is not attended to."""
     if not isinstance(expected, tuple):
         return close(got, expected)
     if not isinstance(got, tuple) or len(got) != len(expected):
@@ -38,7 +38,7 @@ def _positions(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure
     mine = torch.as_tensor(got[2])
     same = mine.shape == expected[2].shape
     mine = torch.where(expected[1], mine, expected[2]) if same else mine
-    return compare_matrices(mine, expected[2], "text", "place; light: a late position")
+    return compare_matrices(mine, expected[2], "text", "vector; light: a late position")
 
 
 def _before(prompt: Tensor, text: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,12 +59,12 @@ def _two(of_prompt: Tensor, of_text: Tensor) -> Tensor:
 
 
 def _places(prompt: Tensor, text: Tensor, real: Tensor) -> Tensor:
-    """Every place counts, padding too."""
+    """Every vector counts, padding too."""
     return torch.arange(len(prompt) + real.shape[1]).expand(len(real), -1)
 
 
 def _put(start: Callable[[Tensor], int], prompt: Tensor, text: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The prompt put at another place of each text: (real of one text) -> place."""
+    """The prompt inserted elsewhere in each text: (real of one text) -> index."""
     vectors, seen = [], []
     for row, is_real in zip(text, real, strict=True):
         at = start(is_real)
@@ -78,12 +78,12 @@ def _first_real(real: Tensor) -> int:
     return int(real.long().argmax())
 
 
-def _behind_last(real: Tensor) -> int:
+def _after_last(real: Tensor) -> int:
     return int(real.nonzero().max()) + 1
 
 
 def _over_the_first(prompt: Tensor, text: Tensor, add: bool) -> Tensor:
-    """The first P tokens overwritten by the prompt, or with it added, and nothing becomes longer."""
+    """The first P tokens overwritten by the prompt, or with it added; nothing becomes longer."""
     n, changed = min(len(prompt), text.shape[1]), text.clone()
     changed[:, :n] = text[:, :n] + prompt[:n] if add else prompt[:n]
     return changed
@@ -91,7 +91,7 @@ def _over_the_first(prompt: Tensor, text: Tensor, add: bool) -> Tensor:
 
 def _before_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n_texts: int, n_tokens: int, n_prompt: int, width: int, pad: str = "") -> tuple[Tensor, Tensor, Tensor]:
-        """Texts of different lengths, filled up on the right or on the left."""
+        """Texts of different lengths, padded on the right or on the left."""
         prompt = torch.randn(n_prompt, width, generator=generator)
         text = torch.randn(n_texts, n_tokens, width, generator=generator)
         length = torch.randint(1, n_tokens, (n_texts, 1), generator=generator)
@@ -107,17 +107,17 @@ def _before_cases(generator: torch.Generator) -> list[Case]:
     turned = [tensor.transpose(0, 1).contiguous().transpose(0, 1) for tensor in drawn(4, 7, 5, 3, "left")]
     return [
         Case("2 vectors before 2 texts by hand; the second has 2 tokens, at positions 2 and 3", by_hand),
-        Case("3 texts of 8 tokens, 5 vectors, nothing filled up", drawn(3, 8, 5, 6)),
-        Case("4 texts, filled up on the left", drawn(4, 9, 3, 5, "left")),
-        Case("5 texts, filled up on the right", drawn(5, 6, 4, 7, "right")),
-        Case("as many texts as tokens as vectors as channels, filled up on the left", drawn(6, 6, 6, 6, "left")),
+        Case("3 texts of 8 tokens, 5 vectors, no padding", drawn(3, 8, 5, 6)),
+        Case("4 texts, padded on the left", drawn(4, 9, 3, 5, "left")),
+        Case("5 texts, padded on the right", drawn(5, 6, 4, 7, "right")),
+        Case("as many texts as tokens as vectors as channels, padded on the left", drawn(6, 6, 6, 6, "left")),
         Case("more vectors than tokens", drawn(3, 4, 11, 5, "left")),
         Case("not contiguous", tuple(turned)),
     ]
 
 
 def _library(prompt: Tensor, text: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    from course_lib.lessons.compress.steps.inputs import with_prompt
+    from course_lib.lessons.compress.steps import with_prompt
 
     return with_prompt(prompt, text, real)
 
@@ -144,11 +144,11 @@ BEFORE = Exercise(
         Variant("a mask of zeros and ones", lambda *given: _with_numbers(*_before(*given))),
     ),
     hints=(
-        "expand gives every text the same prompt: (P, D) becomes (B, P, D). Along which axis are prompt and text put "
-        "together?",
-        "The mask becomes as long as the vectors. Which value has it where the prompt stands?",
-        "Of a vector that is seen, the position is the number of those seen before it: a cumulative sum of the mask, "
-        "less one.",
+        "expand gives every text the same prompt: (P, D) becomes (B, P, D). Along which axis do you concatenate prompt "
+        "and text?",
+        "The mask becomes as long as the vectors. Which value does it have at the prompt?",
+        "The position of an attended vector is the number of attended vectors before it: a cumulative sum of the mask, "
+        "minus one.",
     ),
 )
 

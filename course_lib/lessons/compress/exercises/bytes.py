@@ -37,7 +37,7 @@ def _bytes_cases(generator: torch.Generator) -> list[Case]:
     between = partial(whole, generator)
 
     def drawn(n_layers: int, bits: int, group: int, share: float = 0.5) -> tuple[Any, ...]:
-        """Layers of awkward sizes; what is left of them is not spread evenly."""
+        """Layers of awkward sizes with different numbers of non-zero weights."""
         layers = []
         for _ in range(n_layers):
             rows, columns = between(40, 200), 2 * between(30, 150) + 1
@@ -52,16 +52,16 @@ def _bytes_cases(generator: torch.Generator) -> list[Case]:
         ),
         Case("four layers of SmolLM2 at 50 %, 4 bits, groups of 32", (block, 576 * 1000, 20 * 576, 4, 32)),
         Case("three layers of odd sizes, 4 bits, groups of 16", drawn(3, 4, 16)),
-        Case("five layers, 2 bits, groups of 64, a quarter left", drawn(5, 2, 64, 0.25)),
+        Case("five layers, 2 bits, groups of 64, a quarter non-zero", drawn(5, 2, 64, 0.25)),
         Case("two layers, 8 bits, groups of 20", drawn(2, 8, 20, 0.6)),
         Case("a single layer, 4 bits, a group larger than a row", drawn(1, 4, 512, 0.4)),
     ]
 
 
 def _library(layers: tuple, others: int, prompt: int, bits: int, group: int) -> tuple[int, float]:
-    from course_lib.lessons.compress.steps.sizes import stored
+    from course_lib.lessons.compress.steps import stored_bytes
 
-    return stored(layers, others, prompt, bits, group)
+    return stored_bytes(layers, others, prompt, bits, group)
 
 
 BYTES = Exercise(
@@ -76,15 +76,15 @@ BYTES = Exercise(
     mistakes=read_mistakes(globals(), steps_of=_bytes),
     also_right=(
         Variant("layer by layer", lambda *given: _by_layers(*given)),
-        Variant("in bits, at last divided by 8", lambda *given: _in_bits(*given)),
+        Variant("in bits, divided by 8 at the end", lambda *given: _in_bits(*given)),
         Variant("a tensor", lambda *given: torch.tensor(_bytes(*given), dtype=torch.float64)),
     ),
     hints=(
-        "Five things are stored of a layer: codes, bitmap, row starts, scales and zero points. Write down the bytes of "
+        "Five things are stored per layer: codes, bitmap, row starts, scales and zero points. Write down the bytes of "
         "each for the case by hand.",
-        "A row has ⌈I / group⌉ groups. Its scales are 2 bytes each, its zero points together ⌈groups · bits / 8⌉, "
-        "its part of the bitmap ⌈I / 8⌉.",
-        "The dense model is 2 · (Σ rows · columns + others). Divide it by all that is stored, prompt included.",
+        "A row has ⌈I / group⌉ groups. Its scales take 2 bytes each, its zero points together ⌈groups · bits / 8⌉ "
+        "bytes, its part of the bitmap ⌈I / 8⌉ bytes.",
+        "The dense model takes 2 · (Σ rows · columns + others) bytes. Divide it by all stored bytes, with the prompt.",
     ),
 )
 

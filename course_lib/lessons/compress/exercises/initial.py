@@ -17,7 +17,7 @@ Answer = Callable[[Tensor, Tensor, int, Tensor], Any]
 
 
 def _kind(got: Any, case: Case, asked: Tensor) -> str | None:
-    """What kind of wrong prompt or table this is, where another prompt is asked for; None where that cannot be said."""
+    """The kind of a wrong prompt or table, where another prompt is right; None where that is not clear."""
     table, _, n, step = case.arguments
     prompt, after = map(as_tensor, got) if isinstance(got, tuple) and len(got) == 2 else (None, None)
     if not isinstance(prompt, Tensor) or prompt.shape != step.shape or not prompt.double().isfinite().all():
@@ -40,7 +40,7 @@ def _rows(table: Tensor, vectors: Tensor) -> Tensor | None:
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
-    """Prompt and table. A mistake that is one of a kind gives the kind, and what would be right."""
+    """Prompt and table. A mistake that is a whole kind returns the kind, and the right values."""
     if not isinstance(expected, tuple):
         return close(got, expected)
     if isinstance(expected[0], str):
@@ -63,38 +63,38 @@ def _prompts(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
     return compare_matrices(torch.as_tensor(got[0]), expected[0], "vector of the prompt", "channel")
 
 
-def _largest(table: Tensor, lots: Tensor, n: int) -> Tensor:
-    return lots.argsort(descending=True)[:n]
+def _largest(table: Tensor, keys: Tensor, n: int) -> Tensor:
+    return keys.argsort(descending=True)[:n]
 
 
 def _from(rows: Callable[[Tensor, Tensor, int], Tensor]) -> Answer:
-    """A prompt that begins with other vectors: (table, lots, n) -> (P, D)."""
-    return lambda table, lots, n, step: (rows(table, lots, n) - step, table)
+    """A prompt initialised with other vectors: (table, keys, n) -> (P, D)."""
+    return lambda table, keys, n, step: (rows(table, keys, n) - step, table)
 
 
 def _at(ids: Callable[[Tensor, Tensor, int], Tensor]) -> Answer:
-    """A prompt that begins with the rows of other tokens: (table, lots, n) -> (P,)."""
-    return _from(lambda table, lots, n: table[ids(table, lots, n)])
+    """A prompt initialised with the rows of other tokens: (table, keys, n) -> (P,)."""
+    return _from(lambda table, keys, n: table[ids(table, keys, n)])
 
 
 def _moved(ids: Callable[[Tensor, Tensor, int], Tensor]) -> Answer:
-    """The rows of the table themselves take the step."""
+    """The rows of the table themselves change."""
 
-    def answer(table: Tensor, lots: Tensor, n: int, step: Tensor) -> tuple[Tensor, Tensor]:
-        which = ids(table, lots, n)
+    def answer(table: Tensor, keys: Tensor, n: int, step: Tensor) -> tuple[Tensor, Tensor]:
+        which = ids(table, keys, n)
         moved = table.index_copy(0, which, table[which] - step)
         return moved[which], moved
 
     return answer
 
 
-def _first(table: Tensor, lots: Tensor, n: int) -> Tensor:
+def _first(table: Tensor, keys: Tensor, n: int) -> Tensor:
     return torch.arange(n)
 
 
-def _drawn_again(table: Tensor, lots: Tensor, n: int) -> Tensor:
-    """Each lot names a token by itself, so that two may name the same."""
-    return (lots * len(table)).long()[:n].clamp(max=len(table) - 1)
+def _drawn_again(table: Tensor, keys: Tensor, n: int) -> Tensor:
+    """Each key names a token by itself, so that two may name the same."""
+    return (keys * len(table)).long()[:n].clamp(max=len(table) - 1)
 
 
 def _normal(table: Tensor, n: int) -> Tensor:
@@ -103,10 +103,10 @@ def _normal(table: Tensor, n: int) -> Tensor:
 
 def _initial_cases(generator: torch.Generator) -> list[Case]:
     def drawn(vocabulary: int, n: int, width: int, size: float = 1.0) -> tuple[Any, ...]:
-        """Short rows, as those of a trained table, and a step that is visible beside them."""
+        """Short rows, as in a trained table, and a step of similar size."""
         table = size * (torch.randn(vocabulary, width, generator=generator) + 0.3)
-        lots = torch.rand(vocabulary, generator=generator)
-        return table, lots, n, size * torch.randn(n, width, generator=generator)
+        keys = torch.rand(vocabulary, generator=generator)
+        return table, keys, n, size * torch.randn(n, width, generator=generator)
 
     by_hand = (
         torch.tensor([[1.0, 0.0], [2.0, 0.0], [3.0, 5.0], [4.0, 0.0]]),
@@ -114,21 +114,21 @@ def _initial_cases(generator: torch.Generator) -> list[Case]:
         2,
         torch.tensor([[1.0, 1.0], [0.5, 0.0]]),
     )
-    table, lots, n, step = drawn(25, 6, 5)
+    table, keys, n, step = drawn(25, 6, 5)
     return [
-        Case("4 tokens, by hand: tokens 2 and 1, less the step", by_hand),
+        Case("4 tokens, by hand: tokens 2 and 1, minus the step", by_hand),
         Case("50 tokens, 8 vectors", drawn(50, 8, 6)),
         Case("400 tokens, 20 vectors, short rows", drawn(400, 20, 12, 0.05)),
         Case("a single vector", drawn(60, 1, 9)),
         Case("nearly the whole vocabulary, as many channels as tokens", drawn(18, 16, 18)),
-        Case("not contiguous", (table.T.contiguous().T, lots, n, step)),
+        Case("not contiguous", (table.T.contiguous().T, keys, n, step)),
     ]
 
 
-def _library(table: Tensor, lots: Tensor, n: int, step: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.compress.steps.initial import begun
+def _library(table: Tensor, keys: Tensor, n: int, step: Tensor) -> tuple[Tensor, Tensor]:
+    from course_lib.lessons.compress.steps import initial_prompt
 
-    return begun(table, lots, n, step)
+    return initial_prompt(table, keys, n, step)
 
 
 INITIAL = Exercise(
@@ -144,21 +144,20 @@ INITIAL = Exercise(
     library=_library,
     mistakes=read_mistakes(globals()),
     also_right=(
-        Variant("by topk, in place on a copy", lambda t, lots, n, s: (t[lots.topk(n).indices].sub_(s), t)),
-        Variant("one after the other", lambda t, lots, n, s: _one_by_one(t, lots, n, s)),
-        Variant("an embedding that is detached", lambda t, lots, n, s: _by_embedding(t, lots, n, s)),
+        Variant("by topk, in place on a copy", lambda t, keys, n, s: (t[keys.topk(n).indices].sub_(s), t)),
+        Variant("one after the other", lambda t, keys, n, s: _one_by_one(t, keys, n, s)),
+        Variant("an embedding that is detached", lambda t, keys, n, s: _by_embedding(t, keys, n, s)),
     ),
     hints=(
-        "Which tokens have the largest lots, and in which order? The rows of these tokens are what the prompt begins "
-        "with.",
-        "lots.topk(n).indices has the tokens from the largest lot on; table[ids] copies their rows.",
-        "prompt = table[ids] − step. The table is returned as it came.",
+        "Which function of PyTorch returns the indices of the P largest numbers, from the largest on?",
+        "keys.topk(n).indices holds the tokens from the largest key on; table[ids] copies their rows.",
+        "prompt = table[ids] − step. Return the table unchanged.",
     ),
 )
 
 
-def _one_by_one(table: Tensor, lots: Tensor, n: int, step: Tensor) -> tuple[list[Tensor], Tensor]:
-    left, rows = lots.tolist(), []
+def _one_by_one(table: Tensor, keys: Tensor, n: int, step: Tensor) -> tuple[list[Tensor], Tensor]:
+    left, rows = keys.tolist(), []
     for vector in range(n):
         best = max(range(len(left)), key=left.__getitem__)
         rows.append(table[best] - step[vector])
@@ -166,7 +165,7 @@ def _one_by_one(table: Tensor, lots: Tensor, n: int, step: Tensor) -> tuple[list
     return rows, table
 
 
-def _by_embedding(table: Tensor, lots: Tensor, n: int, step: Tensor) -> tuple[Tensor, Tensor]:
-    rows = torch.nn.functional.embedding(lots.topk(n).indices, table).detach().clone()
+def _by_embedding(table: Tensor, keys: Tensor, n: int, step: Tensor) -> tuple[Tensor, Tensor]:
+    rows = torch.nn.functional.embedding(keys.topk(n).indices, table).detach().clone()
     rows -= step
     return rows, table

@@ -20,7 +20,7 @@ def _side_by_side(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Fig
     from course_lib.lessons.common.answers import compare_matrices
 
     mine = torch.as_tensor(got)
-    return compare_matrices(mine.clamp(min=-1), expected.clamp(min=-1), "text", "place; grey: not scored")
+    return compare_matrices(mine.clamp(min=-1), expected.clamp(min=-1), "text", "position; grey: not scored")
 
 
 def _nothing(ids: Tensor, n: int) -> Tensor:
@@ -33,7 +33,7 @@ def _known(ids: Tensor, real: Tensor) -> Tensor:
 
 
 def _shifted(known: Tensor, n: int) -> Tensor:
-    """What each of P + T places predicts, where `known` stands behind P vectors."""
+    """The labels of P + T positions, where `known` follows P vectors."""
     return torch.cat([_nothing(known, n), known, _nothing(known, 1)], dim=1)[:, 1:]
 
 
@@ -70,14 +70,14 @@ def _first_left_out(ids: Tensor, real: Tensor, n: int) -> Tensor:
 
 
 def _one_padding(ids: Tensor, real: Tensor, n: int) -> Tensor:
-    """The places of real tokens are scored, and the last of them should predict padding."""
+    """The positions of real tokens are scored, and the last of them should predict padding."""
     asks = torch.cat([real.new_ones(len(real), n), real], dim=1)
     asks[:, : max(n - 1, 0)] = False
     return _shifted(ids, n).where(asks, NOT)
 
 
 def _other(value: int) -> Answer:
-    """Another number where nothing is scored."""
+    """Another number at positions without a label."""
     return _then(lambda y, ids, real, n: y.where(y != NOT, value))
 
 
@@ -93,7 +93,7 @@ def _labels_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([[5, 6, 7, 8], [9, 4, 0, 0]]), torch.tensor([[True] * 4, [True, True, False, False]]), 2
     ids = torch.randint(0, 40, (3, 7), generator=generator)
     return [
-        Case("2 vectors, texts of 4 and 2 tokens, by hand: place 1 predicts 5, and 9", by_hand),
+        Case("2 vectors, texts of 4 and 2 tokens, by hand: position 1 predicts 5, and 9", by_hand),
         Case("4 texts of at most 9 tokens, 5 vectors", drawn(4, 9, 5)),
         Case("no padding, 3 vectors", (ids, torch.ones_like(ids, dtype=torch.bool), 3)),
         Case("token 0 in the texts and in the padding, 4 vectors", drawn(6, 8, 4, vocabulary=3, pad=0)),
@@ -104,7 +104,7 @@ def _labels_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(ids: Tensor, real: Tensor, n_prompt: int) -> Tensor:
-    from course_lib.lessons.compress.steps.inputs import targets
+    from course_lib.lessons.compress.steps import targets
 
     return targets(ids, real, n_prompt)
 
@@ -121,14 +121,14 @@ LABELS = Exercise(
     library=_library,
     mistakes=read_mistakes(globals()),
     also_right=(
-        Variant("place by place", lambda ids, real, n: _in_loops(ids, real, n)),
-        Variant("in front of it, then cut", lambda ids, real, n: _by_writing(ids, real, n)),
+        Variant("position by position", lambda ids, real, n: _in_loops(ids, real, n)),
+        Variant("written with −100 before and after, then shifted", lambda ids, real, n: _by_writing(ids, real, n)),
         Variant("a list of rows", _then(lambda y, ids, real, n: y.tolist())),
     ),
     hints=(
-        "Write down the P + T vectors that the model reads. Behind which of them stands a token of the text?",
-        "The last vector of the prompt is at place P − 1, and behind it stands the first token.",
-        "Put P times −100 before the tokens, with −100 for padding, and then move everything one place to the left.",
+        "Write down the P + T inputs of the model. Which of them are followed by a token of the text?",
+        "The last vector of the prompt is at position P − 1, and the first token follows it.",
+        "Put P times −100 before the tokens, −100 at the padding, and then shift everything one position to the left.",
     ),
 )
 

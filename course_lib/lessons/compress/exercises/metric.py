@@ -30,19 +30,19 @@ def _metric(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tens
 
 
 def _mean(losses: Tensor, counts: Tensor) -> Tensor:
-    """Of each window, over what counts."""
+    """The mean of each window over the scored tokens."""
     return (losses.double() * counts).sum(dim=1) / counts.sum(dim=1)
 
 
 def _zeros_counted(prompted: Tensor, start: int, counts: Tensor, first: int) -> Tensor:
-    """The mean over all columns, the zeros of the prompt among them, with or without the first token."""
+    """The mean over all columns, including the zeros of the prompt, with or without the first token."""
     scored = prompted.double()[:, start - 1 :] * counts
     return scored[:, first:].sum(dim=1) / (start - 1 + counts.sum(dim=1))
 
 
 def _metric_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n_windows: int, n_tokens: int, n: int, padding: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        """Windows that are hard or easy; the first token is dear, and what stands in padding is anything."""
+        """Hard and easy windows; the first token is expensive, and the padding holds any numbers."""
         hard = 1 + 2 * torch.rand(n_windows, 1, generator=generator)
         plain = hard * (0.3 + 1.5 * torch.rand(n_windows, n_tokens - 1, generator=generator))
         gain = 0.1 + 0.3 * torch.rand(n_windows, 1, generator=generator)
@@ -73,7 +73,7 @@ def _metric_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(prompted: Tensor, plain: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.compress.steps.gains import paired_ratio
+    from course_lib.lessons.compress.steps import paired_ratio
 
     return paired_ratio(prompted, plain, real)
 
@@ -91,13 +91,13 @@ METRIC = Exercise(
     mistakes=read_mistakes(globals(), steps_of=_metric),
     also_right=(
         Variant("window by window", lambda *given: _in_loops(*given)),
-        Variant("with NaN in place of padding", lambda *given: _by_nanmean(*given)),
+        Variant("with NaN at the padding", lambda *given: _by_nanmean(*given)),
         Variant("in float64, as Python numbers", lambda *given: tuple(x.item() for x in _metric(*given))),
     ),
     hints=(
-        "Which token does column 0 of `plain` belong to, and which column of `prompted` belongs to the same token?",
-        "real[:, 1:] says for each column of `plain` whether its token is real. Mean over these, for each window, in "
-        "both.",
+        "Which token does column 0 of `plain` belong to? Which column of `prompted` belongs to the same token?",
+        "real[:, 1:] marks the columns of `plain` whose token is real. Take the mean over these, per window, in both "
+        "tensors.",
         "d = difference of the two means, (N,). The ratio is d.mean().exp(), its error the ratio times d.std() / √N.",
     ),
 )

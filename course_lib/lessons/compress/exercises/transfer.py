@@ -1,4 +1,4 @@
-"""The exercise compress.transfer, "How much goes over": its cases and its named mistakes.
+"""The exercise compress.transfer, "How much transfers": its cases and its named mistakes.
 
 Dimension key: N windows.
 """
@@ -14,11 +14,11 @@ from course_lib.checking.near import all_near
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
-    """Share and error up to the rounding of differences of float32 losses, divided by the gain."""
+    """Fraction and error up to the rounding of differences of float32 losses, divided by the gain."""
     plain, own, _, dense, dense_own = (losses.double() for losses in case.arguments)
     gain = (plain - own - dense + dense_own).mean().abs().item()
     rounding = 2e-6 * max(losses.abs().max().item() for losses in case.arguments)
-    return all_near(got, expected, {"share": rounding / gain, "error": rounding / gain})
+    return all_near(got, expected, {"fraction": rounding / gain, "error": rounding / gain})
 
 
 def _transfer(plain: Tensor, own: Tensor, moved: Tensor, dense: Tensor, dense_own: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,12 +31,12 @@ def _transfer(plain: Tensor, own: Tensor, moved: Tensor, dense: Tensor, dense_ow
 
 
 def _error(a: Tensor, b: Tensor) -> Tensor:
-    """Of mean(a) / mean(b), from the same windows."""
+    """The error of mean(a) / mean(b), from the same windows."""
     return (a - a.mean() / b.mean() * b).std() / (len(a) ** 0.5 * b.mean().abs())
 
 
 def _slope(a: Tensor, b: Tensor) -> Tensor:
-    """Of the line through 0 and, as near as squares say, the windows."""
+    """The slope of the least-squares line through 0."""
     return (a * b).sum() / b.square().sum()
 
 
@@ -45,7 +45,7 @@ def _slope_with_constant(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _in_perplexity(control: bool, mean_first: bool, *losses: Tensor) -> Tensor:
-    """The share of differences of perplexities, of the means or of each window."""
+    """The fraction from differences of perplexities, of the means or of each window."""
     plain, own, moved, dense, dense_own = (x.mean().exp() if mean_first else x.exp().mean() for x in losses)
     off = dense - dense_own if control else 0
     return (plain - moved - off) / (plain - own - off)
@@ -58,7 +58,7 @@ def _relative(x: Tensor) -> Tensor:
 
 def _transfer_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n: int, own: float, share: float, dense: float = 0.1, noise: float = 0.04) -> tuple[Tensor, ...]:
-        """Windows that are hard or easy; gains that differ from window to window, and go together."""
+        """Hard and easy windows; gains that differ between windows and are correlated."""
 
         def around(mean: float, spread: float) -> Tensor:
             return mean + spread * torch.randn(n, generator=generator)
@@ -79,23 +79,23 @@ def _transfer_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("2 windows by hand: 0.5 and 0.25 of 0.75 and 0.75, a half", by_hand),
         Case("40 windows, about four fifths", drawn(40, 0.25, 0.8)),
-        Case("12 windows, about a third, a control that wins as much", drawn(12, 0.2, 0.3, dense=0.2)),
-        Case("9 windows, nothing goes over", drawn(9, 0.3, 0.0)),
-        Case("15 windows, the moved prompt does harm", drawn(15, 0.4, -0.6, noise=0.08)),
-        Case("20 windows, the moved prompt is better", drawn(20, 0.2, 1.4, dense=0.05)),
-        Case("11 windows, the own prompt wins less than the dense model's", drawn(11, -0.3, 0.8)),
+        Case("12 windows, about a third, a control that gains as much", drawn(12, 0.2, 0.3, dense=0.2)),
+        Case("9 windows, nothing transfers", drawn(9, 0.3, 0.0)),
+        Case("15 windows, the transferred prompt does harm", drawn(15, 0.4, -0.6, noise=0.08)),
+        Case("20 windows, the transferred prompt is better", drawn(20, 0.2, 1.4, dense=0.05)),
+        Case("11 windows, the own prompt gains less than the dense model's", drawn(11, -0.3, 0.8)),
     ]
 
 
 def _library(plain: Tensor, own: Tensor, moved: Tensor, dense: Tensor, dense_own: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.compress.steps.gains import share_that_goes_over
+    from course_lib.lessons.compress.steps import transferred_fraction
 
-    return share_that_goes_over(plain, own, moved, dense, dense_own)
+    return transferred_fraction(plain, own, moved, dense, dense_own)
 
 
 TRANSFER = Exercise(
     id="compress.transfer",
-    title="How much goes over",
+    title="How much transfers",
     difficulty=2,
     minutes=8,
     points=3,
@@ -105,15 +105,15 @@ TRANSFER = Exercise(
     library=_library,
     mistakes=read_mistakes(globals(), steps_of=_transfer),
     also_right=(
-        Variant("in numbers of Python", lambda *given: _in_python(*given)),
+        Variant("in plain Python", lambda *given: _in_python(*given)),
         Variant("by variances and a covariance", lambda *given: _by_covariance(*given)),
         Variant("gains as sums", lambda *given: _by_sums(*given)),
     ),
     hints=(
-        "A gain is how far the loss falls, window by window: without a prompt, less with it. Three gains are needed.",
-        "a = gain of the moved prompt − gain on the dense model, b = gain of the own prompt − gain on the dense model. "
-        "The share is mean(a) / mean(b).",
-        "The error is the standard deviation of a − share · b over the windows, divided by √N and by |mean(b)|.",
+        "A gain is the loss without a prompt minus the loss with it, window by window. You need three gains.",
+        "a = gain of the transferred prompt − gain of the dense model, b = gain of the own prompt − gain of the dense "
+        "model. The fraction is mean(a) / mean(b).",
+        "The error is the standard deviation of a − fraction · b over the windows, divided by √N and by |mean(b)|.",
     ),
 )
 

@@ -1,1 +1,1 @@
-"""Experiments of lesson 10 beside the main one: each has its own command, `course reproduce NAME`, and its own JSON."""
+"""What `course reproduce` measures for lesson 10; each experiment writes NAME.json next to it."""

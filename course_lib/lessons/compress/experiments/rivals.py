@@ -1,4 +1,4 @@
-"""What else could have been done with the seconds and the bytes of a prompt: adapters, a refit, distillation."""
+"""Other ways to repair a compressed model in the time and bytes of a prompt: adapters, a refit, distillation."""
 
 import copy
 import time
@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 
 from course_lib.attention.small_models.training import Schedule
 from course_lib.data.corpora import windows
-from course_lib.lessons.compress.measuring.ground import Row, held_out, losses_row, recipe, subject, text, tokenizer
-from course_lib.lessons.compress.measuring.sizes import CUT, Sizes
+from course_lib.lessons.common.losses import losses_row
+from course_lib.lessons.compress.experiments.runs import CUT, Row, Sizes, held_out, recipe, subject, text, tokenizer
 from course_lib.measure.experiment import Tables
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import layers_of, weight_of
@@ -31,7 +31,7 @@ WAYS = {WANDA: (SMALL, LARGE, UPDATED), CUT: (SMALL, LARGE, REFIT, DISTILLED)}
 
 
 def rival(sizes: Sizes, name: str, way: str, seed: int) -> Tables:
-    """Perplexity, processor seconds and bytes beside the compressed model."""
+    """One way to repair a model: its perplexity, processor seconds, and the bytes in addition to the model."""
     ways: dict[str, Callable[[Sizes, str, int], Row]] = {
         SMALL: small, LARGE: large, REFIT: refitted, UPDATED: updated,
         DISTILLED: distilled,
@@ -40,7 +40,7 @@ def rival(sizes: Sizes, name: str, way: str, seed: int) -> Tables:
 
 
 def small(sizes: Sizes, name: str, seed: int) -> Row:
-    """Rank 1 at the outputs of attention, in as many blocks, evenly spread, as the numbers of the prompt pay for."""
+    """LoRA of rank 1 on the output projections of attention, in as many blocks as the bytes of the prompt allow."""
     model = subject(name).model
     n_blocks, width = model.config.num_hidden_layers, model.config.hidden_size
     outputs = weight_of(layers_of(model)[3].module)
@@ -57,7 +57,7 @@ def large(sizes: Sizes, name: str, seed: int) -> Row:
 
 
 def adapters(sizes: Sizes, model: PreTrainedModel, config: LoraConfig, seed: int) -> Row:
-    """LoRA on the same text, in the same order, for about the seconds of a prompt."""
+    """LoRA on the same text, in the same order, for about as long as a prompt."""
     settings = recipe(sizes, sizes.adapter_steps, seed, sizes.adapter_rate)
     with adapted(model, config, seed) as learning:
         n_bytes = NUMBER_BYTES * sum(parameter.numel() for parameter in learning)
@@ -68,7 +68,7 @@ def adapters(sizes: Sizes, model: PreTrainedModel, config: LoraConfig, seed: int
 
 
 def refitted(sizes: Sizes, name: str, seed: int) -> Row:
-    """Least squares on what a cut left: matrices that read its neurons make up for those that have gone."""
+    """Least squares on the kept part of a structurally pruned model, so that it makes up for the removed neurons."""
     dense, calibration = subject(DENSE).model, windows("wikipedia", *CALIBRATION, tokenizer(), "calibration")
     start = time.process_time()
     smaller, beside = named(name).compress(dense, calibration, progress=False)
@@ -78,9 +78,9 @@ def refitted(sizes: Sizes, name: str, seed: int) -> Row:
 
 
 def updated(sizes: Sizes, name: str, seed: int) -> Row:
-    """SparseGPT at the same sparsity, whose weights that stay make up for those that leave: a refit in one pass.
+    """SparseGPT at the same sparsity: the kept weights make up for the pruned ones, so it is a refit in one pass.
 
-    The exact least squares of `Refit` on the given mask takes six times the seconds of a prompt.
+    The exact least squares of `Refit` on the given mask take six times as long as a prompt.
     """
     dense, calibration = subject(DENSE).model, windows("wikipedia", *CALIBRATION, tokenizer(), "calibration")
     start = time.process_time()
@@ -89,7 +89,7 @@ def updated(sizes: Sizes, name: str, seed: int) -> Row:
 
 
 def distilled(sizes: Sizes, name: str, seed: int) -> Row:
-    """All weights learn from the dense model's probabilities; nothing is stored beside them."""
+    """Train all weights on the probabilities of the dense model; nothing is stored in addition to them."""
     student = copy.deepcopy(subject(name).model)
     schedule = Schedule(
         n_steps=sizes.taught_steps, batch=sizes.batch, length=sizes.text_length, rate=sizes.distil_rate,

@@ -1,1 +1,0 @@
-"""Figures of lesson 10's long measurement."""

@@ -1,1 +1,0 @@
-"""What the notebook prints of lesson 10's long measurement, one question a function."""
