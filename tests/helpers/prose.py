@@ -32,7 +32,7 @@ TEXTS = (
 )
 GENERATED = {"docs/claims.md"}
 # Masters that have been rewritten. They also need examples and restatements.
-REWRITTEN: tuple[str, ...] = ("solutions/04_wanda.py",)
+REWRITTEN: tuple[str, ...] = ("solutions/03_sparsegpt.py", "solutions/04_wanda.py")
 EXAMPLE = re.compile(
     r"\b(?:for (?:example|instance)|such as|e\.g\.|i\.e\.|that is(?:,| to say)|in other words|this means|which means)",
     re.IGNORECASE,

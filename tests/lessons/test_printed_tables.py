@@ -19,7 +19,6 @@ from course_lib.lessons.compress.live import sentences
 from course_lib.lessons.kv.running import own_text
 from course_lib.lessons.patterns import budget
 from course_lib.lessons.sinks.experiments import first_tokens
-from course_lib.lessons.sparsegpt import recipes
 from course_lib.workbook.masters import ROOT, masters
 
 FROM = "course_lib.lessons"
@@ -88,7 +87,6 @@ def test_tables_fit_and_write_per_cent_one_way(master):
 
 OPEN = {
     "01": (budget, "patterns", "budget", "ideas"),
-    "03": (recipes, "sparsegpt", "experiments/recipes", "ideas"),
     "07": (own_text, "kv", "own_text", "texts"),
     "08": (first_tokens, "sinks", "first_tokens", "ideas"),
 }
@@ -157,7 +155,6 @@ PADDED = {
     "sparse_attention/tables/published.py": 10,
     "sparse_attention/tables/steering.py": 12,
     "sparse_attention/tables/visual.py": 16,
-    "sparsegpt/tables.py": 1,
     "wanda/shares.py": 5,
     "wanda/tables.py": 42,
 }
