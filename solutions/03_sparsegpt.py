@@ -12,7 +12,7 @@
 # 3. Process the columns of all outputs in the same order, so that all outputs share their inverses.
 # 4. Apply the updates in blocks of columns, so that most of the work becomes matrix products.
 #
-# You will write all four. Then one function of about 20 lines joins your functions and prunes a layer of the real
+# You will write all four. Then one function of 13 lines joins your functions and prunes a layer of the real
 # model, and we compare the result with the library and with Wanda.
 #
 # **Afterwards you can** write SparseGPT from its objective to its blocks, collect a Hessian with a forward hook,
@@ -303,9 +303,10 @@ drawings.own_orders()
 #
 # $$ \frac{1}{5} \begin{pmatrix} 3 & -1 \\ -1 & 2 \end{pmatrix} $$
 #
-# Is this the inverse of $H$ without its first row and column? Multiply it by $\begin{pmatrix} 2 & 1 \\ 1 & 3
-# \end{pmatrix}$ to see that it is. Then we freeze input 2: $\frac{2}{5} - \frac{1}{5} \cdot \frac{1}{5} \cdot
-# \frac{5}{3} = \frac{1}{3}$, which is one over the last entry of $H$. The same in PyTorch:
+# Is this the inverse of $H$ without its first row and column, that is, of the matrix with rows $(2, 1)$ and $(1, 3)$?
+# Multiply the two to see that it is. Then we freeze input 2, and
+# $\frac{2}{5} - \frac{1}{5} \cdot \frac{1}{5} \cdot \frac{5}{3} = \frac{1}{3}$ is left, which is one over the
+# last entry of $H$. The same in PyTorch:
 
 # %%
 example = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 1.0], [0.0, 1.0, 3.0]])
@@ -403,9 +404,10 @@ check("sparsegpt.factor", inverse_factor)
 #    = \begin{pmatrix} \beta & c^\top \\ c & D \end{pmatrix} $$
 #
 # Compare entry by entry. From $\beta = u^2$ and $c = u\, r$ it follows that $c / \beta = r / u$. In other words, the
-# first row of the inverse, divided by its pivot, is the first row of $U$, divided by its diagonal entry. And $V^\top
-# V = D - r r^\top = D - c c^\top / \beta$, which by equation 5 is the inverse without the first input. So $V$ is for
-# the smaller inverse what $U$ is for $H^{-1}$, and we can repeat the argument for the second row, and so on.
+# first row of the inverse, divided by its pivot, is the first row of $U$, divided by its diagonal entry. And
+# $V^\top V = D - r r^\top = D - c c^\top / \beta$, which by equation 5 is the inverse without the first input. So
+# $V$ is for the smaller inverse what $U$ is for $H^{-1}$, and we can repeat the argument for the second row, and so
+# on.
 #
 # </details>
 #
@@ -702,8 +704,6 @@ print(f"kept {mask.sum():,} of {mask.numel():,} weights")
 # Do all three versions agree: this one, your lazy one, and the library?
 
 # %%
-library_gram = Gram(weight.shape[1])
-library_gram.add(inputs["q_proj"])
 others = {
     "your lazy version": mine("sparsegpt.prune", sparsegpt)(weight, upper, 0.5, 128),
     "the library": library.SparseGPT().prune(weight, layer_gram),
@@ -779,8 +779,8 @@ print(f"Wanda minus SparseGPT: {difference.mean():+.3f} ± {standard_error:.3f} 
 # than its standard error. So these windows do not tell us which of the two methods is better at 50 %.
 #
 # On a single layer SparseGPT's error is less than half of Wanda's, and yet the two pruned models hardly differ.
-# Why? The layer error is measured on the calibration inputs, to which the updates are fitted, and it counts errors
-# that later layers do not notice.
+# Two likely reasons, which we have not tested: the layer error is measured on the calibration inputs, to which the
+# updates are fitted, and it counts errors that later layers ignore.
 #
 # ### Other patterns, and larger models
 #
@@ -913,10 +913,8 @@ table.Table(
 # bits. For the whole model we measured several pairs (`course reproduce sparsegpt_rounded`):
 
 # %%
-tables.rounded()
-
-# %%
 print(claims.ROUNDED.judge())
+tables.rounded()
 
 # %% [markdown]
 # With one scale per row, half of the weights with 4 bits have a much lower perplexity than all of them with 3 bits.
@@ -1007,7 +1005,6 @@ def recipe(weight, gram):
     return recipes.sparsegpt_with_order(weight, gram, order, block_size=128, damping=0.01)
 
 
-# %%
 tables.recipes(recipes.attempt(recipe))
 
 # %% [markdown]
