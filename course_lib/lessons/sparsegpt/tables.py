@@ -91,6 +91,12 @@ def _of_losses(losses: list[float]) -> dict[str, float]:
     return {"perplexity": math.exp(mean), "standard_error": math.exp(mean) * error}
 
 
+def bits_per_weight(sparsity: float, value_bits: int, group_size: int, grid_bits: int) -> float:
+    """Count the bits of values, bitmap and quantization grid per weight of a layer, pruned ones included."""
+    values, bitmap, grid = value_bits * (1 - sparsity), float(sparsity > 0), grid_bits / group_size
+    return values + bitmap + grid
+
+
 def rounded(tables: Tables | None = None) -> Table:
     """Show bits per weight and perplexity after pruning and rounding."""
     tables = tables or stored_tables()

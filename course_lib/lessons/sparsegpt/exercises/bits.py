@@ -10,6 +10,12 @@ def _bits(sparsity: float, value_bits: int, group_size: int, grid_bits: int) -> 
     return (1 if sparsity else 0) + (1 - sparsity) * value_bits + grid_bits / group_size
 
 
+def _library(sparsity: float, value_bits: int, group_size: int, grid_bits: int) -> float:
+    from course_lib.lessons.sparsegpt.tables import bits_per_weight
+
+    return bits_per_weight(sparsity, value_bits, group_size, grid_bits)
+
+
 BITS = Exercise(
     id="sparsegpt.bits",
     title="Bits per weight",
@@ -17,6 +23,7 @@ BITS = Exercise(
     minutes=8,
     points=2,
     reference=_bits,
+    library=_library,
     cases=lambda generator: [
         Case("half of the weights, 4 bits: 1 + 2 + 32/128", (0.5, 4, 128, 32)),
         Case("dense, 3 bits, the same grid", (0.0, 3, 128, 32)),
