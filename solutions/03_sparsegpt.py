@@ -761,10 +761,14 @@ def window_losses(model):
 
 
 losses = {"dense": window_losses(model)}
-for name, method in {"Wanda 50 %": wanda.Wanda(), "SparseGPT 50 %": library.SparseGPT()}.items():
-    model, tokenizer = load_model()
-    prune_model(model, method, calibration)
-    losses[name] = window_losses(model)
+model, tokenizer = load_model()  # a fresh copy; `layers` still holds the dense weights
+prune_model(model, wanda.Wanda(), calibration)
+losses["Wanda 50 %"] = window_losses(model)
+
+# %%
+model, tokenizer = load_model()
+prune_model(model, library.SparseGPT(), calibration)
+losses["SparseGPT 50 %"] = window_losses(model)
 for name, loss in losses.items():
     print(f"{name}: perplexity {loss.mean().exp():.1f}")
 difference = losses["Wanda 50 %"] - losses["SparseGPT 50 %"]
