@@ -77,7 +77,7 @@ def test_it_agrees_with_the_library_on_a_real_layer(prune_layer, name):
     # Where two weights have nearly the same cost, rounding decides which one is pruned.
     differs = (ours == 0) != (library == 0)
     assert differs.float().mean() < 1e-3
-    change = [((inputs[0] @ (weight - each).T) ** 2).sum() for each in (ours, library)]
+    change = [((inputs[0] @ (weight - each).T) ** 2).sum().item() for each in (ours, library)]
     assert change[0] == pytest.approx(change[1], rel=0.01)
 
 
