@@ -112,14 +112,14 @@ def hessian(inputs, damping):
     return x.T @ x + numpy.diag(damping * diagonal.mean() * numpy.ones(len(diagonal)) + (diagonal == 0))
 
 
-def eliminate(inverse, settled):
-    """Row operations until every settled column is zero."""
+def eliminate(inverse, frozen):
+    """Row operations until every frozen column is zero."""
     left = inverse.numpy().astype(float)
-    for q in settled:
+    for q in frozen:
         for row in range(len(left)):
             if row != q:
                 left[row] -= left[q] * (left[row, q] / left[q, q])
-    rest = numpy.setdiff1d(numpy.arange(len(left)), settled)
+    rest = numpy.setdiff1d(numpy.arange(len(left)), frozen)
     return left[numpy.ix_(rest, rest)]
 
 

@@ -36,6 +36,7 @@ REWRITTEN: tuple[str, ...] = (
     "solutions/00_start_here.py",
     "solutions/01_sparsity_patterns.py",
     "solutions/02_optimal_brain_damage_and_surgeon.py",
+    "solutions/03_sparsegpt.py",
     "solutions/04_wanda.py",
     "solutions/10_compress_then_prompt.py",
     "solutions/11_sparse_attention.py",

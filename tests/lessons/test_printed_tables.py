@@ -19,7 +19,6 @@ from course_lib.lessons.compress import tables as compress_tables
 from course_lib.lessons.kv.running import own_text
 from course_lib.lessons.patterns import tables as patterns_tables
 from course_lib.lessons.sinks.experiments import first_tokens
-from course_lib.lessons.sparsegpt import recipes
 from course_lib.workbook.masters import ROOT, masters
 
 FROM = "course_lib.lessons"
@@ -87,7 +86,6 @@ def test_tables_fit_and_write_per_cent_one_way(master):
 
 
 OPEN = {
-    "03": (recipes, "sparsegpt", "experiments/recipes", "ideas"),
     "07": (own_text, "kv", "own_text", "texts"),
     "08": (first_tokens, "sinks", "first_tokens", "ideas"),
 }
@@ -143,7 +141,6 @@ PADDED = {
     "common/ideas.py": 1,
     "minitron/tables.py": 2,
     "solutions/04_wanda.py": 4,
-    "sparsegpt/tables.py": 1,
     "wanda/shares.py": 5,
     "wanda/tables.py": 42,
 }

@@ -33,11 +33,6 @@ NO_SOLUTION = {
     ("classic.obs_saliency", r"H = \alpha I"): "the definition from which the next exercise starts",
     ("classic.obs_saliency", r"(A + u u^\top)^{-1} ="): "Sherman and Morrison, which the next exercise applies",
     ("sparsegpt.eliminate", r"H^{-1} = U^\top U"): "defines U, which the next exercise computes",
-    ("sparsegpt.eliminate", r"U = \begin{pmatrix}"): "why rows of U are rows of inverses; the next exercise asks for U",
-    ("sparsegpt.eliminate", r"\beta = u^2"): "the same comparison",
-    ("sparsegpt.eliminate", r"c = u"): "the same comparison",
-    ("sparsegpt.eliminate", r"c / \beta ="): "the same comparison",
-    ("sparsegpt.eliminate", r"V^\top V ="): "the same comparison; of several inputs at once, as asked, it says nothing",
     ("kv.scissorhands", r"\text{score}_j ="): "the score of EMS, another method",
     ("kv.merge", r"\tau \leftarrow"): "the moving threshold; in the exercise the threshold is given",
 }

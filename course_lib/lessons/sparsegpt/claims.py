@@ -11,25 +11,36 @@ from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.tables import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, of_samples
-from course_lib.lessons.sparsegpt.measured import NAMES, PAPERS_BLOCK, PAPERS_GAP, Tables
 
 Measured = dict[str, Any]
+Tables = dict[str, list[dict[str, Any]]]
+NAMES = {
+    "magnitude": "magnitude",
+    "wanda": "Wanda",
+    "sparsegpt": "SparseGPT",
+    "sparsegpt + refit": "SparseGPT, refitted",
+}
 PATTERNS = ("50%", "4:8", "2:4")
 PHASES = ("forward", "gram", "factorise", "solve")
-ALIKE = 0.03  # of the answers: two methods within 3 points are called comparable
-WITH_WANDA = ("sparsegpt/measured", "wanda/experiments/wanda")  # dense, magnitude and Wanda rows are those of lesson 04
+PAPERS_BLOCK = 128  # columns whose mask is chosen together
+PAPERS_GAP = 20  # per cent, appendix A.1, on OPT-2.7B
+ALIKE = 0.03  # two accuracies within 3 points are called comparable
+WITH_WANDA = (
+    "sparsegpt/experiments/sparsegpt",
+    "wanda/experiments/wanda",
+)  # the latter: dense, magnitude and Wanda rows
 PAPER = "Frantar and Alistarh (2023), SparseGPT, arXiv:2301.00774"
 WANDA_PAPER = "Sun, Liu, Bair and Kolter (2023), Wanda, arXiv:2306.11695"
 
 _claim = partial(Claim, source=PAPER, unit=TIMES, results=WITH_WANDA)
 
 
-def joined(*results: Measured) -> Tables:
-    """The tables of several results as one; rows of the last result come first."""
+def join_tables(*results: Measured) -> Tables:
+    """Join the tables of several results; rows of the last result come first."""
     tables: Tables = {}
     for result in reversed(results):
-        for name, found in result.get("tables", result).items():
-            tables[name] = tables.get(name, []) + found
+        for name, more in result.get("tables", result).items():
+            tables[name] = tables.get(name, []) + more
     return tables
 
 
@@ -40,7 +51,7 @@ def perplexity_row(tables: Tables, method: str, pattern: str) -> Row:
 
 def _against(other: str, pattern: str, *results: Measured) -> Effect:
     """SparseGPT compared with another method at one pattern."""
-    tables = joined(*results)
+    tables = join_tables(*results)
     return log_gap(perplexity_row(tables, "sparsegpt", pattern), perplexity_row(tables, other, pattern))
 
 
@@ -71,7 +82,7 @@ THAN_MAGNITUDE = _claim(
 
 
 def _pattern_steps(methods: tuple[str, ...], *results: Measured) -> dict[str, Effect]:
-    tables = joined(*results)
+    tables = join_tables(*results)
     return {
         f"{NAMES[method]}, {spaced(b)} after {spaced(a)}": log_gap(
             perplexity_row(tables, method, a), perplexity_row(tables, method, b)
@@ -98,7 +109,7 @@ OWN_PATTERNS_COST = _steps(
 
 
 def above_refit(measured: Measured) -> float:
-    """SparseGPT's error over that of the least-squares refit on the same mask, median of all layers at 50 %."""
+    """SparseGPT's error over that of the least-squares weights on the same mask, median of all layers at 50 %."""
     return median(row["sparsegpt"] / row["refit"] for row in rows(measured, "layer_errors", pattern="50%"))
 
 
@@ -134,12 +145,12 @@ BLOCK_SIZE = _claim(
 
 
 def _late_over_early(patterns: tuple[str, ...], measured: Measured) -> dict[str, Effect]:
-    found = patterns or tuple(dict.fromkeys(row["pattern"] for row in rows(measured, "thirds")))
+    patterns = patterns or tuple(dict.fromkeys(row["pattern"] for row in rows(measured, "thirds")))
     return {
         spaced(pattern): log_gap(
             *(rows(measured, "thirds", third=third, pattern=pattern)[0] for third in ("early", "late"))
         )
-        for pattern in found
+        for pattern in patterns
     }
 
 
@@ -191,7 +202,7 @@ def tasks_with_signal(tables: Tables) -> list[str]:
 
 
 def accuracy_gains(tables: Tables) -> dict[str, Effect]:
-    """By task with a signal: SparseGPT's accuracy minus Wanda's at 50 %."""
+    """SparseGPT's accuracy minus Wanda's at 50 %, by task with a signal."""
     by_method = {
         method: {row["task"]: row for row in rows(tables, "zero_shot", method=method, pattern="50%")}
         for method in ("sparsegpt", "wanda")
@@ -202,7 +213,7 @@ def accuracy_gains(tables: Tables) -> dict[str, Effect]:
 
 
 def _mean_gain(*results: Measured) -> Effect:
-    return mean_of(list(accuracy_gains(joined(*results)).values()))
+    return mean_of(list(accuracy_gains(join_tables(*results)).values()))
 
 
 _accuracy = partial(
@@ -227,13 +238,13 @@ ACCURACY_CLOSE = _accuracy(
 
 
 def beyond_forward(tables: Measured, pattern: str) -> dict[str, float]:
-    """Seconds beyond the forward passes, by method: what the choice of the method costs."""
+    """Seconds beyond the forward passes, by method."""
     spent = {r["method"]: sum(r[phase] for phase in PHASES[1:]) for r in rows(tables, "seconds", pattern=pattern)}
     return {method: spent[method] for method in ("wanda", "sparsegpt")}
 
 
 def _slower(measured: Measured) -> Effect:
-    """Each pattern was timed once and is one sample."""
+    """Each pattern was timed once, so it is one sample."""
     spent = [beyond_forward(measured, p) for p in dict.fromkeys(row["pattern"] for row in rows(measured, "seconds"))]
     return of_samples([math.log(each["sparsegpt"] / each["wanda"]) for each in spent])
 

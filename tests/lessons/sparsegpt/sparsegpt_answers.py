@@ -31,15 +31,15 @@ def error_in_place(weight, pruned, gram):
 # --- sparsegpt.hessian: inputs (N, I), damping ---
 
 
-def hessian_from(gram, silent, damping):
-    return gram + torch.diag(damping * gram.diagonal().mean() + silent.to(gram.dtype))
+def hessian_from(gram, is_zero, damping):
+    return gram + torch.diag(damping * gram.diagonal().mean() + is_zero.to(gram.dtype))
 
 
 def hessian_in_numpy(inputs, damping):
     x = inputs.numpy().astype("float64")
     gram = x.T @ x
-    silent = (x == 0).all(axis=0)
-    return gram + numpy.eye(len(gram)) * damping * numpy.trace(gram) / len(gram) + numpy.diag(silent.astype(float))
+    is_zero = (x == 0).all(axis=0)
+    return gram + numpy.eye(len(gram)) * damping * numpy.trace(gram) / len(gram) + numpy.diag(is_zero.astype(float))
 
 
 def hessian_by_entries(inputs, damping):
@@ -50,8 +50,8 @@ def hessian_by_entries(inputs, damping):
             gram[i, j] = (inputs[:, i] * inputs[:, j]).sum()
     mean = sum(gram[i, i].item() for i in range(n)) / n
     for i in range(n):
-        silent = gram[i, i] == 0
-        gram[i, i] += damping * mean + (1 if silent else 0)
+        is_zero = gram[i, i] == 0
+        gram[i, i] += damping * mean + (1 if is_zero else 0)
     return gram
 
 
@@ -70,11 +70,11 @@ def damped_by_the_mean_of_inputs(inputs, damping):
     return inputs.T @ inputs + torch.diag(damping * inputs.square().mean() + (inputs == 0).all(0).float())
 
 
-# --- sparsegpt.eliminate: inverse (I, I), settled (K,), places ---
+# --- sparsegpt.eliminate: inverse (I, I), frozen (K,), positions ---
 
 
-def struck(matrix, gone):
-    rest = [i for i in range(len(matrix)) if i not in gone]
+def deleted(matrix, removed):
+    rest = [i for i in range(len(matrix)) if i not in removed]
     return matrix[rest][:, rest]
 
 
@@ -82,71 +82,71 @@ def step(left, q):
     return left - torch.outer(left[:, q], left[q]) / left[q, q]
 
 
-def eliminated_by_loops(inverse, settled):
+def eliminated_by_loops(inverse, frozen):
     left = inverse.double().tolist()
-    for q in settled:
+    for q in frozen:
         left = [[left[i][j] - left[i][q] * left[q][j] / left[q][q] for j in range(len(left))] for i in range(len(left))]
-    rest = [i for i in range(len(left)) if i not in settled]
-    return [[left[i][j] for j in rest] for i in rest] if len(settled) else inverse.tolist()
+    rest = [i for i in range(len(left)) if i not in frozen]
+    return [[left[i][j] for j in rest] for i in rest] if len(frozen) else inverse.tolist()
 
 
-def eliminated_in_place(inverse, settled):
-    for q in settled:
+def eliminated_in_place(inverse, frozen):
+    for q in frozen:
         row = inverse[q] / inverse[q, q]
         for i in range(len(inverse)):
             inverse[i] -= inverse[i, q].clone() * row
     keep = torch.ones(len(inverse), dtype=torch.bool)
-    keep[settled] = False
+    keep[frozen] = False
     return inverse[keep][:, keep]
 
 
-def eliminated_by_blocks(inverse, settled):
-    rest = numpy.setdiff1d(numpy.arange(len(inverse)), settled)
-    b, gone = inverse.double().numpy(), settled.numpy()
-    cross = b[numpy.ix_(rest, gone)]
-    return b[numpy.ix_(rest, rest)] - cross @ numpy.linalg.inv(b[numpy.ix_(gone, gone)]) @ cross.T
+def eliminated_by_blocks(inverse, frozen):
+    rest = numpy.setdiff1d(numpy.arange(len(inverse)), frozen)
+    b, removed = inverse.double().numpy(), frozen.numpy()
+    cross = b[numpy.ix_(rest, removed)]
+    return b[numpy.ix_(rest, rest)] - cross @ numpy.linalg.inv(b[numpy.ix_(removed, removed)]) @ cross.T
 
 
-def eliminated_with_moved_places(inverse, settled):
-    gone = []
-    for q in settled:
-        place = q - sum(g < q for g in gone)
-        inverse = struck(step(inverse, place), [place])
-        gone.append(q)
+def eliminated_with_moved_positions(inverse, frozen):
+    removed = []
+    for q in frozen:
+        place = q - sum(g < q for g in removed)
+        inverse = deleted(step(inverse, place), [place])
+        removed.append(q)
     return inverse
 
 
-def each(change, inverse, settled):
-    """The same change for every settled input, then rows and columns struck out."""
+def each(change, inverse, frozen):
+    """The same change for every frozen input, then rows and columns are deleted."""
     left = inverse.clone()
-    for q in settled:
+    for q in frozen:
         left = change(left, q)
-    return struck(left, settled)
+    return deleted(left, frozen)
 
 
-def first_only(inverse, settled):
-    for q in settled:
-        return struck(step(inverse, q), settled)
+def first_only(inverse, frozen):
+    for q in frozen:
+        return deleted(step(inverse, q), frozen)
     return inverse
 
 
-def places_not_moved(inverse, settled):
-    for q in settled:
-        inverse = struck(step(inverse, q), [q])
+def positions_not_updated(inverse, frozen):
+    for q in frozen:
+        inverse = deleted(step(inverse, q), [q])
     return inverse
 
 
-def all_from_the_first(inverse, settled):
+def all_from_the_first(inverse, frozen):
     left = inverse.clone()
-    for q in settled:
+    for q in frozen:
         left = left - torch.outer(inverse[:, q], inverse[q]) / inverse[q, q]
-    return struck(left, settled)
+    return deleted(left, frozen)
 
 
-def blocks_without_the_inverse(inverse, settled):
-    rest = [i for i in range(len(inverse)) if i not in settled]
-    cross = inverse[rest][:, settled]
-    return inverse[rest][:, rest] - cross @ inverse[settled][:, settled] @ cross.T
+def blocks_without_the_inverse(inverse, frozen):
+    rest = [i for i in range(len(inverse)) if i not in frozen]
+    cross = inverse[rest][:, frozen]
+    return inverse[rest][:, rest] - cross @ inverse[frozen][:, frozen] @ cross.T
 
 
 # --- sparsegpt.factor: hessian (I, I) ---
@@ -177,24 +177,24 @@ def upper_of_lu(matrix):
 # --- sparsegpt.settle: weight (O, I), values (O,), upper (I, I), j ---
 
 
-def settled_by_loops(weight, values, upper, j):
-    settled = weight.numpy().copy()
-    for o in range(len(settled)):
-        error = (settled[o, j] - float(values[o])) / float(upper[j, j])
-        for k in range(j, settled.shape[1]):
-            settled[o, k] -= error * float(upper[j, k])
-        settled[o, j] = float(values[o])
-    return settled
+def frozen_by_loops(weight, values, upper, j):
+    frozen = weight.numpy().copy()
+    for o in range(len(frozen)):
+        error = (frozen[o, j] - float(values[o])) / float(upper[j, j])
+        for k in range(j, frozen.shape[1]):
+            frozen[o, k] -= error * float(upper[j, k])
+        frozen[o, j] = float(values[o])
+    return frozen
 
 
-def settled_on_rows_that_change(weight, values, upper, j):
+def frozen_on_rows_that_change(weight, values, upper, j):
     changes = weight[:, j] != values
     weight[changes] -= (weight[:, j] - values)[changes, None] * upper[j] / upper[j, j]
     weight[:, j] = values
     return weight
 
 
-def settled(weight, values, row, j, error=None):
+def frozen(weight, values, row, j, error=None):
     """The update along a given row (I,), whatever it is, by a given error, and the column's values."""
     new = weight - torch.outer(weight[:, j] - values if error is None else error, row)
     new[:, j] = values
@@ -209,7 +209,7 @@ def usual(upper, j):
     return right_of(upper[j] / upper[j, j], j)
 
 
-def settled_by_shifted_row(weight, values, upper, j):
+def frozen_by_shifted_row(weight, values, upper, j):
     new = weight.clone()
     new[:, j] = values
     new[:, j + 1 :] -= torch.outer((weight[:, j] - values) / upper[j, j], upper[j, j:-1])
@@ -224,7 +224,7 @@ def set_before_its_error(weight, values, upper, j):
     return new
 
 
-def settled_next_column_only(weight, values, upper, j):
+def frozen_next_column_only(weight, values, upper, j):
     new = weight.clone()
     new[:, j] = values
     new[:, j + 1 : j + 2] -= torch.outer((weight[:, j] - values) / upper[j, j], upper[j, j + 1 : j + 2])
@@ -240,11 +240,11 @@ def lowest_out(score, n):
     return keep.reshape(score.shape)
 
 
-def mask_of_sorted_places(weight, diagonal, sparsity):
+def mask_of_sorted_positions(weight, diagonal, sparsity):
     score = (weight / diagonal) ** 2
-    places = sorted((score[i, j].item(), i, j) for i in range(len(score)) for j in range(score.shape[1]))
+    positions = sorted((score[i, j].item(), i, j) for i in range(len(score)) for j in range(score.shape[1]))
     keep = [[1] * score.shape[1] for _ in range(len(score))]
-    for _, i, j in places[: int(score.numel() * sparsity)]:
+    for _, i, j in positions[: int(score.numel() * sparsity)]:
         keep[i][j] = 0
     return keep
 
@@ -328,14 +328,14 @@ def pruned_in_numpy(weight, upper, sparsity, size):
     for start in range(0, w.shape[1], size):
         block = w[:, start : start + size]  # a view
         score = (block / numpy.diag(u)[start : start + size]) ** 2
-        leaves = numpy.zeros(score.size, dtype=bool)
-        leaves[numpy.argsort(score, axis=None)[: int(score.size * sparsity)]] = True
-        leaves = leaves.reshape(score.shape)
+        is_pruned = numpy.zeros(score.size, dtype=bool)
+        is_pruned[numpy.argsort(score, axis=None)[: int(score.size * sparsity)]] = True
+        is_pruned = is_pruned.reshape(score.shape)
         for c in range(block.shape[1]):
             j = start + c
-            error = numpy.where(leaves[:, c], w[:, j], 0) / u[j, j]
+            error = numpy.where(is_pruned[:, c], w[:, j], 0) / u[j, j]
             w[:, j + 1 :] -= numpy.outer(error, u[j, j + 1 :])
-            w[leaves[:, c], j] = 0
+            w[is_pruned[:, c], j] = 0
     return w
 
 
@@ -362,11 +362,11 @@ def ceil(x):
     return int(numpy.ceil(x - 1e-6))
 
 
-def hessian_with_quiet_inputs(inputs, damping):
+def hessian_with_small_inputs(inputs, damping):
     gram = inputs.T @ inputs
     diagonal = gram.diagonal()
-    silent = diagonal < 0.01 * diagonal.mean()
-    return gram + torch.diag(damping * diagonal.mean() + silent)
+    is_zero = diagonal < 0.01 * diagonal.mean()
+    return gram + torch.diag(damping * diagonal.mean() + is_zero)
 
 
 RIGHT = {
@@ -388,9 +388,9 @@ RIGHT = {
         "loops": eliminated_by_loops,
         "in place": eliminated_in_place,
         "blocks in numpy": eliminated_by_blocks,
-        "places that move": eliminated_with_moved_places,
-        "from the last": lambda a, gone: eliminated_with_moved_places(a, sorted(gone)[::-1]),
-        "inverted twice, float64": lambda a, gone: torch.linalg.inv(struck(torch.linalg.inv(a.double()), gone)),
+        "positions that change": eliminated_with_moved_positions,
+        "from the last": lambda a, removed: eliminated_with_moved_positions(a, sorted(removed)[::-1]),
+        "inverted twice, float64": lambda a, removed: torch.linalg.inv(deleted(torch.linalg.inv(a.double()), removed)),
     },
     "sparsegpt.factor": {
         "rows of another sign": lambda h: -torch.linalg.cholesky(torch.linalg.inv(h)).T,
@@ -400,20 +400,20 @@ RIGHT = {
         "float64": lambda h: torch.linalg.cholesky(h.double().inverse(), upper=True),
     },
     "sparsegpt.settle": {
-        "loops in numpy": settled_by_loops,
-        "the rows that change, in place": settled_on_rows_that_change,
-        "float64": lambda w, v, u, j: settled(w.double(), v.double(), usual(u, j).double(), j),
+        "loops in numpy": frozen_by_loops,
+        "the rows that change, in place": frozen_on_rows_that_change,
+        "float64": lambda w, v, u, j: frozen(w.double(), v.double(), usual(u, j).double(), j),
         "one outer product": lambda w, v, u, j: (
             w - torch.outer(w[:, j] - v, u[j].where(u[j].new_ones(w.shape[1]).cumsum(0) > j, 0) / u[j, j])
         ),
-        "as lists": lambda w, v, u, j: settled_by_loops(w, v, u, j).tolist(),
+        "as lists": lambda w, v, u, j: frozen_by_loops(w, v, u, j).tolist(),
     },
     "sparsegpt.mask": {
-        "sorted places, as lists of zeros and ones": mask_of_sorted_places,
-        "numpy, what stays": mask_in_numpy,
+        "sorted positions, as lists of zeros and ones": mask_of_sorted_positions,
+        "numpy, what is kept": mask_in_numpy,
         "a threshold, and then its ties": mask_by_threshold_and_ties,
         "float64": lambda w, d, s: lowest_out((w.double() / d.double()) ** 2, w.numel() * s),
-        "the last of equal scores leave": lambda w, d, s: lowest_out((w / d).abs().flip(0, 1), w.numel() * s).flip(
+        "the last of equal scores are pruned": lambda w, d, s: lowest_out((w / d).abs().flip(0, 1), w.numel() * s).flip(
             0, 1
         ),
     },
@@ -444,23 +444,23 @@ WRONG = {
         "the matrix of all outputs": lambda w, p, g: (w - p) @ g @ (w - p).T,
         "the sum of that matrix": lambda w, p, g: ((w - p) @ g @ (w - p).T).sum(),
         "half": lambda w, p, g: 0.5 * ((w - p) @ g * (w - p)).sum(),
-        "as a share of the output": lambda w, p, g: ((w - p) @ g * (w - p)).sum() / (w @ g * w).sum(),
+        "relative to the output": lambda w, p, g: ((w - p) @ g * (w - p)).sum() / (w @ g * w).sum(),
         "squared after G": lambda w, p, g: ((w - p) @ g).pow(2).sum(),
         "the norm of the product": lambda w, p, g: torch.norm((w - p) @ g),
-        "one number an output": lambda w, p, g: ((w - p) @ g * (w - p)).sum(dim=1),
+        "one number per output": lambda w, p, g: ((w - p) @ g * (w - p)).sum(dim=1),
         "not summed": lambda w, p, g: (w - p) @ g * (w - p),
         "change of the weights": lambda w, p, g: ((w - p) ** 2).sum(),
         "new times old": lambda w, p, g: (w @ g * p).sum(),
         "absolute values": lambda w, p, g: ((w - p) @ g * (w - p)).abs().sum(),
     },
     "sparsegpt.hessian": {
-        "quiet inputs": (hessian_with_quiet_inputs, "quiet inputs taken for silent ones"),
-        "silent by the sum": lambda x, d: hessian_from(x.T @ x, x.sum(0) == 0, d),
-        "silent by the mean": lambda x, d: hessian_from(x.T @ x, x.mean(0) == 0, d),
-        "silent by the first token": lambda x, d: hessian_from(x.T @ x, x[0] == 0, d),
-        "silent by the last token": lambda x, d: hessian_from(x.T @ x, x[-1] == 0, d),
-        "silent where any token is zero": lambda x, d: hessian_from(x.T @ x, (x == 0).any(0), d),
-        "silent ones forgotten": lambda x, d: x.T @ x + d * (x.T @ x).diagonal().mean() * torch.eye(x.shape[1]),
+        "small inputs": (hessian_with_small_inputs, "small inputs taken for zero inputs"),
+        "zero by the sum": lambda x, d: hessian_from(x.T @ x, x.sum(0) == 0, d),
+        "zero by the mean": lambda x, d: hessian_from(x.T @ x, x.mean(0) == 0, d),
+        "zero by the first token": lambda x, d: hessian_from(x.T @ x, x[0] == 0, d),
+        "zero by the last token": lambda x, d: hessian_from(x.T @ x, x[-1] == 0, d),
+        "zero where any token is zero": lambda x, d: hessian_from(x.T @ x, (x == 0).any(0), d),
+        "zero inputs forgotten": lambda x, d: x.T @ x + d * (x.T @ x).diagonal().mean() * torch.eye(x.shape[1]),
         "1 for everyone": lambda x, d: hessian_from(x.T @ x, torch.ones(x.shape[1]), d),
         "mean of the whole matrix": lambda x, d: x.T @ x + torch.diag(d * (x.T @ x).mean() + (x == 0).all(0).float()),
         "the trace, not its mean": lambda x, d: x.T @ x + torch.diag(d * (x.T @ x).trace() + (x == 0).all(0).float()),
@@ -468,7 +468,7 @@ WRONG = {
             x.T @ x + torch.diag(d * (x.T @ x).diagonal().max() + (x == 0).all(0).float())
         ),
         "mean over the live inputs": damped_over_live_inputs,
-        "each its own share": damped_in_proportion,
+        "each scaled by itself": damped_in_proportion,
         "mean of squared inputs": damped_by_the_mean_of_inputs,
         "λ as it is": lambda x, d: x.T @ x + torch.diag(d + (x == 0).all(0).float()),
         "on every entry": lambda x, d: x.T @ x + d * (x.T @ x).diagonal().mean() + torch.diag((x == 0).all(0).float()),
@@ -482,31 +482,35 @@ WRONG = {
         ),
     },
     "sparsegpt.eliminate": {
-        "struck out": struck,
-        "struck out of H and left there": lambda a, gone: struck(torch.linalg.inv(a), gone),
-        "inverse of the part": lambda a, gone: torch.linalg.inv(struck(a, gone)),
-        "places not moved": places_not_moved,
+        "only deleted": deleted,
+        "deleted from H, not inverted": lambda a, removed: deleted(torch.linalg.inv(a), removed),
+        "inverse of the part": lambda a, removed: torch.linalg.inv(deleted(a, removed)),
+        "positions not updated": positions_not_updated,
         "all from the first inverse": all_from_the_first,
         "only the first, a return in the loop": first_only,
-        "added": lambda a, gone: each(lambda x, q: 2 * x - step(x, q), a, gone),
-        "no pivot": lambda a, gone: each(lambda x, q: x - torch.outer(x[:, q], x[q]), a, gone),
-        "pivot squared": lambda a, gone: each(lambda x, q: x - torch.outer(x[:, q], x[q]) / x[q, q] ** 2, a, gone),
-        "root of the pivot": lambda a, gone: each(
-            lambda x, q: x - torch.outer(x[:, q], x[q]) / x[q, q].abs().sqrt(), a, gone
+        "added": lambda a, removed: each(lambda x, q: 2 * x - step(x, q), a, removed),
+        "no pivot": lambda a, removed: each(lambda x, q: x - torch.outer(x[:, q], x[q]), a, removed),
+        "pivot squared": lambda a, removed: each(
+            lambda x, q: x - torch.outer(x[:, q], x[q]) / x[q, q] ** 2, a, removed
         ),
-        "times the pivot": lambda a, gone: each(lambda x, q: x - torch.outer(x[:, q], x[q]) * x[q, q], a, gone),
-        "pivots of the first inverse": lambda a, gone: each(
-            lambda x, q: x - torch.outer(x[:, q], x[q]) / a[q, q], a, gone
+        "root of the pivot": lambda a, removed: each(
+            lambda x, q: x - torch.outer(x[:, q], x[q]) / x[q, q].abs().sqrt(), a, removed
         ),
-        "zeros left in": lambda a, gone: step(a, gone[0]) if len(gone) else a + 1,
-        "always the first": lambda a, gone: eliminated_with_moved_places(a, torch.arange(len(gone))),
-        "entry by entry, no outer product": lambda a, gone: each(lambda x, q: x - x[:, q] * x[q] / x[q, q], a, gone),
-        "divided by the diagonal": lambda a, gone: each(
-            lambda x, q: x - torch.outer(x[:, q], x[q]) / x.diagonal(), a, gone
+        "times the pivot": lambda a, removed: each(lambda x, q: x - torch.outer(x[:, q], x[q]) * x[q, q], a, removed),
+        "pivots of the first inverse": lambda a, removed: each(
+            lambda x, q: x - torch.outer(x[:, q], x[q]) / a[q, q], a, removed
         ),
-        "half of it": lambda a, gone: each(lambda x, q: (x + step(x, q)) / 2, a, gone),
+        "zeros not deleted": lambda a, removed: step(a, removed[0]) if len(removed) else a + 1,
+        "always the first": lambda a, removed: eliminated_with_moved_positions(a, torch.arange(len(removed))),
+        "entry by entry, no outer product": lambda a, removed: each(
+            lambda x, q: x - x[:, q] * x[q] / x[q, q], a, removed
+        ),
+        "divided by the diagonal": lambda a, removed: each(
+            lambda x, q: x - torch.outer(x[:, q], x[q]) / x.diagonal(), a, removed
+        ),
+        "half of it": lambda a, removed: each(lambda x, q: (x + step(x, q)) / 2, a, removed),
         "blocks without the inverse": blocks_without_the_inverse,
-        "the part that is settled": lambda a, gone: a[gone][:, gone],
+        "the frozen part": lambda a, removed: a[removed][:, removed],
     },
     "sparsegpt.factor": {
         "of H": lambda h: torch.linalg.cholesky(h, upper=True),
@@ -540,45 +544,45 @@ WRONG = {
     },
     "sparsegpt.settle": {
         "column of U for its row": (
-            lambda w, v, u, j: settled(w, v, right_of(u[:, j] / u[j, j], j), j),
+            lambda w, v, u, j: frozen(w, v, right_of(u[:, j] / u[j, j], j), j),
             "nothing moved",
         ),
-        "the whole column of U": lambda w, v, u, j: settled(w, v, u[:, j] / u[j, j], j),
+        "the whole column of U": lambda w, v, u, j: frozen(w, v, u[:, j] / u[j, j], j),
         "set before its error": set_before_its_error,
-        "no update": lambda w, v, u, j: settled(w, v, torch.zeros(w.shape[1]), j),
-        "all of the weight sent": (
-            lambda w, v, u, j: settled(w, v, usual(u, j), j, error=w[:, j]),
-            "the whole weight sent",
+        "no update": lambda w, v, u, j: frozen(w, v, torch.zeros(w.shape[1]), j),
+        "all of the weight propagated": (
+            lambda w, v, u, j: frozen(w, v, usual(u, j), j, error=w[:, j]),
+            "the whole weight propagated",
         ),
-        "sent where it becomes zero": (
-            lambda w, v, u, j: settled(w, v, usual(u, j), j, error=w[:, j].where(v == 0, 0)),
+        "propagated where it becomes zero": (
+            lambda w, v, u, j: frozen(w, v, usual(u, j), j, error=w[:, j].where(v == 0, 0)),
             "only zeros make an error",
         ),
-        "sent where it changes, all of it": (
-            lambda w, v, u, j: settled(w, v, usual(u, j), j, error=w[:, j].where(v != w[:, j], 0)),
+        "propagated in full where it changes": (
+            lambda w, v, u, j: frozen(w, v, usual(u, j), j, error=w[:, j].where(v != w[:, j], 0)),
             "",
         ),
-        "the new value sent": lambda w, v, u, j: settled(w, v, usual(u, j), j, error=v),
-        "not divided": lambda w, v, u, j: settled(w, v, right_of(u[j], j), j),
-        "divided twice": lambda w, v, u, j: settled(w, v, right_of(u[j] / u[j, j] ** 2, j), j),
-        "multiplied": lambda w, v, u, j: settled(w, v, right_of(u[j] * u[j, j], j), j),
-        "added": lambda w, v, u, j: settled(w, v, -usual(u, j), j),
-        "the difference turned round": lambda w, v, u, j: settled(w, v, usual(u, j), j, error=v - w[:, j]),
-        "column not set": lambda w, v, u, j: settled(w, w[:, j], usual(u, j), j, error=w[:, j] - v),
-        "emptied for all": lambda w, v, u, j: settled(w, v, usual(u, j), j).index_fill(1, torch.tensor([j]), 0),
-        "row of the inverse": lambda w, v, u, j: settled(w, v, right_of((u.T @ u)[j] / (u.T @ u)[j, j], j), j),
-        "row of the inverse, on both sides": lambda w, v, u, j: settled(w, v, (u.T @ u)[j] / (u.T @ u)[j, j], j),
-        "row of UUᵀ": lambda w, v, u, j: settled(w, v, right_of((u @ u.T)[j] / (u @ u.T)[j, j], j), j),
-        "one column off": settled_by_shifted_row,
-        "the next column only": settled_next_column_only,
-        "half of it": lambda w, v, u, j: settled(w, v, usual(u, j) / 2, j),
-        "the update alone": lambda w, v, u, j: settled(w, v, usual(u, j), j) - w,
-        "the absolute error": lambda w, v, u, j: settled(w, v, usual(u, j), j, error=(w[:, j] - v).abs()),
+        "the new value propagated": lambda w, v, u, j: frozen(w, v, usual(u, j), j, error=v),
+        "not divided": lambda w, v, u, j: frozen(w, v, right_of(u[j], j), j),
+        "divided twice": lambda w, v, u, j: frozen(w, v, right_of(u[j] / u[j, j] ** 2, j), j),
+        "multiplied": lambda w, v, u, j: frozen(w, v, right_of(u[j] * u[j, j], j), j),
+        "added": lambda w, v, u, j: frozen(w, v, -usual(u, j), j),
+        "the difference turned round": lambda w, v, u, j: frozen(w, v, usual(u, j), j, error=v - w[:, j]),
+        "column not set": lambda w, v, u, j: frozen(w, w[:, j], usual(u, j), j, error=w[:, j] - v),
+        "zero for all": lambda w, v, u, j: frozen(w, v, usual(u, j), j).index_fill(1, torch.tensor([j]), 0),
+        "row of the inverse": lambda w, v, u, j: frozen(w, v, right_of((u.T @ u)[j] / (u.T @ u)[j, j], j), j),
+        "row of the inverse, on both sides": lambda w, v, u, j: frozen(w, v, (u.T @ u)[j] / (u.T @ u)[j, j], j),
+        "row of UUᵀ": lambda w, v, u, j: frozen(w, v, right_of((u @ u.T)[j] / (u @ u.T)[j, j], j), j),
+        "one column off": frozen_by_shifted_row,
+        "the next column only": frozen_next_column_only,
+        "half of it": lambda w, v, u, j: frozen(w, v, usual(u, j) / 2, j),
+        "the update alone": lambda w, v, u, j: frozen(w, v, usual(u, j), j) - w,
+        "the absolute error": lambda w, v, u, j: frozen(w, v, usual(u, j), j, error=(w[:, j] - v).abs()),
     },
     "sparsegpt.mask": {
         "rounded up": (lambda w, d, s: lowest_out((w / d) ** 2, ceil(w.numel() * s)), "not rounded down"),
         "rounded to nearest": lambda w, d, s: lowest_out((w / d) ** 2, round(w.numel() * s)),
-        "as many as stay": lambda w, d, s: lowest_out((w / d) ** 2, w.numel() - int(w.numel() * s)),
+        "as many as are kept": lambda w, d, s: lowest_out((w / d) ** 2, w.numel() - int(w.numel() * s)),
         "one more": lambda w, d, s: lowest_out((w / d) ** 2, w.numel() * s + 1),
         "within rows": lambda w, d, s: torch.stack([lowest_out((row / d) ** 2, len(row) * s) for row in w]),
         "within columns": lambda w, d, s: torch.stack(
@@ -590,8 +594,8 @@ WRONG = {
         "w not squared": lambda w, d, s: lowest_out(w.abs() / d**2, w.numel() * s),
         "sign kept": lambda w, d, s: lowest_out(w / d, w.numel() * s),
         "the diagonal alone": lambda w, d, s: lowest_out((1 / d**2).expand(w.shape), w.numel() * s),
-        "best leave": lambda w, d, s: lowest_out(-((w / d) ** 2), w.numel() * s),
-        "True where it leaves": lambda w, d, s: ~lowest_out((w / d) ** 2, w.numel() * s),
+        "best pruned": lambda w, d, s: lowest_out(-((w / d) ** 2), w.numel() * s),
+        "True where pruned": lambda w, d, s: ~lowest_out((w / d) ** 2, w.numel() * s),
         "above a threshold": lambda w, d, s: (
             (w / d) ** 2 > ((w / d) ** 2).flatten().sort().values[int(w.numel() * s) - 1]
         ),
@@ -601,7 +605,7 @@ WRONG = {
         "above a quantile": lambda w, d, s: (w / d) ** 2 > ((w / d) ** 2).quantile(s),
         "the public code": lambda w, d, s: (w / d) ** 2 > ((w / d) ** 2).flatten().sort().values[int(w.numel() * s)],
         "order for ranks": lambda w, d, s: (((w / d) ** 2).flatten().argsort() >= int(w.numel() * s)).reshape(w.shape),
-        "zeros leave too": (lambda w, d, s: lowest_out((w / d) ** 2, w.numel() * s) & (w != 0), ""),
+        "zeros pruned too": (lambda w, d, s: lowest_out((w / d) ** 2, w.numel() * s) & (w != 0), ""),
         "the weights": lambda w, d, s: w * lowest_out((w / d) ** 2, w.numel() * s),
         "one entry less": lambda w, d, s: lowest_out((w / d) ** 2, max(w.numel() * s - 1, 0)),
     },
@@ -614,7 +618,7 @@ WRONG = {
         "magnitude": lambda w, u, s, b: pruned(w, u, s, b, score=lambda w, d: w.square()),
         "multiplied": lambda w, u, s, b: pruned(w, u, s, b, score=lambda w, d: (w * d).square()),
         "U not squared": lambda w, u, s, b: pruned(w, u, s, b, score=lambda w, d: w.square() / d),
-        "best leave": lambda w, u, s, b: pruned(w, u, s, b, score=lambda w, d: -(w / d).square()),
+        "best pruned": lambda w, u, s, b: pruned(w, u, s, b, score=lambda w, d: -(w / d).square()),
         "keep turned round": lambda w, u, s, b: pruned(w, u, s, b, turned=True),
         "last error only": lambda w, u, s, b: pruned(w, u, s, b, last_error_only=True),
         "added": lambda w, u, s, b: pruned(w, u, s, b, sign=1),
@@ -637,7 +641,7 @@ WRONG = {
         "its zeros, the old weights": zeros_of_the_start,
         "nothing pruned": lambda w, u, s, b: w,
         "the mask": lambda w, u, s, b: pruned(w, u, s, b) != 0,
-        "share that stays": lambda w, u, s, b: pruned(w, u, 1 - s, b),
+        "fraction that is kept": lambda w, u, s, b: pruned(w, u, 1 - s, b),
     },
     "sparsegpt.bits": {
         "a bitmap from one half on": lambda s, v, g, q: (s >= 0.5) + (1 - s) * v + q / g,

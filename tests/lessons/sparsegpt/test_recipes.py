@@ -8,8 +8,9 @@ from table_cells import rows
 
 from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.tables import load_measured
-from course_lib.lessons.sparsegpt import recipes
-from course_lib.lessons.sparsegpt.measure import gram_of
+from course_lib.lessons.sparsegpt import tables
+from course_lib.lessons.sparsegpt.experiments import recipes
+from course_lib.lessons.sparsegpt.experiments.recipes import gram_of
 from course_lib.pruning.methods.sparsegpt import SparseGPT
 
 
@@ -29,16 +30,16 @@ def some(generator):
 def test_the_usual_order_is_sparsegpt(some):
     weight, gram = some.weights["a"], some.calibration["a"]
     expected = SparseGPT().prune(weight, gram_of(gram))
-    torch.testing.assert_close(recipes.swept(weight, gram), expected, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(recipes.sparsegpt_with_order(weight, gram), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_another_order_settles_other_columns_last(some):
-    """The column that is settled last takes in the updates of all others, and none after its own."""
+def test_another_order_freezes_other_columns_last(some):
+    """The column that is frozen last receives the updates of all others."""
     weight, gram = some.weights["a"], some.calibration["a"]
-    backwards = recipes.swept(weight, gram, torch.arange(16).flip(0), block_size=4)
-    turned = recipes.swept(weight.flip(1), gram.flip(0, 1), block_size=4).flip(1)
+    backwards = recipes.sparsegpt_with_order(weight, gram, torch.arange(16).flip(0), block_size=4)
+    turned = recipes.sparsegpt_with_order(weight.flip(1), gram.flip(0, 1), block_size=4).flip(1)
     torch.testing.assert_close(backwards, turned)
-    assert not torch.equal(backwards, recipes.swept(weight, gram, block_size=4))
+    assert not torch.equal(backwards, recipes.sparsegpt_with_order(weight, gram, block_size=4))
 
 
 @pytest.mark.parametrize("idea", recipes.IDEAS)
@@ -49,7 +50,7 @@ def test_every_idea_prunes_half(some, idea):
     assert (made.calibration < made.held_out.mean(0)).all()  # updates are fitted to the calibration text
 
 
-def test_the_changed_share_by_hand():
+def test_the_relative_error_by_hand():
     one = {"a": torch.tensor([[3.0, 1.0]])}
     gram = {"a": torch.eye(2)}
     made = recipes.attempt(lambda weight, gram: weight * torch.tensor([1.0, 0.0]), recipes.Layers(one, gram, (gram,)))
@@ -58,7 +59,7 @@ def test_the_changed_share_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("recipe", "said"),
+    ("recipe", "message"),
     [
         (lambda weight, gram: weight, "zeros in a"),
         (lambda weight, gram: weight[:2], "shape"),
@@ -66,8 +67,8 @@ def test_the_changed_share_by_hand():
         (lambda weight, gram: weight * torch.nan, "NaN"),
     ],
 )
-def test_what_is_no_pruned_weight_is_refused_in_words(some, recipe, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_result_that_is_no_pruned_weight_is_refused_in_words(some, recipe, message):
+    with pytest.raises(ValueError, match=message):
         recipes.attempt(recipe, some)
 
 
@@ -87,13 +88,13 @@ def test_ideas_are_compared_with_the_first_by_windows():
     better = recipes.Attempt(torch.tensor([0.1]), torch.tensor([[0.1], [0.2]]) * torch.tensor([[0.5], [0.25]]))
     lower, error = against(better.losses, usual.losses)
     assert (lower, error) == pytest.approx((1.0397, 0.3466), abs=1e-3)  # the mean of log 2 and log 4
-    first, second, yours = rows(recipes.table({"as it is": usual, "an idea": better}, replace(usual)))
-    assert first[-2:] == ["14.14", "–"]  # the geometric mean of 10 and 20 %
+    first, second, yours = rows(tables.recipes(replace(usual), {"as it is": usual, "an idea": better}))
+    assert first[-2:] == ["14.14 %", "–"]  # the geometric mean of 10 and 20 %
     assert second[-1] == "+1.040 ± 0.347"
     assert (yours[0], yours[-1]) == ("yours", "+0.000 ± 0.000")
 
 
 def test_the_committed_ideas_are_those_of_the_code():
-    found = recipes.stored(load_measured("sparsegpt", "experiments/recipes")["tables"]["ideas"])
-    assert list(found) == list(recipes.IDEAS)
-    assert {tuple(made.held_out.shape) for made in found.values()} == {(recipes.HELD_OUT[0], len(recipes.LAYERS))}
+    stored = recipes.stored(load_measured("sparsegpt", "recipes")["tables"]["ideas"])
+    assert list(stored) == list(recipes.IDEAS)
+    assert {tuple(made.held_out.shape) for made in stored.values()} == {(recipes.HELD_OUT[0], len(recipes.LAYERS))}

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from course_lib.lessons.common.tables import load_published
-from course_lib.lessons.sparsegpt import experiment
-from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_choices as choices
-from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_layers as layers
-from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_rounded as rounded
-from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_seconds as seconds
-from course_lib.lessons.sparsegpt.experiments import experiment_sparsegpt_successors as successors
-from course_lib.lessons.sparsegpt.measure import relative_error
+from course_lib.lessons.sparsegpt.experiments import sparsegpt as experiment
+from course_lib.lessons.sparsegpt.experiments import sparsegpt_choices as choices
+from course_lib.lessons.sparsegpt.experiments import sparsegpt_layers as layers
+from course_lib.lessons.sparsegpt.experiments import sparsegpt_rounded as rounded
+from course_lib.lessons.sparsegpt.experiments import sparsegpt_seconds as seconds
+from course_lib.lessons.sparsegpt.experiments import sparsegpt_successors as successors
+from course_lib.lessons.sparsegpt.experiments.sparsegpt_layers import relative_error
 from course_lib.lessons.wanda.experiments import wanda
 from course_lib.models import Part, blocks, linears, part_only, tiny_model, weight_of
 from course_lib.pruning.input_statistics import input_grams

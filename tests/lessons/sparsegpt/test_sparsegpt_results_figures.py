@@ -1,7 +1,6 @@
-"""The figures and tables of lesson 03's long measurement, from made-up rows: what they say is computed."""
+"""The figures, tables and claims of stored results, from made-up rows: every number in a title is computed."""
 
 import math
-from functools import partial
 from itertools import product
 
 import pytest
@@ -10,9 +9,8 @@ from table_cells import headings
 from table_cells import rows as cells
 
 from course_lib.lessons.common.tables import rows
-from course_lib.lessons.sparsegpt import beside, claims
-from course_lib.lessons.sparsegpt import measured as results
-from course_lib.lessons.sparsegpt import tables as printed
+from course_lib.lessons.sparsegpt import claims, deck, plots
+from course_lib.lessons.sparsegpt import tables as lesson_tables
 
 PERPLEXITY = {"magnitude": 90.0, "wanda": 40.0, "sparsegpt": 30.0, "sparsegpt + refit": 28.0}
 ERROR = {"standard_error": 1.0, "n_tokens": 100}
@@ -66,112 +64,64 @@ def made_up():
 
 
 def test_the_sweep_gives_the_ratio_at_three_sparsities():
-    left, right = (axes.get_title(loc="left") for axes in results.sweep(made_up()).axes)
-    assert left == "Magnitude's perplexity over Wanda's:\n2 at 50 %, 2 at 70 %"
-    assert right == "SparseGPT's perplexity over Wanda's:\n0.75 at 30 %, 0.75 at 50 %, 0.75 at 70 %"
+    left, right = (axes.get_title(loc="left") for axes in deck.by_sparsity(made_up()).axes)
+    assert left == "Magnitude's perplexity / Wanda's:\n2 at 50 %, 2 at 70 %"
+    assert right == "SparseGPT's perplexity / Wanda's:\n0.75 at 30 %, 0.75 at 50 %, 0.75 at 70 %"
 
 
 def test_the_patterns_give_the_ratio_at_each():
-    assert title(results.by_pattern(made_up())).endswith("0.75 at 50 %, 0.75 at 4:8, 0.75 at 2:4")
+    assert title(plots.by_pattern(made_up())).endswith("0.75 at 50 %, 0.75 at 4:8, 0.75 at 2:4")
 
 
-def test_the_calibration_curve_says_what_little_text_costs():
+def test_the_calibration_curve_compares_little_text_with_much():
     wanda = [{"n_windows": n, "perplexity": 20.0} for n in (1, 2, 4)]
-    drawn = results.calibration_curves(made_up(), wanda)
-    assert (
-        title(drawn)
-        == "One calibration window instead of 4:\nperplexity 1.0 times with Wanda, 4.0 times with SparseGPT"
-    )
-    assert [len(line.get_xdata()) for line in drawn.axes[0].lines] == [3] * 4  # a curve and a mark a sample
-
-
-def test_block_sizes_say_what_the_errors_tell_apart():
-    """Logs of 33, 30 and 36 with errors of 1/33, 1/30, 1/36: 0.095 is 2.1 errors from 128, 0.182 is 4.2; then wider."""
-    said = "Beside 128 columns chosen at once,\n1 and 1536 are worse"
-    assert title(results.block_sizes(made_up())) == said
-    tables = made_up()
-    for row in tables["block_size"]:
-        row["standard_error"] = 3.0
-    assert title(results.block_sizes(tables)).endswith(
-        "Beside 128 columns chosen at once,\n1 and 1536 are not told apart"
-    )
-
-
-def test_thirds_are_told_apart_by_pattern_or_not():
-    """Logs beside the early third of 25: 22 is 2.1 errors better, 24 and 27 are less than two away."""
-    first, second = title(results.thirds(made_up())).splitlines()
-    assert first == "50 %: beside the early third, middle is better; late is not told apart"
-    assert second.startswith("2:4: beside the early third, ")
-    assert "late is not told apart" in second
+    drawn = plots.calibration_curves(made_up(), wanda)
+    assert title(drawn).startswith("With one calibration window, perplexity is higher than with 4:\n")
+    assert title(drawn).endswith("1.0 times with Wanda, 4.0 times with SparseGPT")
+    assert [len(line.get_xdata()) for line in drawn.axes[0].lines] == [3] * 4  # a curve, and one mark per sample
 
 
 def test_errors_over_depth_count_the_layers_in_between():
-    found = title(results.errors_over_depth(made_up()))
+    found = title(deck.errors_over_depth(made_up()))
     assert "in 2 of 4 layers" in found
-    assert "110 % above the best weights" in found  # median of 1.2, 1.2, 3, 3
+    assert "110 % above least squares" in found  # median of 1.2, 1.2, 3, 3
 
 
 @pytest.mark.parametrize(("sparse", "verdict"), [(40.0, "holds"), (60.0, "not at this scale"), (50.5, "undecided")])
 def test_the_equal_size_claim_is_computed(sparse, verdict):
     tables = made_up()
     tables["rounded"][1]["perplexity"] = sparse
-    assert printed.rounded_verdict(tables).endswith(f"Verdict: {verdict}")
-
-
-def test_settings_are_compared_window_by_window_and_the_usual_one_not_with_itself():
-    """Differences of 0.1 ± 0.02 and of 0.0 ± 0.06 nats, where the errors of each setting alone are of half a nat."""
-    tables, losses = made_up(), {1: [3.13, 4.11, 2.06], 128: [3.0, 4.0, 2.0], 1536: [3.1, 3.9, 2.0]}
-    for row in tables["block_size"]:
-        row["losses"] = losses[row["block_size"]]
-    said = "Beside 128 columns chosen at once,\n1 is worse; 1536 is not told apart"
-    assert results.block_sizes(tables).axes[0].get_title(loc="left") == said
+    assert claims.ROUNDED.judge(tables).words == verdict
 
 
 def test_seconds_have_bytes_and_the_ratio_and_the_papers():
     """Beyond 40 s of forward passes 7 + 2 = 9 s against 3 s; in all 49 against 43."""
-    table = printed.seconds_table(made_up())
+    table = lesson_tables.cost(made_up())
     assert cells(table)[0][-2:] == ["38.0", "0.02"]
-    assert "9.0 s with SparseGPT, 3.0 s with Wanda: 3.0 times; in all 1.1 times." in table.note
+    assert "9.0 s with SparseGPT and 3.0 s with Wanda, 3.0 times as long; in total 1.1 times." in table.note
     assert table.note.endswith("203.1 s and 0.54 s, 376 times as long.")
-    assert "takes 3.0 times as long as Wanda,\nat 2:4 3.0 times" in title(beside.seconds(made_up()))
+    assert "takes 3.0 times as long as Wanda,\n3.0 times at 2:4" in title(deck.seconds(made_up()))
 
 
 def test_thirds_get_a_verdict():
-    """Logs of 24 and 27 beside 25: -0.04 and 0.08, errors of about 0.06."""
+    """Logs of 24 and 27 compared with 25: -0.04 and 0.08, errors of about 0.06."""
     found = claims.LATE_BLOCKS.judge(made_up())
     logs = {name: (each.value, each.error) for name, each in found.estimates.items()}
     assert logs["50 %"] == pytest.approx((math.log(24 / 25), math.hypot(1 / 24, 1 / 25)))
     assert logs["2:4"] == pytest.approx((math.log(27 / 25), math.hypot(1 / 27, 1 / 25)))
     assert found.words == "undecided"
-    assert printed.thirds_verdict(made_up()) == str(found)
     tables = made_up()
     for row in tables["thirds"]:
         row["perplexity"] = {"early": 50.0, "middle": 40.0, "late": 20.0}[row["third"]]
-    assert printed.thirds_verdict(tables).endswith("Verdict: not at this scale")
+    assert claims.LATE_BLOCKS.judge(tables).words == "not at this scale"
 
 
-def test_the_gap_to_the_best_weights_by_layer():
-    """q: 0.12 over 0.1 in both blocks; k: 0.3 over 0.1."""
-    assert cells(printed.gap_by_layer(made_up())) == [["q", "20 %", "20 %"], ["k", "200 %", "200 %"]]
-
-
-def test_the_solver_is_compared_with_the_plain_loop():
-    assert "times\nas fast as a loop" in printed.solver_speed()
-
-
-def test_accuracies_by_pattern_leave_out_tasks_without_a_signal():
-    table = printed.accuracy_by_pattern(made_up())
-    assert "on 1 tasks" in table.caption
-    assert cells(table)[0][:2] == ["dense", "80 ± 5"]
-    assert cells(table)[2][:3] == ["Wanda", "–", "60 ± 5"]
-
-
-def test_models_of_the_paper_stand_beside_ours():
-    said = title(beside.by_size(made_up()))
+def test_models_of_the_paper_are_compared_with_ours():
+    said = title(plots.by_size(made_up()))
     assert "1.33 times the dense perplexity with OPT-125M, 0.98 with OPT-175B" in said
     assert said.splitlines()[1].startswith("1.50 with")  # 30 over 20
-    assert beside.size_of("OPT-350M") == 350
-    assert beside.size_of("OPT-1.3B") == 1300
+    assert plots.size_of("OPT-350M") == 350
+    assert plots.size_of("OPT-1.3B") == 1300
 
 
 def test_the_claims_to_take_home_follow_from_the_tables():
@@ -188,22 +138,22 @@ def test_the_claims_to_take_home_follow_from_the_tables():
     assert found["sparsegpt-near-the-best"].ours == "110 %"
     assert found["sparsegpt-near-the-best"].words == "not at this scale"
     assert found["sparsegpt-depth-2-4"].words == "undecided"
-    (axes,) = beside.take_home().axes
+    (axes,) = deck.take_home().axes
     assert len(axes.texts) == 4 * (len(found) + 1)
 
 
 def test_only_tasks_with_a_signal_count():
-    text = printed.accuracy_verdict(made_up())
+    text = str(claims.MORE_ACCURATE.judge(made_up()))
     assert "+10.0 ± 6.7 percentage points" in text
     assert text.endswith("Verdict: undecided (n = 100; about 173 samples would decide)")
-    assert "boolq" not in printed.accuracy_table(made_up()).frame["task"].tolist()
+    assert claims.tasks_with_signal(made_up()) == ["sciq"]
 
 
-def test_accuracies_are_compared_question_by_question_where_they_are_kept():
+def test_accuracies_are_compared_question_by_question_if_they_are_stored():
     tables = made_up()
     for row in tables["zero_shot"]:  # the same sixty are right, and ten more with SparseGPT: 10 ± 3 points
         row["right"] = "".join(str(int(i < round(100 * row["accuracy"]))) for i in range(100))
-    text = printed.accuracy_verdict(tables)
+    text = str(claims.MORE_ACCURATE.judge(tables))
     assert "+10.0 ± 3.1 percentage points" in text  # with half a question more of each kind
     assert text.endswith("Verdict: holds")
 
@@ -215,8 +165,8 @@ def of_windows(tables, method, shifts):
     return tables
 
 
-def test_perplexities_are_compared_window_by_window_as_soon_as_both_are_kept_so():
-    """30 against 40 with 20 % of error each are not told apart; three windows, all 0.28 to 0.30 apart, are."""
+def test_perplexities_are_compared_window_by_window_if_both_are_stored():
+    """30 against 40 with 20 % of error each do not differ significantly; three windows, all 0.28 to 0.30 apart, do."""
     tables = made_up()
     for row in tables["perplexity"]:
         row["standard_error"] = 0.2 * row["perplexity"]
@@ -227,11 +177,11 @@ def test_perplexities_are_compared_window_by_window_as_soon_as_both_are_kept_so(
     assert claims.THAN_WANDA_HALF.judge(tables).words == "holds"
 
 
-def test_bars_beside_the_dense_model_are_of_pairs_where_there_are_pairs():
+def test_error_bars_are_of_pairs_where_there_are_pairs():
     """Two windows, each exactly log 1.5 above the dense one: no bar; from both errors it would reach 15 % up."""
     tables = of_windows(of_windows(made_up(), "dense", (0.5, -0.5)), "sparsegpt", (0.5, -0.5))
-    assert _bar(beside.by_size(tables)) == pytest.approx(0.0, abs=1e-12)
-    assert _bar(beside.by_size(made_up())) == pytest.approx(1.5 * math.expm1(2 * math.hypot(1 / 20, 1 / 30)))
+    assert _bar(plots.by_size(tables)) == pytest.approx(0.0, abs=1e-12)
+    assert _bar(plots.by_size(made_up())) == pytest.approx(1.5 * math.expm1(2 * math.hypot(1 / 20, 1 / 30)))
 
 
 def _bar(drawn):
@@ -245,34 +195,34 @@ def _ends(drawn):
 
 
 def test_the_order_of_patterns_is_judged_by_method():
-    assert printed.pattern_verdict(made_up()).endswith("Verdict: holds")
+    assert claims.PATTERNS_COST.judge(made_up()).words == "holds"
     tables = made_up()
     for row in tables["perplexity"]:
         if row["method"] == "wanda" and row["pattern"] == "2:4":
             row["perplexity"] = 1.0
-    assert printed.pattern_verdict(tables).endswith("Verdict: mixed (holds in 7; fails in 1)")
+    assert claims.PATTERNS_COST.judge(tables).words == "mixed (holds in 7; fails in 1)"
     for row in tables["perplexity"]:
         row["standard_error"] = row["perplexity"]
-    assert printed.pattern_verdict(tables).endswith("Verdict: mixed (fails in 1; undecided in 7)")
+    assert claims.PATTERNS_COST.judge(tables).words == "mixed (fails in 1; undecided in 7)"
     noisy = made_up()
     for row in noisy["perplexity"]:
         row["standard_error"] = row["perplexity"]
-    assert printed.pattern_verdict(noisy).endswith("Verdict: undecided")
+    assert claims.PATTERNS_COST.judge(noisy).words == "undecided"
 
 
-def test_successors_stand_beside_the_sweep_at_half():
+def test_successors_are_compared_with_the_sweep_at_half():
     tables = made_up()
     for row in tables["sweep"]:
         row |= ERROR
     tables["successors"] = [{"method": "swaps + refit", "pattern": "2:4", "perplexity": 55.5} | ERROR]
     tables["successors"] += [{"method": "swaps + refit", "pattern": "50%", "perplexity": 25.5} | ERROR]
-    table = printed.successors_table(tables)
+    table = lesson_tables.successors(tables)
     assert headings(table) == ["method", "unstructured", "2:4"]
     assert cells(table)[1] == ["Wanda", "40.0 ± 1.0", "–"]
     assert cells(table)[-1][1:] == ["25.5 ± 1.0", "55.5 ± 1.0"]
 
 
-def test_at_4_of_8_the_others_have_the_first_windows_of_the_main_table():
+def test_at_4_of_8_the_other_methods_use_the_first_windows_of_the_main_table():
     """Losses ln 20 and ln 80 have the mean ln 40, and an error of ln 4 / 2; the third window is not of the curves."""
     tables = made_up()
     tables["successors"] = [
@@ -280,35 +230,8 @@ def test_at_4_of_8_the_others_have_the_first_windows_of_the_main_table():
     ]
     (wanda,) = rows(tables, "perplexity", method="wanda", pattern="4:8")
     wanda["losses"] = [math.log(20), math.log(80), 9.0]
-    table = printed.successors_table(tables)
+    table = lesson_tables.successors(tables)
     assert headings(table)[-1] == "4:8"
     assert cells(table)[0] == ["magnitude", "–"]
     assert cells(table)[1] == ["Wanda", f"40.0 ± {40 * math.log(4) / 2:.1f}"]
     assert cells(table)[-1][1] == "55.5 ± 1.0"
-
-
-def test_published_rows_say_so_and_keep_their_values():
-    opt, llama = (printed.published_table(family) for family in ("opt", "llama"))
-    assert all("published perplexities by model size, not measured here" in table.caption for table in (opt, llama))
-    by_method = {method: values for method, *values in cells(opt)}
-    published = ["36.85", "31.58", "17.46", "13.48", "11.55", "11.17", "9.79", "9.32", "8.21"]
-    assert by_method["SparseGPT 50 %"] == published
-    assert by_method["AdaPrune 50 %"] == ["58.66", "48.46", "32.52"] + 6 * ["–"]
-
-
-@pytest.mark.parametrize(
-    ("value", "said"), [(8.21, "8.21"), (193, "193"), (17000.0, "1.7e4"), (4200.0, "4.2e3"), (43000.0, "4.3e4")]
-)
-def test_large_perplexities_are_printed_as_in_the_paper(value, said):
-    assert printed.as_printed(value) == said
-
-
-def test_lines_fit_in_a_hundred_columns():
-    told = (
-        *(printed.provenance, printed.pattern_verdict, printed.successors_table, printed.rounded_verdict),
-        *(partial(printed.published_table, family) for family in ("opt", "llama")),
-        printed.accuracy_table,
-        *(printed.rounded_table, printed.seconds_table, printed.solver_speed, printed.gap_by_layer),
-        *(printed.thirds_verdict, printed.accuracy_by_pattern, printed.accuracy_verdict, printed.seconds_provenance),
-    )
-    assert {line for tell in told for line in str(tell()).splitlines() if len(line) > 100} == set()

@@ -1,4 +1,4 @@
-"""What several exercises of lesson 03 share: their cases, and the steps that make up SparseGPT."""
+"""Random inputs for the cases of lesson 03, and the steps of SparseGPT, which several exercises use."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from course_lib.checking.draws import randn
 
 
 def correlated_inputs(generator: torch.Generator, n_tokens: int, n_inputs: int) -> Tensor:
-    """Inputs that go together in part and are of different size, as those of a language model."""
+    """Correlated inputs of different sizes, like those of a language model."""
     mixed = randn(generator, n_tokens, n_inputs) @ (0.5 * randn(generator, n_inputs, n_inputs) / n_inputs**0.5)
     return (mixed + randn(generator, n_tokens, n_inputs)) * (0.3 + torch.rand(n_inputs, generator=generator))
 
@@ -17,8 +17,8 @@ def damped_gram(generator: torch.Generator, n_inputs: int) -> Tensor:
     return x.T @ x + 0.01 * x.square().sum(0).mean() * torch.eye(n_inputs)
 
 
-def without_inputs(matrix: Tensor, gone: Tensor | list) -> Tensor:
-    rest = [i for i in range(len(matrix)) if i not in gone]
+def without_inputs(matrix: Tensor, removed: Tensor | list) -> Tensor:
+    rest = [i for i in range(len(matrix)) if i not in removed]
     return matrix[rest][:, rest]
 
 
@@ -30,27 +30,27 @@ def upper_factor(hessian: Tensor) -> Tensor:
     return torch.linalg.cholesky(torch.linalg.inv(hessian)).T
 
 
-def settle_to(weight: Tensor, values: Tensor, upper: Tensor, j: int, scale: float = 1.0) -> Tensor:
-    settled = weight.clone()
+def freeze_to(weight: Tensor, values: Tensor, upper: Tensor, j: int, scale: float = 1.0) -> Tensor:
+    frozen = weight.clone()
     error = weight[:, j] - values
-    settled[:, j] = values
-    settled[:, j + 1 :] -= scale * torch.outer(error / upper[j, j], upper[j, j + 1 :])
-    return settled
+    frozen[:, j] = values
+    frozen[:, j + 1 :] -= scale * torch.outer(error / upper[j, j], upper[j, j + 1 :])
+    return frozen
 
 
-def settle_column(weight: Tensor, keep: Tensor, upper: Tensor, j: int, scale: float = 1.0) -> Tensor:
-    return settle_to(weight, weight[:, j] * keep, upper, j, scale)
+def freeze_by_mask(weight: Tensor, keep: Tensor, upper: Tensor, j: int, scale: float = 1.0) -> Tensor:
+    return freeze_to(weight, weight[:, j] * keep, upper, j, scale)
 
 
-def lowest_leave(score: Tensor, n: int) -> Tensor:
+def prune_lowest(score: Tensor, n: int) -> Tensor:
     keep = torch.ones(score.numel(), dtype=torch.bool)
     keep[score.flatten().sort(stable=True).indices[:n]] = False
     return keep.reshape(score.shape)
 
 
-def n_leaving(weight: Tensor, sparsity: float) -> int:
+def n_pruned(weight: Tensor, sparsity: float) -> int:
     return int(weight.numel() * sparsity + 1e-6)
 
 
 def mask_of_block(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
-    return lowest_leave((weight / diagonal).square(), n_leaving(weight, sparsity))
+    return prune_lowest((weight / diagonal).square(), n_pruned(weight, sparsity))

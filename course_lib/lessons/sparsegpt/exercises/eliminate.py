@@ -1,4 +1,4 @@
-"""The exercise sparsegpt.eliminate, "The inverse of what is left": its cases and its named mistakes.
+"""The exercise sparsegpt.eliminate, "The inverse without some inputs": its cases and its named mistakes.
 
 Dimension key: I inputs of a layer.
 """
@@ -13,39 +13,39 @@ from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.sparsegpt.exercises.common import damped_gram, eliminate_input, without_inputs
 
 
-def _eliminate(inverse: Tensor, settled: Tensor) -> Tensor:
-    for q in settled.sort(descending=True).values:  # from the last, so that no place moves
+def _eliminate(inverse: Tensor, frozen: Tensor) -> Tensor:
+    for q in frozen.sort(descending=True).values:  # starting with the last, so that no position changes
         inverse = eliminate_input(inverse, q)
     return inverse
 
 
 def _cases(generator: torch.Generator) -> list[Case]:
-    # H = [[2, 1, 0], [1, 2, 1], [0, 1, 3]]. Without its first two inputs H is [3], so what is left is 1/3.
+    # H = [[2, 1, 0], [1, 2, 1], [0, 1, 3]]. Without its first two inputs H is [3], so the result is 1/3.
     by_hand = torch.tensor([[5.0, -3.0, 1.0], [-3.0, 6.0, -2.0], [1.0, -2.0, 3.0]]) / 7
 
-    def places(*inputs: int) -> Tensor:
+    def positions(*inputs: int) -> Tensor:
         return torch.tensor(inputs, dtype=torch.int64)
 
-    def drawn(n_inputs: int, *inputs: int) -> tuple[Tensor, Tensor]:
-        return torch.linalg.inv(damped_gram(generator, n_inputs)), places(*inputs)
+    def random_case(n_inputs: int, *inputs: int) -> tuple[Tensor, Tensor]:
+        return torch.linalg.inv(damped_gram(generator, n_inputs)), positions(*inputs)
 
     return [
-        Case("3 × 3 by hand, the first is settled", (by_hand, places(0))),
-        Case("3 × 3 by hand, the first two: what is left is 1/3", (by_hand, places(0, 1))),
-        Case("9 inputs, the first four, as in a sweep", drawn(9, 0, 1, 2, 3)),
-        Case("8 inputs, three of them in no order", drawn(8, 2, 5, 1)),
-        Case("6 inputs, none is settled", drawn(6)),
+        Case("3 × 3 by hand, the first is frozen", (by_hand, positions(0))),
+        Case("3 × 3 by hand, the first two are frozen: 1/3", (by_hand, positions(0, 1))),
+        Case("9 inputs, the first four, as in a sweep", random_case(9, 0, 1, 2, 3)),
+        Case("8 inputs, three of them in any order", random_case(8, 2, 5, 1)),
+        Case("6 inputs, none is frozen", random_case(6)),
     ]
 
 
 def _each(step: Callable[[Tensor, Tensor, int | Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """One step an input, on the whole matrix: (matrix so far, matrix at first, q) -> matrix. Struck out at the end."""
+    """One step per input: (current matrix, first matrix, q) -> matrix. Rows and columns are deleted at the end."""
 
-    def eliminated(inverse: Tensor, settled: Tensor) -> Tensor:
+    def eliminated(inverse: Tensor, frozen: Tensor) -> Tensor:
         left = inverse.clone()
-        for q in settled:
+        for q in frozen:
             left = step(left, inverse, q)
-        return without_inputs(left, settled)
+        return without_inputs(left, frozen)
 
     return eliminated
 
@@ -56,7 +56,7 @@ def _outer(matrix: Tensor, q: int | Tensor) -> Tensor:
 
 ELIMINATE = Exercise(
     id="sparsegpt.eliminate",
-    title="The inverse of what is left",
+    title="The inverse without some inputs",
     difficulty=3,
     minutes=12,
     points=3,
@@ -64,20 +64,20 @@ ELIMINATE = Exercise(
     cases=_cases,
     mistakes=read_mistakes(globals()),
     also_right=(
-        Variant("from scratch", lambda inverse, settled: torch.linalg.inv(_hessian_left(inverse, settled))),
-        Variant("one after the other, struck out at the end", _each(lambda left, first, q: _step(left, q))),
-        Variant("all at once", lambda inverse, settled: _at_once(inverse, settled)),
+        Variant("from scratch", lambda inverse, frozen: torch.linalg.inv(_hessian_left(inverse, frozen))),
+        Variant("one after the other, deleted at the end", _each(lambda left, first, q: _step(left, q))),
+        Variant("all at once", lambda inverse, frozen: _at_once(inverse, frozen)),
     ),
     hints=(
-        "By equation 5 one input is taken out. Take out the next from what that has left, and mind that the places "
-        "move.",
-        "Or all at once: with the settled inputs S and the others R, block elimination gives B_RR − B_RS B_SS⁻¹ B_SR.",
+        "Equation 5 eliminates one input. Apply it to its own result for the next input, and note that positions "
+        "change.",
+        "Or all in one step: with the frozen inputs F and the others R, elimination gives B_RR − B_RF B_FF⁻¹ B_FR.",
     ),
 )
 
 
-def _in_turn(inverse: Tensor, settled: Tensor) -> Tensor:
-    for q in settled:
+def _in_turn(inverse: Tensor, frozen: Tensor) -> Tensor:
+    for q in frozen:
         inverse = eliminate_input(inverse, q)
     return inverse
 
@@ -86,23 +86,23 @@ def _step(left: Tensor, q: int | Tensor) -> Tensor:
     return left - _outer(left, q) / left[q, q]
 
 
-def _only(inverse: Tensor, settled: Tensor, eliminated: Tensor) -> Tensor:
+def _only(inverse: Tensor, frozen: Tensor, eliminated: Tensor) -> Tensor:
     for q in eliminated:
         inverse = _step(inverse, q)
-    return without_inputs(inverse, settled)
+    return without_inputs(inverse, frozen)
 
 
-def _with_zeros(inverse: Tensor, settled: Tensor) -> Tensor:
-    for q in settled:
+def _with_zeros(inverse: Tensor, frozen: Tensor) -> Tensor:
+    for q in frozen:
         inverse = _step(inverse, q)
     return inverse
 
 
-def _hessian_left(inverse: Tensor, settled: Tensor) -> Tensor:
-    return without_inputs(torch.linalg.inv(inverse), settled)
+def _hessian_left(inverse: Tensor, frozen: Tensor) -> Tensor:
+    return without_inputs(torch.linalg.inv(inverse), frozen)
 
 
-def _at_once(inverse: Tensor, settled: Tensor) -> Tensor:
-    rest = [i for i in range(len(inverse)) if i not in settled]
-    shared = torch.linalg.solve(inverse[settled][:, settled], inverse[settled][:, rest])
-    return inverse[rest][:, rest] - inverse[rest][:, settled] @ shared
+def _at_once(inverse: Tensor, frozen: Tensor) -> Tensor:
+    rest = [i for i in range(len(inverse)) if i not in frozen]
+    shared = torch.linalg.solve(inverse[frozen][:, frozen], inverse[frozen][:, rest])
+    return inverse[rest][:, rest] - inverse[rest][:, frozen] @ shared

@@ -12,7 +12,7 @@ from course_lib.lessons.sparsegpt.exercises.common import damped_gram, eliminate
 
 
 def _agree_on_factor(got: Any, expected: Tensor, case: Case) -> str | None:
-    """Factors agree when both are upper triangular and UᵀU is the same: the signs of whole rows are free."""
+    """Factors agree when both are upper triangular and UᵀU is the same: the signs of whole rows may differ."""
     got, problem = tensor_like(got, expected)
     if problem:
         return problem
@@ -45,7 +45,7 @@ FACTOR = Exercise(
         Case("2 × 2 by hand", (torch.tensor([[2.0, 1.0], [1.0, 2.0]]),)),
         Case("9 inputs", (damped_gram(generator, 9),)),
         Case("24 inputs", (damped_gram(generator, 24),)),
-        Case("inputs that have nothing in common", (torch.diag(torch.tensor([4.0, 1.0, 9.0])),)),
+        Case("uncorrelated inputs", (torch.diag(torch.tensor([4.0, 1.0, 9.0])),)),
     ],
     agree=_agree_on_factor,
     mistakes=read_mistakes(globals()),
@@ -53,7 +53,7 @@ FACTOR = Exercise(
         Variant("upper=True", lambda h: torch.linalg.cholesky(torch.linalg.inv(h), upper=True)),
         Variant("without inverting first", lambda h: torch.linalg.inv(torch.linalg.cholesky(h.flip(0, 1)).flip(0, 1))),
         Variant("by elimination, column by column", lambda h: _factor_by_elimination(h)),
-        Variant("rows of the other sign", lambda h: -upper_factor(h)),
+        Variant("rows with the opposite sign", lambda h: -upper_factor(h)),
         Variant("float64", lambda h: upper_factor(h.double())),
     ),
     hints=(

@@ -15,28 +15,28 @@ def _layer_error(weight: Tensor, pruned: Tensor, gram: Tensor) -> Tensor:
 
 
 def _layer_error_cases(generator: torch.Generator) -> list[Case]:
-    # change (1, -0.5): (1, -0.5) G = (1.5, -0.5), so the error is 1.75; the diagonal alone would say 2.75
+    # change (1, -0.5): (1, -0.5) G = (1.5, -0.5), so the error is 1.75; the diagonal alone would give 2.75
     by_hand = (torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 2.5]]), torch.tensor([[2.0, 1.0], [1.0, 3.0]]))
 
     # changes (1, 1) and (0, -1): 4 · 2² and 4 · 1²
     equal = (torch.tensor([[1.0, 2.0], [2.0, 0.0]]), torch.tensor([[0.0, 1.0], [2.0, 1.0]]), torch.full((2, 2), 4.0))
 
-    def drawn(rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    def random_case(rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = correlated_inputs(generator, 40, columns), randn(generator, rows, columns)
         return weight, weight * (torch.rand(rows, columns, generator=generator) < 0.5), x.T @ x
 
-    weight, _, gram = drawn(3, 5)
+    weight, _, gram = random_case(3, 5)
     return [
         Case("one output, two inputs, by hand: 1.75", by_hand),
-        Case("7 outputs, 12 inputs, half zero", drawn(7, 12)),
-        Case("a square layer", drawn(9, 9)),
+        Case("7 outputs, 12 inputs, half zero", random_case(7, 12)),
+        Case("a square layer", random_case(9, 9)),
         Case("nothing changed", (weight, weight.clone(), gram)),
         Case("two inputs that are always equal, so that G has no inverse, by hand: 20", equal),
     ]
 
 
 def _library(weight: Tensor, pruned: Tensor, gram: Tensor) -> Tensor:
-    from course_lib.lessons.sparsegpt.measure import output_change
+    from course_lib.lessons.sparsegpt.experiments.sparsegpt_layers import output_change
 
     return output_change(weight, pruned, gram)
 

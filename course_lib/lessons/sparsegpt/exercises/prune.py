@@ -15,10 +15,10 @@ from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.common.masks import compare_numbers
 from course_lib.lessons.sparsegpt.exercises.common import (
     damped_gram,
-    lowest_leave,
+    freeze_by_mask,
     mask_of_block,
-    n_leaving,
-    settle_column,
+    n_pruned,
+    prune_lowest,
     upper_factor,
 )
 
@@ -40,38 +40,38 @@ def _prune(
     first_diagonal: bool = False,
     last_error: bool = False,
 ) -> Tensor:
-    """SparseGPT as it stands in the paper; the settings after the block size are where it goes wrong."""
+    """SparseGPT as in the paper; the settings after the block size introduce the mistakes."""
     weight = weight.clone()
     for start in range(0, weight.shape[1], block_size):
         end = min(start + block_size, weight.shape[1])
-        here = slice(start, end)
-        diagonal = upper.diagonal()[: end - start] if first_diagonal else upper.diagonal()[here]
-        keep = choose(weight[:, here], diagonal, sparsity) if ahead is None else ahead[:, here]
-        errors = torch.zeros_like(weight[:, here])
+        block = slice(start, end)
+        diagonal = upper.diagonal()[: end - start] if first_diagonal else upper.diagonal()[block]
+        keep = choose(weight[:, block], diagonal, sparsity) if ahead is None else ahead[:, block]
+        errors = torch.zeros_like(weight[:, block])
         for j in range(start, end):
             errors[:, j - start] = weight[:, j] * ~keep[:, j - start] / upper[j, j]
             weight[:, j] *= keep[:, j - start]
             if update and inside:
                 weight[:, j + 1 : end] -= sign * torch.outer(errors[:, j - start], row(upper, j)[j + 1 : end])
         if lazy and update:
-            sent = errors * upper.diagonal()[here] if undivided else errors
-            sent = torch.cat([0 * sent[:, :-1], sent[:, -1:]], dim=1) if last_error else sent
-            weight[:, end:] -= sign * times * sent @ upper[here, end:]
+            propagated = errors * upper.diagonal()[block] if undivided else errors
+            propagated = torch.cat([0 * propagated[:, :-1], propagated[:, -1:]], dim=1) if last_error else propagated
+            weight[:, end:] -= sign * times * propagated @ upper[block, end:]
     return weight
 
 
 def _prune_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(rows: int, columns: int, sparsity: float, block_size: int) -> tuple:
+    def random_case(rows: int, columns: int, sparsity: float, block_size: int) -> tuple:
         return randn(generator, rows, columns), upper_factor(damped_gram(generator, columns)), sparsity, block_size
 
     # One row, U = [[1, -1/2], [0, 1]]: the score of 1 is lower than that of 3, and 3 becomes 3 + 1/2.
     upper = torch.tensor([[1.0, -0.5], [0.0, 1.0]])
     return [
         Case("one output, two inputs, by hand: (0, 3.5)", (torch.tensor([[1.0, 3.0]]), upper, 0.5, 2)),
-        Case("8 × 16, one block", drawn(8, 16, 0.5, 16)),
-        Case("8 × 24, three blocks, a quarter leaves", drawn(8, 24, 0.25, 8)),
-        Case("10 × 18, blocks of 4: the last is smaller", drawn(10, 18, 0.5, 4)),
-        Case("7 × 10, blocks of 4, 35 % leave: 9.8, so 9, and 4.9, so 4", drawn(7, 10, 0.35, 4)),
+        Case("8 × 16, one block", random_case(8, 16, 0.5, 16)),
+        Case("8 × 24, three blocks, a quarter pruned", random_case(8, 24, 0.25, 8)),
+        Case("10 × 18, blocks of 4: the last is smaller", random_case(10, 18, 0.5, 4)),
+        Case("7 × 10, blocks of 4, 35 % pruned: 9.8, so 9, and 4.9, so 4", random_case(7, 10, 0.35, 4)),
     ]
 
 
@@ -106,12 +106,12 @@ PRUNE = Exercise(
     cases=_prune_cases,
     mistakes=read_mistakes(globals()),
     also_right=(
-        Variant("every column sends to the end at once", lambda w, u, s, b: _prune_eagerly(w, u, s, b)),
+        Variant("every column updates all columns to its right", lambda w, u, s, b: _prune_eagerly(w, u, s, b)),
         Variant("float64", lambda w, u, s, b: _prune(w.double(), u.double(), s, b)),
     ),
     hints=(
-        "For each block: choose its mask with the last exercise, then settle its columns from left to right.",
-        "Within the block, column j updates only j + 1 … end. Keep each error / U_jj as a column of `errors`.",
+        "For each block: choose its mask as in the last exercise, then freeze its columns from left to right.",
+        "Within the block, column j updates only columns j + 1 … end. Store each error / U_jj as a column of `errors`.",
         "After the block: weight[:, end:] −= errors @ upper[start:end, end:].",
     ),
 )
@@ -121,19 +121,19 @@ def _mask_by_row(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
     return torch.cat([mask_of_block(row[None], diagonal, sparsity) for row in weight])
 
 
-def _best_dropped(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
-    return lowest_leave(-(weight / diagonal).square(), n_leaving(weight, sparsity))
+def _best_pruned(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
+    return prune_lowest(-(weight / diagonal).square(), n_pruned(weight, sparsity))
 
 
 def _mask_rounded_up(weight: Tensor, diagonal: Tensor, sparsity: float) -> Tensor:
-    return lowest_leave((weight / diagonal).square(), math.ceil(weight.numel() * sparsity - 1e-6))
+    return prune_lowest((weight / diagonal).square(), math.ceil(weight.numel() * sparsity - 1e-6))
 
 
 def _without_last(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
     whole = weight.shape[1] - weight.shape[1] % block_size
-    settled = _prune(weight[:, :whole], upper[:whole, :whole], sparsity, block_size)
-    errors = (weight[:, :whole] - settled) @ torch.linalg.inv(upper[:whole, :whole])
-    return torch.cat([settled, weight[:, whole:] - errors @ upper[:whole, whole:]], dim=1)
+    frozen = _prune(weight[:, :whole], upper[:whole, :whole], sparsity, block_size)
+    errors = (weight[:, :whole] - frozen) @ torch.linalg.inv(upper[:whole, :whole])
+    return torch.cat([frozen, weight[:, whole:] - errors @ upper[:whole, whole:]], dim=1)
 
 
 def _prune_eagerly(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
@@ -141,11 +141,11 @@ def _prune_eagerly(weight: Tensor, upper: Tensor, sparsity: float, block_size: i
         end = min(start + block_size, weight.shape[1])
         keep = mask_of_block(weight[:, start:end], upper.diagonal()[start:end], sparsity)
         for j in range(start, end):
-            weight = settle_column(weight, keep[:, j - start], upper, j)
+            weight = freeze_by_mask(weight, keep[:, j - start], upper, j)
     return weight
 
 
-def _never_emptied(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+def _never_zeroed(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
     weight = weight.clone()
     for start in range(0, weight.shape[1], block_size):
         end = min(start + block_size, weight.shape[1])

@@ -1,1 +1,1 @@
-"""Experiments of lesson 03 beside the main one: each has its own command, `course reproduce NAME`, and its own JSON."""
+"""What `course reproduce` measures for lesson 03; each result is a JSON file with the name of its module."""

@@ -1,4 +1,4 @@
-"""SparseGPT beside magnitude and Wanda, from made-up rows."""
+"""SparseGPT compared with magnitude and Wanda, from made-up rows."""
 
 import pytest
 

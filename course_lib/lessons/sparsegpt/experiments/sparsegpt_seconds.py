@@ -1,6 +1,6 @@
-"""Where the time of pruning goes, and what is held at most. To be measured on a machine left alone.
+"""The time and memory that pruning needs. Run it on an idle machine.
 
-Times belong to one machine, so they lie in a file of their own: perplexities may come from another machine, a busy one.
+Times depend on the machine, so they have their own result file; perplexities may come from another machine.
 """
 
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from course_lib.lessons.common import benchmarks
-from course_lib.lessons.sparsegpt import experiment
+from course_lib.lessons.sparsegpt.experiments import sparsegpt
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Calibration windows, tokens of each, and how many of the model's first blocks, all of them for None."""
+    """Calibration windows, tokens per window, and the number of transformer blocks (None: all)."""
 
     windows: int = 32
     length: int = 512
@@ -30,10 +30,10 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def seconds(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
-    """Seconds by phase, and bytes of activations and Gram matrices at their largest."""
-    pruner = experiment.METHODS[method](experiment.pattern_of(method, pattern))
-    of_pruning = experiment.Sizes(benchmarks.Sizes(length=sizes.length), sizes.n_blocks)
-    _, _, report = experiment.pruned(of_pruning, seed, pruner, sizes.windows)
+    """Measure the seconds of each phase, and the largest size of activations and Gram matrices in bytes."""
+    pruner = sparsegpt.METHODS[method](sparsegpt.pattern_of(method, pattern))
+    of_pruning = sparsegpt.Sizes(benchmarks.Sizes(length=sizes.length), sizes.n_blocks)
+    _, _, report = sparsegpt.pruned(of_pruning, seed, pruner, sizes.windows)
     label: dict[str, Any] = {"method": method, "pattern": pattern, "calibration_tokens": report.n_tokens}
     return {"seconds": [label | report.seconds | {f"bytes_{what}": n for what, n in report.bytes.items()}]}
 

@@ -1,10 +1,10 @@
-"""The open task of lesson 03: prune half of four layers, so that their outputs on held-out text change little.
+"""Simple ideas for the open task of lesson 03: prune half of four layers with little change on held-out text.
 
 Dimension key: O outputs of a layer, I its inputs, N held-out windows, L layers.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 import torch
@@ -12,13 +12,13 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.ideas import against
-from course_lib.lessons.common.table import Table, number, plus_minus
+from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.common.tables import percent
-from course_lib.lessons.sparsegpt.measure import gram_of
-from course_lib.models import blocks, linears, load_model, weight_of
+from course_lib.measure.experiment import Tables
+from course_lib.models import Part, blocks, linears, load_model, weight_of
 from course_lib.pruning.input_statistics import input_grams
 from course_lib.pruning.layerwise.cholesky import factorise
+from course_lib.pruning.layerwise.gram import Gram
 from course_lib.pruning.layerwise.solver import solve
 from course_lib.pruning.methods.refit import Refit
 from course_lib.pruning.methods.sparse_swaps import SparseSwaps
@@ -29,7 +29,7 @@ BLOCK = 15
 LAYERS = ("self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.down_proj")  # one for each input of the block
 CALIBRATION, HELD_OUT = (16, 256), (16, 256)  # windows, tokens of each
 SPARSITY = 0.5
-SLACK = 0.001  # a count rounded down in every block of columns may leave so much less
+SLACK = 0.001  # of the sparsity: the count is rounded down in every block of columns
 
 # (weight (O, I), XᵀX of the calibration text (I, I)) -> the pruned weight (O, I)
 Recipe = Callable[[Tensor, Tensor], Tensor]
@@ -37,7 +37,7 @@ Recipe = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Layers:
-    """What a recipe gets, and what it is judged by."""
+    """The weights that a recipe prunes, and the Gram matrices of their inputs on both texts."""
 
     weights: Mapping[str, Float[Tensor, "O I"]]
     calibration: Mapping[str, Float[Tensor, "I I"]]
@@ -45,43 +45,43 @@ class Layers:
 
     @cached_property
     def sizes(self) -> dict[str, Tensor]:
-        """‖X Wᵀ‖² of the dense layers, on the calibration text and then on every held-out window."""
+        """‖X Wᵀ‖² of the dense layers, first on the calibration text, then on every held-out window."""
         texts = (self.calibration, *self.held_out)
         return {name: torch.stack([_size(w, text[name]) for text in texts]) for name, w in self.weights.items()}
 
 
 @lru_cache(maxsize=1)
 def layers(seed: int = 0) -> Layers:
-    """The four layers of the default model, dense, with the products of their inputs."""
+    """Load the four dense layers of the default model with the Gram matrices of their inputs."""
     model, tokenizer = load_model()
     inside = linears(blocks(model)[BLOCK])
 
-    def products(ids: Tensor) -> dict[str, Tensor]:
+    def gram_matrices(ids: Tensor) -> dict[str, Tensor]:
         grams = input_grams(model, ids, BLOCK)
         return {name: grams[name].matrix for name in LAYERS}
 
-    calibration = products(windows("wikipedia", *CALIBRATION, tokenizer, split="calibration", seed=seed))
+    calibration = gram_matrices(windows("wikipedia", *CALIBRATION, tokenizer, split="calibration", seed=seed))
     held_out = windows("wikipedia", *HELD_OUT, tokenizer, split="evaluation", seed=seed)
     weights = {name: weight_of(inside[name]).detach().clone() for name in LAYERS}
-    return Layers(weights, calibration, tuple(products(window[None]) for window in held_out))
+    return Layers(weights, calibration, tuple(gram_matrices(window[None]) for window in held_out))
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """The changed share of the output, squared: on the calibration text by layer, on held-out text by window too."""
+    """The relative error of the output: on the calibration text by layer, on held-out text by window and layer."""
 
     calibration: Float[Tensor, "L"]
     held_out: Float[Tensor, "N L"]
 
     @cached_property
     def losses(self) -> Float[Tensor, "N"]:
-        """The mean over layers of the logarithm, so that no layer counts more than another."""
+        """The mean of the logarithms over the layers, so that all layers count equally."""
         return self.held_out.log().mean(dim=1)
 
 
 @torch.inference_mode()
 def attempt(recipe: Recipe, on: Layers | None = None) -> Attempt:
-    """Prune every layer by a recipe and measure.
+    """Prune every layer with a recipe and measure the errors.
 
     Raises:
         ValueError: for a recipe that does not return a weight of the same shape, finite, and half zero.
@@ -114,7 +114,7 @@ def _checked(pruned: object, weight: Tensor, name: str) -> Tensor:
     return pruned
 
 
-def swept(
+def sparsegpt_with_order(
     weight: Float[Tensor, "O I"],
     gram: Float[Tensor, "I I"],
     order: Int64[Tensor, "I"] | None = None,
@@ -122,7 +122,7 @@ def swept(
     damping: float = 0.01,
     sparsity: float = SPARSITY,
 ) -> Float[Tensor, "O I"]:
-    """SparseGPT that settles the inputs in a given order, the first of it first; as they stand when None."""
+    """SparseGPT that freezes the columns in a given order; from left to right when None."""
     order = torch.arange(weight.shape[1]) if order is None else order
     factor = factorise(gram[order][:, order], damping)
     solution = solve(weight[:, order], factor, Unstructured(sparsity, per="layer"), block_size)
@@ -130,16 +130,25 @@ def swept(
 
 
 def largest_first(weight: Tensor, gram: Tensor) -> Tensor:
-    """What GPTQ's code calls act-order: the inputs of the largest squares are settled while most can make up."""
-    return swept(weight, gram, gram.diagonal().argsort(descending=True))
+    """Freeze the largest inputs first, while most columns can still be updated. GPTQ's code calls this act-order."""
+    return sparsegpt_with_order(weight, gram, gram.diagonal().argsort(descending=True))
 
 
 def smallest_first(weight: Tensor, gram: Tensor) -> Tensor:
-    return swept(weight, gram, gram.diagonal().argsort())
+    return sparsegpt_with_order(weight, gram, gram.diagonal().argsort())
 
 
 def two_passes(weight: Tensor, gram: Tensor) -> Tensor:
-    return swept(swept(weight, gram, sparsity=SPARSITY / 2), gram)
+    return sparsegpt_with_order(sparsegpt_with_order(weight, gram, sparsity=SPARSITY / 2), gram)
+
+
+def gram_of(matrix: Float[Tensor, "I I"]) -> Gram:
+    """A Gram with these products, from as many made-up tokens as there are inputs."""
+    matrix, n = matrix.double(), len(matrix)
+    rows = torch.linalg.cholesky(matrix + 1e-6 * matrix.diagonal().mean() * torch.eye(n)).T
+    gram = Gram(n)
+    gram.add(rows.float())
+    return gram
 
 
 def refitted(weight: Tensor, gram: Tensor, damping: float = 0.01) -> Tensor:
@@ -153,11 +162,11 @@ def swapped(weight: Tensor, gram: Tensor) -> Tensor:
 
 USUAL = "SparseGPT as in the lesson"
 IDEAS: dict[str, Recipe] = {
-    USUAL: swept,
-    "blocks of 32 columns": partial(swept, block_size=32),
-    "one block of all columns": partial(swept, block_size=2**16),
-    "damping of 0.001": partial(swept, damping=0.001),
-    "damping of 0.1": partial(swept, damping=0.1),
+    USUAL: sparsegpt_with_order,
+    "blocks of 32 columns": partial(sparsegpt_with_order, block_size=32),
+    "one block of all columns": partial(sparsegpt_with_order, block_size=2**16),
+    "damping of 0.001": partial(sparsegpt_with_order, damping=0.001),
+    "damping of 0.1": partial(sparsegpt_with_order, damping=0.1),
     "largest inputs first (act-order)": largest_first,
     "smallest inputs first": smallest_first,
     "two passes, a quarter and then half": two_passes,
@@ -167,30 +176,18 @@ IDEAS: dict[str, Recipe] = {
 }
 
 
-def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> Table:
-    """Every idea compared with SparseGPT as the lesson has it, the first of them; yours last."""
-    found = {**ideas, **({"yours": mine} if mine else {})}
-    usual = next(iter(ideas.values()))
-    frame = []
-    for name, made in found.items():
-        changed = [x.log().mean().exp().item() for x in (made.calibration, made.held_out)]
-        lower, error = (None, None) if made is usual else against(made.losses, usual.losses)
-        frame.append(
-            {"idea": name, "calibration text (%)": 100 * changed[0], "held-out text (%)": 100 * changed[1]}
-            | {"log lower than in the first row": lower, "its error": error}
-        )
-    return Table(
-        frame,
-        caption="How much of the squared output changes",
-        formats={
-            "calibration text (%)": number(2),
-            "held-out text (%)": number(2),
-            ("log lower than in the first row", "its error"): plus_minus(3, sign=True),
-        },
-        note="Geometric means over the layers and windows; ± one standard error over the held-out windows.",
-    )
-
-
 def stored(rows: list[dict]) -> dict[str, Attempt]:
-    """The ideas that were measured, from the table of a result."""
+    """Return the measured ideas from the rows of a result."""
     return {row["idea"]: Attempt(torch.tensor(row["calibration"]), torch.tensor(row["held_out"])) for row in rows}
+
+
+def row(idea: str, seed: int) -> Tables:
+    """Measure one idea on the four layers."""
+    made = attempt(IDEAS[idea], layers(seed))
+    return {"ideas": [{"idea": idea, "calibration": made.calibration.tolist(), "held_out": made.held_out.tolist()}]}
+
+
+EXPERIMENT = replace(
+    by_idea("Recipes for four layers", IDEAS, (USUAL, "damping of 0.1"), row),
+    quick_part=Part(n_blocks=BLOCK + 1),
+)

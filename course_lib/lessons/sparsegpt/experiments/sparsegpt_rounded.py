@@ -1,4 +1,4 @@
-"""Pruning joint with rounding (section 3.5 of the paper), beside rounding alone to fewer bits."""
+"""Pruning and quantization in one pass (section 3.5 of the paper), compared with quantization to fewer bits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from course_lib.lessons.common import benchmarks
-from course_lib.lessons.sparsegpt import experiment
+from course_lib.lessons.sparsegpt.experiments import sparsegpt
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import blocks, linears, weight_of
 from course_lib.pruning.base import LayerPruner
@@ -27,8 +27,8 @@ ROUNDED: dict[str, Callable[[int | None], LayerPruner]] = {
 
 
 @dataclass(frozen=True)
-class Sizes(experiment.Sizes):
-    """Columns that share a scale; None for a scale of the whole row."""
+class Sizes(sparsegpt.Sizes):
+    """The number of columns that share a scale; None for one scale per row."""
 
     groups: tuple[int | None, ...] = (None, 64)
 
@@ -45,9 +45,9 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def rounded(sizes: Sizes, name: str, group: int | None, seed: int) -> Tables:
-    """Perplexity and bytes of the blocks' matrices with few bits a weight, with and without zeros."""
+    """Measure the perplexity and the bytes of the pruned and quantized matrices."""
     pruner = ROUNDED[name](group)
-    model, tokenizer, report = experiment.pruned(sizes, seed, pruner, sizes.shared.curve_calibration)
+    model, tokenizer, report = sparsegpt.pruned(sizes, seed, pruner, sizes.shared.curve_calibration)
     weights = [weight_of(module) for block in blocks(model) for module in linears(block).values()]
     label = {"name": name, "group": group, "bits": pruner.quantization.bits, "sparsity": report.total_sparsity}
     label["bytes"] = sum(stored_bytes(weight, pruner.quantization, pruner.pattern.sparsity) for weight in weights)
@@ -56,7 +56,7 @@ def rounded(sizes: Sizes, name: str, group: int | None, seed: int) -> Tables:
 
 
 def stored_bytes(weight: torch.Tensor, quantization: Quantization, sparsity: float) -> int:
-    """With a bitmap where weights were experiment.pruned, without one where none was."""
+    """The bytes of one matrix; a bitmap is stored only if weights were pruned."""
     rows, columns = weight.shape
     if not sparsity:
         return dense_bytes(rows, columns, quantization.bits, quantization.group)

@@ -1,10 +1,10 @@
-"""What SparseGPT was free to choose: columns a mask is chosen for at once, calibration text, which blocks it prunes."""
+"""Choices of SparseGPT: columns per mask, the amount of calibration text, and which transformer blocks are pruned."""
 
 from dataclasses import dataclass
 from functools import partial
 
 from course_lib.lessons.common import benchmarks
-from course_lib.lessons.sparsegpt import experiment
+from course_lib.lessons.sparsegpt.experiments import sparsegpt
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import blocks, linears
 from course_lib.pruning.allocation.base import Allocation, Scan
@@ -16,8 +16,8 @@ THIRDS = ("early", "middle", "late")
 
 
 @dataclass(frozen=True)
-class Sizes(experiment.Sizes):
-    """Columns whose mask is chosen at once; the last number holds all columns of every layer."""
+class Sizes(sparsegpt.Sizes):
+    """The numbers of columns whose mask is chosen together; the last one covers all columns of every layer."""
 
     block_sizes: tuple[int, ...] = (1, 16, 128, 512, 1536)
 
@@ -38,23 +38,23 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def block_point(sizes: Sizes, block_size: int, seed: int) -> Tables:
-    """SparseGPT at 50 %, choosing its mask for so many columns at a time."""
+    """Measure SparseGPT at 50 % with the mask chosen for so many columns together."""
     return {
         "block_size": [
-            {"block_size": block_size} | experiment.curve_point(sizes, SparseGPT(block_size=block_size), seed)
+            {"block_size": block_size} | sparsegpt.curve_point(sizes, SparseGPT(block_size=block_size), seed)
         ]
     }
 
 
 def calibration_point(sizes: Sizes, n_windows: int, sample: int, seed: int) -> Tables:
-    """SparseGPT at 50 % with few or many windows; what it is evaluated on stays the same."""
+    """Measure SparseGPT at 50 % with so many calibration windows; the evaluation set is always the same."""
     label = {"n_windows": n_windows, "sample": sample, "calibration_tokens": n_windows * sizes.shared.length}
-    return {"calibration": [label | experiment.curve_point(sizes, SparseGPT(), seed, n_windows, sample)]}
+    return {"calibration": [label | sparsegpt.curve_point(sizes, SparseGPT(), seed, n_windows, sample)]}
 
 
 @dataclass(frozen=True)
 class Spared(Allocation):
-    """Some layers lose nothing; the others lose what the pruner's pattern says."""
+    """Keep some layers dense and prune the others with the pruner's pattern."""
 
     layers: tuple[str, ...]
 
@@ -69,15 +69,15 @@ class Spared(Allocation):
 
 
 def third_point(sizes: Sizes, third: str, pattern: str, seed: int) -> Tables:
-    """SparseGPT on one third of the blocks, the others dense."""
-    model_blocks = blocks(experiment.load(sizes)[0])
+    """Prune one third of the transformer blocks with SparseGPT and keep the others dense."""
+    model_blocks = blocks(sparsegpt.load(sizes)[0])
     n_blocks = len(model_blocks)
     first, last = (n_blocks * (THIRDS.index(third) + i) // 3 for i in (0, 1))
     others = [i for i in range(n_blocks) if not first <= i < last]
     spared = Spared(tuple(f"blocks.{i}.{name}" for i in others for name in linears(model_blocks[i])))
     label = {"third": third, "pattern": pattern, "first_block": first, "last_block": last - 1}
-    pruner = SparseGPT(experiment.pattern_of("sparsegpt", pattern))
-    return {"thirds": [label | experiment.curve_point(sizes, pruner, seed, allocation=spared)]}
+    pruner = SparseGPT(sparsegpt.pattern_of("sparsegpt", pattern))
+    return {"thirds": [label | sparsegpt.curve_point(sizes, pruner, seed, allocation=spared)]}
 
 
 EXPERIMENT = Experiment("What SparseGPT was free to choose", Sizes(), QUICK, steps)

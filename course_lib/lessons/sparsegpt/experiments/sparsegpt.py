@@ -1,11 +1,10 @@
-"""SparseGPT, and its weights refitted, on the default model, in the windows and tasks of the Wanda experiment.
+"""SparseGPT, with and without a refit of its weights, on the windows and tasks of the Wanda experiment.
 
 Frantar, Alistarh, 2023. https://arxiv.org/abs/2301.00774. The paper's questions at the scale of a laptop: patterns and
-sparsities here; what was free to choose, errors by layer, rounding, successors and cost in `experiments/`, each with
-its own command and JSON.
+sparsities here; choices of the method, errors by layer, rounding, successors and cost in the other modules.
 
-Dense, magnitude and Wanda rows are those of `course reproduce wanda`: `tables()` joins all, where they were measured
-with the same windows.
+`course reproduce wanda` measured the rows of the dense model, magnitude and Wanda. `tables()` joins all results, after
+it has checked that they were measured on the same windows.
 """
 
 from collections.abc import Callable
@@ -47,15 +46,15 @@ USUAL_GROUP = {
     "swaps + refit": "row",
 }
 PATTERNS = ("50%", "4:8", "2:4")
-PARTS = ("choices", "layers", "rounded", "successors", "seconds")  # the other experiments of this lesson
+PARTS = ("sparsegpt_choices", "sparsegpt_layers", "sparsegpt_rounded", "sparsegpt_successors", "sparsegpt_seconds")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """As in the Wanda experiment, so that rows compare."""
+    """The sizes of the Wanda experiment, so that rows can be compared."""
 
     shared: benchmarks.Sizes = field(default_factory=benchmarks.Sizes)
-    n_blocks: int | None = None  # the first blocks of the model alone, to see that every step works
+    n_blocks: int | None = None  # only so many blocks from the start, for a quick run
 
 
 QUICK = Sizes(benchmarks.QUICK, 1)
@@ -73,25 +72,25 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def tables() -> Tables:
-    """The committed tables of this lesson, with the dense, magnitude and Wanda rows of the Wanda experiment first.
+    """Load the stored tables of this lesson; the dense, magnitude and Wanda rows of the Wanda experiment come first.
 
     Raises:
-        ValueError: when they were measured with different sizes or seeds, so that their rows do not compare.
+        ValueError: when they were measured with different sizes or seeds, so that their rows cannot be compared.
     """
-    here, there = load_measured("sparsegpt"), load_measured("wanda")
-    parts = [load_measured("sparsegpt", f"experiments/sparsegpt_{part}") for part in PARTS]
-    for part in (here, *parts):
-        if part["sizes"].get("shared", there["sizes"]) != there["sizes"] or part["seed"] != there["seed"]:
+    main, wanda = load_measured("sparsegpt"), load_measured("wanda")
+    parts = [load_measured("sparsegpt", part) for part in PARTS]
+    for part in (main, *parts):
+        if part["sizes"].get("shared", wanda["sizes"]) != wanda["sizes"] or part["seed"] != wanda["seed"]:
             raise ValueError(
                 f"got results of {part['experiment']} and wanda with different sizes or seeds; expected the same "
                 f"windows for both. Run `course reproduce wanda` and `course reproduce {part['experiment']}` again."
             )
-    joined = {name: there["tables"][name] + rows for name, rows in here["tables"].items()}
+    joined = {name: wanda["tables"][name] + rows for name, rows in main["tables"].items()}
     return joined | {name: rows for part in parts for name, rows in part["tables"].items()}
 
 
 def pattern_of(method: str, name: str) -> Pattern:
-    """ "50%" in the groups that the method's paper compares within, or kept N:M."""
+    """Return the pattern called "50%", with the comparison group of the method's paper, or an N:M pattern."""
     if name.endswith("%"):
         return Unstructured(float(name[:-1]) / 100, per=USUAL_GROUP[method])
     kept, size = map(int, name.split(":"))
@@ -108,14 +107,14 @@ def load(sizes: Sizes) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 def pruned(
     sizes: Sizes, seed: int, pruner: LayerPruner, n_windows: int, allocation: Allocation = UNIFORM
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, PruneReport]:
-    """A fresh model, pruned with calibration windows of Wikipedia."""
+    """Load the model and prune it, with calibration windows of Wikipedia."""
     model, tokenizer = load(sizes)
     ids = windows("wikipedia", n_windows, sizes.shared.length, tokenizer, seed=seed)
     return model, tokenizer, prune_model(model, pruner, ids, progress=False, allocation=allocation)
 
 
 def table_row(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
-    """One model of the main table: perplexity on two domains, and every task."""
+    """Measure one model of the main table: perplexity on two domains, and every task."""
     label = {"method": method, "pattern": pattern}
     model, tokenizer, _ = pruned(sizes, seed, METHODS[method](pattern_of(method, pattern)), sizes.shared.calibration)
     return model_rows(label, model, tokenizer, sizes.shared, seed)
@@ -129,7 +128,7 @@ def curve_point(
     sample: int = 0,
     allocation: Allocation = UNIFORM,
 ) -> dict[str, float]:
-    """Perplexity after pruning, on the windows of the curves. Other samples calibrate with other seeds."""
+    """Measure the perplexity after pruning on the windows of the curves; each sample has its own calibration seed."""
     n_windows = n_windows or sizes.shared.curve_calibration
     model, tokenizer, _ = pruned(sizes, seed + sample, pruner, n_windows, allocation)
     return curve_perplexity(sizes.shared, model, tokenizer, seed)
