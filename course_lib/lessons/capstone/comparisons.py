@@ -52,7 +52,7 @@ def weight_sizes(measured: Measured | None = None) -> list[Size]:
     """Compare the 8 times of compress-then-prompt with lesson 10: with a prompt, in the blocks and in the whole model.
 
     Args:
-        measured: the results "compress/prompts".
+        measured: the results "compress/experiments/prompts".
     """
     measured = measured or load_measured("compress", "prompts")
     (dense,), (row,) = (rows(measured, "models", model=name) for name in (DENSE, HALF_4_BITS))

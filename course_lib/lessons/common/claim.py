@@ -91,6 +91,7 @@ class Claim:
         above, below: the threshold. The claim is right where every estimate is above (or below) it. Without either,
             the claim is right where the estimate is above 0.
         because: why this threshold: the source's own words, or a convention of the field. Needed where there is one.
+        criterion: replaces the threshold's text where the estimate says little, such as a distance from a tolerance.
         other_thresholds: thresholds that another reader could reasonably choose; the page says at which of them the
             verdict would change.
         unit: how estimates are written.
@@ -113,6 +114,7 @@ class Claim:
     above: int | float | None = None
     below: int | float | None = None
     because: str = ""
+    criterion: str = ""
     other_thresholds: tuple[int | float, ...] = ()
     unit: Unit = NATS
     published: str | Callable[[], str] = ""
@@ -130,6 +132,8 @@ class Claim:
     @property
     def counts_as(self) -> str:
         """From where on the claim is right, with the reason: "less than 1.01 times: ..."."""
+        if self.criterion:
+            return self.criterion
         side = "less" if self.below is not None else "more"
         return f"{side} than {self.unit.threshold(self.threshold)}" + (f": {self.because}" if self.because else "")
 

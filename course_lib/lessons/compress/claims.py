@@ -16,7 +16,7 @@ from course_lib.lessons.compress.results import CLOSE, loss_gain, model_name
 from course_lib.prompts.compressed.store import DENSE
 
 PAPER = "Xu and others (2023), Compress, Then Prompt, arXiv:2305.11186"
-RESULTS = tuple(f"compress/{part}" for part in results.PARTS)
+RESULTS = tuple(f"compress/experiments/{part}" for part in results.PARTS)
 BOTH = "sparsegpt-50-4bit"  # pruned and rounded: the model of the paper's "8 times smaller"
 PROMPT = "prompt"
 
@@ -190,6 +190,8 @@ HALF_TRANSFERS = _claim(
     text="more than half of the gain beyond the dense model's transfers to another model",
     measure=_joined(lambda measured: transferred(measured)[1]),
     above=0.5,
+    because="most of the gain is more than half",
+    other_thresholds=(0.25, 0.75),
     unit=PERCENT,
     quantity="fraction of the own prompt's gain beyond the dense model's gain, by pair of models",
     refuted="a pair of models in which half or less transfers",
@@ -320,6 +322,8 @@ CLOSE_TO_DENSE = _claim(
     text=f"a compressed model with a prompt costs less than {CLOSE} nats per token",
     measure=_joined(partial(_by_model, above_dense)),
     below=CLOSE,
+    because="5 % more perplexity is what the course allows for no loss",
+    other_thresholds=(0.02, 0.1),
     quantity="loss with the prompt above the dense model's, by compressed model",
     refuted=f"{CLOSE} nats or more above the dense model",
 )
@@ -329,6 +333,8 @@ EIGHT_TIMES = _both(
     text="with 50 % of the weights pruned and 4 bits, the blocks are 8 times smaller",
     measure=_joined(lambda measured: Effect(value=times_smaller(measured), error=0.0)),
     above=8,
+    because="the paper's own number, which counts 2 bits per weight and no places of the zeros",
+    other_thresholds=(5, 4),
     unit=Unit("times"),
     quantity="bytes of the dense blocks at 16 bits over those stored",
     refuted="stored tensors that are less than 8 times smaller",
@@ -339,6 +345,8 @@ WITHOUT_LOSS = _both(
     text="with a learned prompt, this model has no loss",
     measure=_joined(lambda measured: above_dense(measured, BOTH)),
     below=CLOSE,
+    because="5 % more perplexity is what the course allows for no loss",
+    other_thresholds=(0.02, 0.1),
     quantity="loss with the prompt above the dense model's",
     refuted=f"over {CLOSE} nats above the dense model with a prompt",
     published=partial(_published, "quality"),

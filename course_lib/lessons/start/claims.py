@@ -14,14 +14,18 @@ from course_lib.measure.paired import mean_and_error
 from course_lib.measure.roofline import LLAMA2_7B, LLAMA2_70B, Transformer
 
 WITHIN = 0.1
-GB, GIB, MIB = 1e9, 2**30, 2**20
+GB, GIB, MIB = 1e9, 2.0**30, 2.0**20
+UNITS = {"GiB": {"GiB": GIB, "GB": GB}, "GB": {"GB": GB, "GiB": GIB}, "MiB": {"MiB": MIB, "MB": 1e6}}
 SINGLE, HALF = 4, 2  # bytes per number
 SEQUENCES, LENGTH = 64, 8192  # the batch in B. Chen's lecture on long sequences
 
 
-def about(counted: int | float, claimed: int | float) -> Effect:
-    """Return the tolerance minus the distance between a count and a claimed size, both as logarithms."""
-    return Effect(value=math.log1p(WITHIN) - abs(math.log(counted / claimed)), error=0.0)
+def about(counted: int | float, claimed: int | float, *units: float) -> Effect:
+    """Return the tolerance minus the distance between a count and a claimed size, both as logarithms.
+
+    Slides write GB where they count GiB and the other way round, so the unit in which they are closer counts.
+    """
+    return Effect(value=math.log1p(WITHIN) - min(abs(math.log(counted / (claimed * u))) for u in units), error=0.0)
 
 
 def linear(sizes: Transformer) -> dict[str, Effect]:
@@ -36,13 +40,14 @@ def batch_bytes(sizes: Transformer) -> int:
     return sizes.cache_bytes(LENGTH, SEQUENCES, HALF)
 
 
-def _size(name: str, text: str, counted: int | float, published: int | float, unit: int | float, symbol: str) -> Claim:
+def _size(name: str, text: str, counted: int | float, published: int | float, symbol: str) -> Claim:
     """Return the claim that something takes `published` units; `counted` is our count in bytes."""
     return Claim(
         id=f"start-{name}",
         text=text,
-        measure=lambda: about(counted, published * unit),
-        shown=lambda: f"{counted / unit:.3g} {symbol}",
+        measure=lambda: about(counted, published, *UNITS[symbol].values()),
+        criterion=f"within 10 % of the published size, read as {' or '.join(UNITS[symbol])}: slides round and mix them",
+        shown=lambda: " or ".join(f"{counted / unit:.3g} {name}" for name, unit in UNITS[symbol].items()),
         quantity="the tolerance of 10 % minus the distance of our count from the published size (logarithms)",
         refuted="a count that is more than 10 % away",
         published=f"{published} {symbol}",
@@ -54,7 +59,6 @@ SEVEN_BILLION = _size(
     "the weights of Llama-2-7B take 28 GiB in single precision",
     LLAMA2_7B.n_weights * SINGLE,
     28,
-    GIB,
     "GiB",
 )
 HUNDRED_TOKENS = _size(
@@ -62,7 +66,6 @@ HUNDRED_TOKENS = _size(
     "100 tokens fill 100 MiB of Llama-2-7B's cache in single precision",
     LLAMA2_7B.cache_bytes(100, value_bytes=SINGLE),
     100,
-    MIB,
     "MiB",
 )
 SEVENTY_BILLION = _size(
@@ -70,7 +73,6 @@ SEVENTY_BILLION = _size(
     "the weights of Llama-2-70B take 140 GB in half precision",
     LLAMA2_70B.n_weights * HALF,
     140,
-    GB,
     "GB",
 )
 SEVENTY_CACHE = _size(
@@ -78,7 +80,6 @@ SEVENTY_CACHE = _size(
     f"{SEQUENCES} sequences of {LENGTH} tokens fill 160 GB of Llama-2-70B's cache",
     batch_bytes(LLAMA2_70B),
     160,
-    GB,
     "GB",
 )
 CACHE_LINEAR = Claim(
@@ -87,6 +88,7 @@ CACHE_LINEAR = Claim(
     measure=partial(linear, LLAMA2_7B),
     shown=lambda: f"{LLAMA2_7B.cache_bytes(2000) / LLAMA2_7B.cache_bytes(1000):.3g} times for twice the text or batch",
     quantity="the tolerance of 10 % minus the distance from 2, for the text and for the batch",
+    criterion="within 10 % of 2 times",
     refuted="a cache that is not twice as large for twice the text or twice the batch",
 )
 CACHE_EXCEEDS = Claim(

@@ -83,7 +83,7 @@ def test_the_stored_ideas_can_be_repeated():
         (dict.fromkeys(small.SITUATIONS, 0.99), "holds"),
         (
             dict.fromkeys(small.SITUATIONS, 0.99) | {small.UNTRAINED: 0.2},
-            "mixed (holds in noisy targets, exact targets, MONK's problem 1; fails in before training)",
+            "holds",  # the claim is about networks after training
         ),
         (dict.fromkeys(small.SITUATIONS, 0.2), "does not hold"),
         (dict.fromkeys(small.SITUATIONS, 0.9), "undecided (n = 3; even 100 times as many samples would not decide)"),

@@ -136,7 +136,7 @@ def test_the_claims_to_take_home_follow_from_the_tables():
     assert half.ours.startswith("1.333 ± ")  # 40 over 30
     assert half.words == "holds"
     assert found["sparsegpt-near-the-best"].ours == "110 %"
-    assert found["sparsegpt-near-the-best"].words == "not at this scale"
+    assert found["sparsegpt-near-the-best"].words == "does not hold"
     assert found["sparsegpt-depth-2-4"].words == "undecided"
     (axes,) = deck.take_home().axes
     assert len(axes.texts) == 4 * (len(found) + 1)

@@ -31,7 +31,7 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "moe/experiments/moe_ideas": IDEAS,
     "patterns/experiments/budget": IDEAS,
     "sinks/first_tokens": IDEAS,
-    "sparse_attention/block_scores": IDEAS,
+    "sparse_attention/experiments/block_scores": IDEAS,
     "sparse_attention/experiments/visual_model": LOG,
     "sparsegpt/experiments/recipes": IDEAS,
     "sparsegpt/experiments/sparsegpt_successors": "methods that came after the documents",

@@ -104,7 +104,7 @@ SOURCE = Source(
             id="gu-16",
             at="Magnitude Pruning",
             says="A small magnitude does not always mean low importance.",
-            claim="classic-xor-right",
+            claim="wanda-below-magnitude",
         ),
         Statement(
             id="gu-17",
