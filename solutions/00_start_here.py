@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from transformers import DynamicCache
 
 from course_lib.lessons.common.table import Table, count, number, percent
-from course_lib.lessons.common.tables import say
+from course_lib.lessons.common.results import say
 from course_lib.lessons.start import claims, plots, tables
 from course_lib.lessons.start.experiments import plans
 from course_lib.measure.roofline import A100, LLAMA2_70B, Device, Work, linear_work

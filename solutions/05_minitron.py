@@ -23,7 +23,7 @@ from course_lib.attention.small_models.byte_model import load_byte_model, untrai
 from course_lib.attention.small_models.training import Schedule
 from course_lib.data import corpora
 from course_lib.lessons.common.table import Table
-from course_lib.lessons.common.tables import load_bench, load_measured, say
+from course_lib.lessons.common.results import load_bench, load_measured, say
 from course_lib.lessons.minitron import tables
 from course_lib.lessons.minitron.figures import computed as plots
 from course_lib.lessons.minitron.figures import drawings, equal_compute, joined, measured, verdicts

@@ -21,7 +21,7 @@ from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_fun
 from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.data import corpora
 from course_lib.lessons.common import gpu
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.moe import budget, deck
 from course_lib.lessons.moe.experiments.steps import ideas
 from course_lib.lessons.moe.drawings import balance as drawn_balance

@@ -44,7 +44,7 @@ from course_lib.lessons.kv import measured as results
 from course_lib.lessons.common import cache_speed as speed
 from course_lib.lessons.common import gpu
 from course_lib.lessons.common.table import Table, number, plus_minus
-from course_lib.lessons.common.tables import load_measured, say
+from course_lib.lessons.common.results import load_measured, say
 from course_lib.lessons.common.verdicts import of_count, verdict
 from course_lib.lessons.kv import tables as printed
 from course_lib.attention.windowed import attention_weights

@@ -35,7 +35,7 @@ from course_lib.lessons.sinks import tables as printed
 from course_lib.lessons.sinks import drawings
 from course_lib.lessons.sinks.experiments import first_tokens, four_ways
 from course_lib.lessons.sinks.results import backcopy, stream as results, training, ways
-from course_lib.lessons.common.tables import load_measured, say
+from course_lib.lessons.common.results import load_measured, say
 from course_lib.kv.analysis.streaming import streaming_perplexity
 from course_lib.lessons.common.by_mask import ByMask
 from course_lib.workbook import check, mine

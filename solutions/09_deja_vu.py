@@ -39,7 +39,7 @@ from course_lib.lessons.dejavu.drawings import ahead, levels, memory
 from course_lib.lessons.dejavu.drawings import cost as drawn_cost
 from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
 from course_lib.lessons.common import gpu
-from course_lib.lessons.common.tables import load_measured, say
+from course_lib.lessons.common.results import load_measured, say
 from course_lib.lessons.dejavu.figures import fired, selectors, speed
 from course_lib.lessons.dejavu.figures import measured as measured_plots
 from course_lib.lessons.dejavu.figures import predicting as predicting_plots

@@ -17,7 +17,7 @@ from course_lib.attention.small_models.byte_model import (
     untrained,
 )
 from course_lib.attention.small_models.training import Schedule, running, train
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.minitron import experiment_byte_model
 from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.recipe import Recipe

@@ -8,7 +8,7 @@ import torch
 from course_lib.attention.small_models import training
 from course_lib.attention.small_models.model import VARIANTS, Shape, SinkLM
 from course_lib.attention.small_models.training import Schedule, batch_at, load, losses, running, save, train
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.sinks import experiment_sink_pretraining
 
 TEXT = "one two three, two three one. " * 40

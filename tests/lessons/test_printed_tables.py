@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from course_lib.lessons.classic import tables as classic_tables
+from course_lib.lessons.common.results import COLUMNS, load_measured, say
 from course_lib.lessons.common.table import Table
-from course_lib.lessons.common.tables import COLUMNS, load_measured, say
 from course_lib.lessons.compress import tables as compress_tables
 from course_lib.lessons.kv.running import own_text
 from course_lib.lessons.patterns import tables as patterns_tables

@@ -5,7 +5,7 @@ import torch
 
 from course_lib.attention.small_models.byte_model import byte_losses, configuration, load_half, save_half, untrained
 from course_lib.attention.small_models.training import Schedule, groups, running
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.moe.losses import balance_of_layers, z_loss
 from course_lib.moe.routers.deepseek import DeepSeek
 from course_lib.moe.routers.mixtral import Mixtral

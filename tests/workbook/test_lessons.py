@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from notebooks_to_check import both, bound, is_check, is_exercise, with_what_is_typed, without_magics
 
-from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common.results import COLUMNS
 from course_lib.workbook import build, masters
 from course_lib.workbook.catalogue import find, lessons
 

@@ -6,7 +6,7 @@ from typing import Any
 from course_lib.lessons.capstone import comparisons, estimates, timings
 from course_lib.lessons.capstone.estimates import DENSE, DOMAINS, find, recipes, rows_of
 from course_lib.lessons.common.claim import NATS, TIMES, Claim, Unit
-from course_lib.lessons.common.tables import load_published, percent, rows
+from course_lib.lessons.common.results import load_published, percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 
 Measured = dict[str, Any]

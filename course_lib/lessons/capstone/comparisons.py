@@ -7,7 +7,7 @@ from typing import NamedTuple
 from course_lib.lessons.capstone.estimates import DENSE, DOMAINS, find, larger_increase, loss_increase, rows_of
 from course_lib.lessons.capstone.experiments.capstone_drafts import COPYING, LOOKUP, RUNNING
 from course_lib.lessons.common.effects import Row, log_gap
-from course_lib.lessons.common.tables import Measured, load_measured, load_published, rows, spaced
+from course_lib.lessons.common.results import Measured, load_measured, load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, of_samples
 
 EQUAL = (  # zeros and more bits, compared with fewer bits: about the same bytes

@@ -15,7 +15,7 @@ from course_lib.compose.front import Point, dominates, front
 from course_lib.compose.shares import Subset, as_values, interaction, shapley
 from course_lib.lessons.capstone.experiments.recipes import FIVE, five, grid, text_of
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, load_measured, rows
+from course_lib.lessons.common.results import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 
 DENSE = "dense"

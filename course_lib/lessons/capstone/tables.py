@@ -16,8 +16,8 @@ from course_lib.lessons.capstone.challenge import Try
 from course_lib.lessons.capstone.estimates import DENSE, DOMAINS, PARTS, find, loss_increase, n_bytes, rows_of
 from course_lib.lessons.capstone.experiments.recipes import FIVE
 from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.results import Measured, origin
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
-from course_lib.lessons.common.tables import Measured, origin
 from course_lib.lessons.common.verdicts import NOT_MEASURED, WORDS, Effect
 from course_lib.measure.paired import mean_and_error
 

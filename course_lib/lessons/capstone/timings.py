@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from course_lib.lessons.common.effects import of_repetitions, side_by_side
-from course_lib.lessons.common.tables import Measured, load_bench
+from course_lib.lessons.common.results import Measured, load_bench
 from course_lib.lessons.common.verdicts import Effect
 
 FEWER = 0.98  # of the anchor's bytes: what counts as fewer

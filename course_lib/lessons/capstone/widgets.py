@@ -8,7 +8,7 @@ import ipywidgets as widgets
 from course_lib.compose.challenge.budget import BUDGET
 from course_lib.lessons.capstone import plots
 from course_lib.lessons.capstone.experiments.ground import DOMAINS
-from course_lib.lessons.common.tables import percent
+from course_lib.lessons.common.results import percent
 from course_lib.lessons.common.views import show_view
 
 SHARES = (0.2, BUDGET.read, BUDGET.held, 0.5, 0.75, 1.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 from course_lib.lessons.classic.experiments.small import UNTRAINED
 from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim, Unit
-from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.verdicts import Effect, of_count, of_samples
 
 Measured = dict[str, Any]

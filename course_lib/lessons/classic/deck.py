@@ -16,8 +16,8 @@ from course_lib.lessons.classic.experiments.small import Result, stored
 from course_lib.lessons.classic.plots import XOR_NAMES, median_left
 from course_lib.lessons.classic.tables import in_words
 from course_lib.lessons.common.drawn_tables import drawn_table
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.measure.paired import mean_and_error
 from course_lib.pruning.classic.deletion import whole

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from course_lib.lessons.classic.claims import METHODS, PUBLISHED, digits_by_sparsity, reached
 from course_lib.lessons.classic.experiments.small import EXACT, NOISY, SITUATIONS, diagonals_of, situation
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.measure.paired import mean_and_error
 from course_lib.pruning.classic.deletion import State, deletions, whole
 from course_lib.pruning.classic.derivatives import (

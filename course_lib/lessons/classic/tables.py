@@ -5,8 +5,8 @@ from typing import Any
 
 from course_lib.lessons.classic.claims import METHODS
 from course_lib.lessons.classic.experiments.small import REFERENCE, Result, stored
+from course_lib.lessons.common.results import load_measured, origin, rows
 from course_lib.lessons.common.table import Table, plus_minus
-from course_lib.lessons.common.tables import load_measured, origin, rows
 from course_lib.measure.paired import mean_and_error
 
 Results = Mapping[str, Any]

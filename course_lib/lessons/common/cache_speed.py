@@ -6,9 +6,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.results import load_bench
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.table import Table
-from course_lib.lessons.common.tables import load_bench
 
 EVERYTHING = "nothing evicted"  # in the course's own cache
 Row = dict[str, Any]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import kernels
-from course_lib.lessons.common.tables import COLUMNS, result_file
+from course_lib.lessons.common.results import COLUMNS, result_file
 from course_lib.lessons.common.verdicts import NOT_MEASURED, Effect, Effects, verdict, word_of
 from course_lib.measure.result_files import load
 

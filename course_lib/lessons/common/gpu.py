@@ -7,8 +7,8 @@ A bench has contests, a contest has sides, and the first side is the anchor. Ver
 from collections.abc import Sequence
 
 from course_lib.lessons.common.effects import Row, of_repetitions, side_by_side
+from course_lib.lessons.common.results import Measured, listed, load_bench, wrapped
 from course_lib.lessons.common.table import Table, number, percent, with_range
-from course_lib.lessons.common.tables import Measured, listed, load_bench, wrapped
 from course_lib.lessons.common.verdicts import Effect
 
 RESULT = "gpu_h200"

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.lessons.common.dots import error_bars
+from course_lib.lessons.common.results import listed
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
 from course_lib.lessons.common.table import number, plus_minus
-from course_lib.lessons.common.tables import listed
 from course_lib.lessons.common.verdicts import ERRORS, of_samples
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.paired import mean_and_error

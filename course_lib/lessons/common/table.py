@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from course_lib.lessons.common.tables import percent as percent  # a format like those below
+from course_lib.lessons.common.results import percent as percent  # a format like those below
 
 WIDTH = 80  # characters of a line in a terminal
 GAP = "  "  # between two columns of text

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy.special import stdtr, stdtrit
 from torch import Tensor
 
-from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common.results import COLUMNS
 from course_lib.measure.paired import mean_and_error
 
 HOLDS, PARTLY, MIXED, FAILS = "holds", "holds partly", "mixed", "does not hold"

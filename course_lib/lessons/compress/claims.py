@@ -7,7 +7,7 @@ from functools import partial, reduce
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.claim import PERCENT, POINTS, Claim, Unit
 from course_lib.lessons.common.effects import accuracy_gap
-from course_lib.lessons.common.tables import Measured, load_published, rows
+from course_lib.lessons.common.results import Measured, load_published, rows
 from course_lib.lessons.common.verdicts import Effect, Effects
 from course_lib.lessons.compress import results
 from course_lib.lessons.compress.experiments.rivals import WAYS

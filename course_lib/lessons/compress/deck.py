@@ -15,8 +15,8 @@ from torch import Tensor
 
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import accuracy_gap
+from course_lib.lessons.common.results import Measured, load_measured, percent, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import Measured, load_measured, percent, rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect
 from course_lib.lessons.compress import claims, plots, results
 from course_lib.lessons.compress.experiments import prompt_words

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from course_lib.lessons.common.dots import ERROR_BARS, error_bars
 from course_lib.lessons.common.effects import Row, n_windows
+from course_lib.lessons.common.results import Measured, listed, percent
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import Measured, listed, percent
 from course_lib.lessons.common.verdicts import ERRORS, Effect
 from course_lib.lessons.compress import claims, results
 from course_lib.lessons.compress.experiments.prompts import VARIED

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, load_measured, rows
+from course_lib.lessons.common.results import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 from course_lib.lessons.compress.experiments.prompts import EXPERIMENT, steps
 from course_lib.lessons.compress.experiments.runs import WIKIPEDIA

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from course_lib.lessons.common.results import Measured, load_measured, load_published, origin, rows, wrapped
 from course_lib.lessons.common.table import Table, number, plus_minus
-from course_lib.lessons.common.tables import Measured, load_measured, load_published, origin, rows, wrapped
 from course_lib.lessons.common.verdicts import NOT_MEASURED, of_samples, said
 from course_lib.lessons.compress import claims, results
 from course_lib.lessons.compress.claims import BOTH

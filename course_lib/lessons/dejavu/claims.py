@@ -4,7 +4,7 @@ import math
 from functools import partial
 
 from course_lib.lessons.common.claim import PERCENT, TIMES, Claim, Unit
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.dejavu import effects
 from course_lib.lessons.dejavu.experiments.steps.attention.heads import OUTPUT
 from course_lib.lessons.dejavu.experiments.steps.neurons import ALONE, EMBEDDING, ORACLE, RECORDED, STATIC

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.lessons.common.results import percent
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import percent
 from course_lib.lessons.dejavu.drawings.parts import best, small_mlp
 
 SHARES = tuple(step / 20 for step in range(1, 21))

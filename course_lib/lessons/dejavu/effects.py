@@ -9,7 +9,7 @@ from statistics import fmean
 
 from course_lib.lessons.common import gpu
 from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
-from course_lib.lessons.common.tables import percent, rows
+from course_lib.lessons.common.results import percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_count, of_samples
 from course_lib.lessons.dejavu import results
 from course_lib.lessons.dejavu.experiments.steps.attention.heads import OUTPUT

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from course_lib.lessons.common.effects import Row, log_gap
-from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU
 

@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.lessons.common.cache_speed import EVERYTHING
 from course_lib.lessons.common.claim import NUMBER, PERCENT, POINTS, TIMES, Claim, Unit
 from course_lib.lessons.common.effects import accuracy_gap, share_above
-from course_lib.lessons.common.tables import load_published, percent, rows
+from course_lib.lessons.common.results import load_published, percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_count
 from course_lib.lessons.kv import estimates
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course_lib.kv.quantized import Quantized
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, share_gap, side_by_side
-from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples
 from course_lib.measure.paired import mean_and_error
 

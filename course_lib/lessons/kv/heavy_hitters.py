@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import load_measured, origin, rows
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
 from course_lib.lessons.common.table import Table, percent, plus_minus
-from course_lib.lessons.common.tables import load_measured, origin, rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples
 from course_lib.lessons.kv import claims
 from course_lib.lessons.kv.estimates import (

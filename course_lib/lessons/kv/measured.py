@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.dots import edged
 from course_lib.lessons.common.effects import log_gap, share_gap
+from course_lib.lessons.common.results import listed, load_measured, rows
 from course_lib.lessons.common.style import COLOURS, DASHES, MARKERS, figure, label, log_scale
-from course_lib.lessons.common.tables import listed, load_measured, rows
 from course_lib.lessons.kv import figures
 from course_lib.lessons.kv.estimates import FULL, Measured
 

@@ -1,7 +1,7 @@
 """The tables and verdicts of lesson 07 on what a compressed prompt can still be asked for."""
 
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.table import Table, number, percent, with_range
-from course_lib.lessons.common.tables import rows
 from course_lib.lessons.kv import claims
 from course_lib.lessons.kv.estimates import FULL, WINDOW, Measured, by_budget, needles_above_window
 from course_lib.lessons.kv.measured import results

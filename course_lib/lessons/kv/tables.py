@@ -7,8 +7,8 @@ import torch
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import log_gap
+from course_lib.lessons.common.results import load_published, origin, rows
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
-from course_lib.lessons.common.tables import load_published, origin, rows
 from course_lib.lessons.kv import claims
 from course_lib.lessons.kv.estimates import FULL, Measured
 from course_lib.lessons.kv.measured import results

@@ -6,7 +6,7 @@ from typing import Any
 
 from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
 from course_lib.lessons.common.effects import Row, of_repetitions
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.lessons.minitron import results
 from course_lib.lessons.minitron.results import Cut, Measured

@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.table import Table, number
-from course_lib.lessons.common.tables import load_published, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples, verdict
 from course_lib.measure.perplexity import Perplexity
 from course_lib.pruning.structured.shape import Shape, count

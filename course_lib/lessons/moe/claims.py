@@ -8,7 +8,7 @@ from math import log
 from typing import Any
 
 from course_lib.lessons.common.claim import POINTS, Claim, Unit
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.lessons.moe import pairs
 from course_lib.lessons.moe.experiments.steps.trained_on import ARMS

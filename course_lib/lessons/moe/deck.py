@@ -6,8 +6,8 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.results import load_bench
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_bench
 from course_lib.moe.estimators.estimator import Estimator
 from course_lib.moe.estimators.multiplier import Multiplier
 from course_lib.moe.estimators.problems import network

@@ -3,8 +3,8 @@
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.results import Measured, load_measured, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.moe.figures.measured import largest_loads
 from course_lib.lessons.moe.pairs import Estimates, joined, lower

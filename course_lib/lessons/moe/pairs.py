@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from course_lib.lessons.common.tables import Measured, rows
+from course_lib.lessons.common.results import Measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_count, of_samples
 
 Row = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 from course_lib.lessons.common import gpu
 from course_lib.lessons.common.claim import PERCENT, TIMES, Claim
 from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.verdicts import Effect
 
 Measured = dict[str, Any]

@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.dots import error_bars
 from course_lib.lessons.common.drawn_tables import drawn_claims
+from course_lib.lessons.common.results import load_bench, load_measured, load_published, percent, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_bench, load_measured, load_published, percent, rows
 from course_lib.lessons.common.verdicts import ERRORS, of_samples
 from course_lib.lessons.patterns import claims
 from course_lib.lessons.patterns.experiments.budget import BUDGET, stored

@@ -19,8 +19,8 @@ from torch.nn.functional import avg_pool2d, linear
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.dots import error_bars, reach
+from course_lib.lessons.common.results import percent
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import percent
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.patterns.experiments.patterns import six_patterns, squares_kept, stored_perplexities
 from course_lib.measure.perplexity import Perplexity

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
-from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.patterns.experiments.budget import BUDGET, Attempt, stored
 from course_lib.measure.paired import mean_and_error
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
 from course_lib.lessons.common.effects import share_above
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.verdicts import Effect, of_series
 from course_lib.lessons.sinks import estimates
 from course_lib.lessons.sinks.experiments import dialogue, four_ways

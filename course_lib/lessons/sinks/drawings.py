@@ -9,8 +9,8 @@ from torch import Tensor
 
 from course_lib.lessons.common.drawn_tables import drawn_claims
 from course_lib.lessons.common.ideas import against
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import ERRORS, of_samples
 from course_lib.lessons.sinks import claims
 from course_lib.lessons.sinks.experiments import first_tokens

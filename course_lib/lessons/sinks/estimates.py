@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
-from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples, of_series
 from course_lib.measure.paired import mean_and_error
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.lessons.common.results import load_published, wrapped
 from course_lib.lessons.common.table import Table, number
-from course_lib.lessons.common.tables import load_published, wrapped
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.sinks.claims import COLLAPSED
 from course_lib.lessons.sinks.estimates import ALMOST, RESTORED

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim, Unit
-from course_lib.lessons.common.tables import load_measured, load_published, rows
+from course_lib.lessons.common.results import load_measured, load_published, rows
 from course_lib.lessons.common.verdicts import Effects
 from course_lib.lessons.sparse_attention.estimates import clock, delta, drafts, prefill, steering, visual
 from course_lib.lessons.sparse_attention.estimates.rows import joined

@@ -20,9 +20,9 @@ from course_lib.attention.visual.recycle import Left, recycled
 from course_lib.attention.visual.training import load
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row, log_gap
+from course_lib.lessons.common.results import Measured, listed, rows
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
 from course_lib.lessons.common.subject import article_windows, loaded
-from course_lib.lessons.common.tables import Measured, listed, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention import heads, optional_plots, plots
 from course_lib.lessons.sparse_attention.estimates import drafts, prefill, visual

@@ -20,8 +20,8 @@ from course_lib.attention.visual.canvas import NOTHING as EMPTY
 from course_lib.attention.visual.model import GRID
 from course_lib.lessons.common.dots import ERROR_BARS, SHARE_BARS, share_reach
 from course_lib.lessons.common.effects import Row, accuracy_gap
+from course_lib.lessons.common.results import Measured, percent, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import Measured, percent, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention.estimates import delta, steering, visual
 from course_lib.lessons.sparse_attention.estimates.rows import results

@@ -21,8 +21,8 @@ from course_lib.attention.prefill.index import n_blocks
 from course_lib.attention.speculative.accept import expected_tokens, overlap, residual
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row, of_repetitions
+from course_lib.lessons.common.results import Measured, listed, load_bench, percent
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import Measured, listed, load_bench, percent
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.sparse_attention.estimates import clock, prefill
 from course_lib.lessons.sparse_attention.estimates.rows import results

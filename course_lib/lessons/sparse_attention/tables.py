@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.results import Measured, load_measured, rows
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
-from course_lib.lessons.common.tables import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import of_samples
 from course_lib.lessons.sparse_attention.estimates import drafts, prefill
 from course_lib.lessons.sparse_attention.estimates.rows import results, some

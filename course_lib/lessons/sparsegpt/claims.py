@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.tables import load_published, rows, spaced
+from course_lib.lessons.common.results import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, of_samples
 
 Measured = dict[str, Any]

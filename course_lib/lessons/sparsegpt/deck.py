@@ -6,8 +6,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.drawn_tables import drawn_claims, drawn_table
+from course_lib.lessons.common.results import load_published, rows, spaced
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_published, rows, spaced
 from course_lib.lessons.sparsegpt.claims import NAMES, PAPERS_CLAIMS, PAPERS_GAP, PHASES, Tables, beyond_forward
 from course_lib.lessons.sparsegpt.experiments.sparsegpt import tables as stored_tables
 

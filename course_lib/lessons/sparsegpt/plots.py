@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.dots import error_bars, reach, side_by_side
 from course_lib.lessons.common.effects import log_gap, n_windows
+from course_lib.lessons.common.results import load_measured, load_published, rows, spaced
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, load_published, rows, spaced
 from course_lib.lessons.sparsegpt.claims import NAMES, PATTERNS, Tables, perplexity_row
 from course_lib.lessons.sparsegpt.experiments.sparsegpt import tables as stored_tables
 from course_lib.lessons.sparsegpt.experiments.sparsegpt_layers import METHODS, errors_in_block

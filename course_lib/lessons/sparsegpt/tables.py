@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 
 from course_lib.lessons.common.ideas import against
+from course_lib.lessons.common.results import load_measured, load_published, rows, spaced
 from course_lib.lessons.common.table import Table, count, number, plus_minus
-from course_lib.lessons.common.tables import load_measured, load_published, rows, spaced
 from course_lib.lessons.sparsegpt.claims import NAMES, PATTERNS, PHASES, Tables, beyond_forward
 from course_lib.lessons.sparsegpt.experiments.recipes import Attempt, stored
 from course_lib.lessons.sparsegpt.experiments.sparsegpt import tables as stored_tables

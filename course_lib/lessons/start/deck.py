@@ -9,8 +9,8 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from course_lib.lessons.common.drawn_tables import CLAIM_HEADS, drawn_table
 from course_lib.lessons.common.effects import log_gap
+from course_lib.lessons.common.results import load_bench, load_measured, load_published, percent, rows
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_bench, load_measured, load_published, percent, rows
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.start.experiments import plans
 from course_lib.lessons.start.plots import SMOLLM2, arrow, default_model

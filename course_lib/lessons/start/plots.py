@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyBboxPatch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from course_lib.lessons.common.results import percent
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label
-from course_lib.lessons.common.tables import percent
 from course_lib.measure.machine import measure_device
 from course_lib.measure.roofline import GB, Device, Transformer
 from course_lib.measure.timing import Timing, part_bytes, part_seconds, time_decoding, time_prefill

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping
 
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.common.table import Table, number, percent
-from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.common.verdicts import of_samples, verdict
 from course_lib.lessons.start.experiments.plans import GOAL, Attempt, stored
 from course_lib.lessons.start.plots import SMOLLM2

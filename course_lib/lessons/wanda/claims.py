@@ -9,7 +9,7 @@ from typing import Any
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.claim import POINTS, TIMES, Claim, Unit
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.tables import load_published, rows, spaced
+from course_lib.lessons.common.results import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.measure.paired import error_of_paired_shares, error_of_share
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from course_lib.lessons.common.dots import error_bars, reach, side_by_side
 from course_lib.lessons.common.drawn_tables import drawn_claims
 from course_lib.lessons.common.effects import Row, log_gap, n_windows
+from course_lib.lessons.common.results import listed, load_measured, load_published, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import listed, load_measured, load_published, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.wanda.claims import PAPER_CLAIMS, kept_margins
 from course_lib.lessons.wanda.plots import METHODS, NAMES, draw_cells, example_layer

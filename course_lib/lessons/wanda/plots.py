@@ -23,8 +23,8 @@ from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.dots import error_bars, reach
 from course_lib.lessons.common.effects import n_windows
 from course_lib.lessons.common.ideas import beside_the_first
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.wanda.experiments.layer_sparsity import Attempt, stored
 from course_lib.lessons.wanda.experiments.masks import damped, removal_costs
 from course_lib.measure import paired

@@ -7,8 +7,8 @@ from typing import Any
 from course_lib.lessons.common.benchmarks import amounts
 from course_lib.lessons.common.effects import log_gap, n_windows
 from course_lib.lessons.common.ideas import against
+from course_lib.lessons.common.results import load_measured, load_published, origin, rows, spaced
 from course_lib.lessons.common.table import Table, count, number, plus_minus
-from course_lib.lessons.common.tables import load_measured, load_published, origin, rows, spaced
 from course_lib.lessons.wanda.experiments.layer_sparsity import EQUAL, Attempt, stored
 from course_lib.lessons.wanda.plots import METHODS, NAMES
 

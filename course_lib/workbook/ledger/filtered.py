@@ -1,6 +1,6 @@
 """The ledger's claims by verdict and lesson, as a notebook prints them."""
 
-from course_lib.lessons.common.tables import COLUMNS, listed
+from course_lib.lessons.common.results import COLUMNS, listed
 from course_lib.lessons.common.verdicts import WORDS
 from course_lib.workbook.ledger.everything import all_claims, all_statements
 from course_lib.workbook.ledger.judge import judged

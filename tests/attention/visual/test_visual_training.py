@@ -9,7 +9,7 @@ from course_lib.attention.small_models.training import train
 from course_lib.attention.visual.canvas import NOTHING, draw
 from course_lib.attention.visual.model import Shape, SmallVLM
 from course_lib.attention.visual.training import ENCODER, WEIGHTS, Answering, Namer, Naming, load, right, save
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 
 SHAPE = Shape(width=16, n_heads=2, hidden=24, n_encoder=1, n_decoder=3)
 

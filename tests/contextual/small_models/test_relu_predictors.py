@@ -11,7 +11,7 @@ from course_lib.contextual.apply import contextual
 from course_lib.contextual.predictor.store import load_predictors
 from course_lib.contextual.selectors.deja_vu import DejaVu
 from course_lib.contextual.small_models.relu_model import PREDICTORS, load_relu_model, load_relu_predictors
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.dejavu.experiments import experiment_relu_predictors as experiment
 from course_lib.measure.result_files import plain
 

@@ -9,7 +9,7 @@ from matplotlib.text import Text
 from course_lib.lessons.capstone import claims, comparisons, deck, estimates, plots, tables, timings
 from course_lib.lessons.capstone.experiments.capstone_drafts import COPYING, RUNNING
 from course_lib.lessons.common import style
-from course_lib.lessons.common.tables import COLUMNS, load_bench, load_measured
+from course_lib.lessons.common.results import COLUMNS, load_bench, load_measured
 from course_lib.lessons.common.verdicts import NOT_MEASURED, WORDS
 
 NOTHING = {"tables": {}}

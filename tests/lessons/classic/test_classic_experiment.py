@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.lessons.classic.claims import PUBLISHED
 from course_lib.lessons.classic.experiments import classic as experiment
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.pruning.classic.problems import NETWORKS
 
 

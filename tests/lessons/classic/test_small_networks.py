@@ -6,7 +6,7 @@ from table_cells import rows
 
 from course_lib.lessons.classic import claims, tables
 from course_lib.lessons.classic.experiments import small
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.pruning.classic.deletion import whole
 from course_lib.pruning.classic.derivatives import outer_product_diagonal, outer_product_hessian, squared_gradients
 from course_lib.pruning.classic.network import DTYPE, Network, Samples

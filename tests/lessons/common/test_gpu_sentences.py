@@ -9,7 +9,7 @@ import re
 import pytest
 
 from course_lib.lessons.common import gpu
-from course_lib.lessons.common.tables import COLUMNS, say
+from course_lib.lessons.common.results import COLUMNS, say
 from course_lib.lessons.dejavu.tables import further
 from course_lib.workbook.masters import masters
 

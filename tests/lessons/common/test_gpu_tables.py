@@ -6,7 +6,7 @@ import pytest
 from table_cells import headings, rows
 
 from course_lib.lessons.common import gpu
-from course_lib.lessons.common.tables import COLUMNS, load_bench
+from course_lib.lessons.common.results import COLUMNS, load_bench
 from course_lib.lessons.common.verdicts import verdict
 
 

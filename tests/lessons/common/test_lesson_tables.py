@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lessons.common.tables import COLUMNS, listed, load_measured, load_published, origin, rows, say, wrapped
+from course_lib.lessons.common.results import COLUMNS, listed, load_measured, load_published, origin, rows, say, wrapped
 
 RESULT = {
     "command": "course reproduce tiny",

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.compress import claims, deck, plots, results
 from course_lib.prompts.hard import SENTENCES
 from course_lib.prompts.recipe import PromptRecipe

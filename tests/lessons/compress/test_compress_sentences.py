@@ -4,7 +4,7 @@ import pytest
 import torch
 from table_cells import rows as cells
 
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.compress import tables
 from course_lib.lessons.compress.experiments import prompt_words
 from course_lib.lessons.compress.experiments.prompt_words import EXPERIMENT

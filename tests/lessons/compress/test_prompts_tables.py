@@ -7,8 +7,8 @@ import pytest
 from table_cells import rows as cells
 
 from course_lib.lessons.common.claim import Claim
+from course_lib.lessons.common.results import COLUMNS
 from course_lib.lessons.common.style import HouseFigure
-from course_lib.lessons.common.tables import COLUMNS
 from course_lib.lessons.common.verdicts import NOT_MEASURED
 from course_lib.lessons.compress import claims, deck, plots, results, tables
 from course_lib.lessons.compress.experiments.prompts import EXPERIMENT, steps

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.dejavu import deck
 from course_lib.lessons.dejavu.drawings import shares
 from course_lib.lessons.dejavu.tables.published import read_share

@@ -4,7 +4,7 @@ import pytest
 from table_cells import headings
 from table_cells import rows as cells
 
-from course_lib.lessons.common.tables import load_published, rows
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.dejavu.tables import published
 
 EVERY = (

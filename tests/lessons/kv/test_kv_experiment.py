@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from course_lib.lessons.common import subject
-from course_lib.lessons.common.tables import load_measured, load_published
+from course_lib.lessons.common.results import load_measured, load_published
 from course_lib.lessons.kv import experiment
 from course_lib.lessons.kv.experiments import settings
 from course_lib.measure.result_files import as_text, plain

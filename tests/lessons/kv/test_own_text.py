@@ -4,7 +4,7 @@ import pytest
 import torch
 from table_cells import rows as cells
 
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.kv import experiment_own_text
 from course_lib.lessons.kv.running import own_text
 from course_lib.models import tiny_model

@@ -5,7 +5,7 @@ import copy
 import pytest
 from table_cells import rows as cells
 
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.moe import claims
 from course_lib.lessons.moe.figures import measured as plots
 from course_lib.lessons.moe.tables import classic

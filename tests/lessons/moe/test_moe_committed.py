@@ -4,7 +4,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.moe import claims, experiment, kept, pairs
 
 KINDS = ("top-1", "top-1, balanced", "top-2", "top-2, balanced")

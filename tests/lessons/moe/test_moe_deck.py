@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from course_lib.lessons.common.tables import load_bench, load_published, rows
+from course_lib.lessons.common.results import load_bench, load_published, rows
 from course_lib.lessons.moe import deck
 from course_lib.moe.estimators.table import Row
 from course_lib.workbook.decks.markdown import split_slides

@@ -6,7 +6,7 @@ import pytest
 from table_cells import rows as cells
 
 from course_lib.lessons.common.ideas import against
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.moe import budget
 from course_lib.lessons.moe.experiments.experiment_moe_ideas import EXPERIMENT, Sizes, steps
 from course_lib.lessons.moe.experiments.steps import ideas

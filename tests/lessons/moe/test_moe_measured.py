@@ -6,7 +6,7 @@ import pytest
 from table_cells import rows as cells
 
 from course_lib.attention.small_models import byte_model
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.moe import claims, experiment, pairs
 from course_lib.lessons.moe.experiments.steps import runs
 from course_lib.lessons.moe.figures import measured as plots

@@ -4,7 +4,7 @@ import pytest
 import torch
 from table_cells import rows
 
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.patterns import tables
 from course_lib.lessons.patterns.experiments import budget
 from course_lib.models import layers_of, tiny_model, weight_of

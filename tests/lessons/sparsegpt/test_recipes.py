@@ -7,7 +7,7 @@ import torch
 from table_cells import rows
 
 from course_lib.lessons.common.ideas import against
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.sparsegpt import tables
 from course_lib.lessons.sparsegpt.experiments import recipes
 from course_lib.lessons.sparsegpt.experiments.recipes import gram_of

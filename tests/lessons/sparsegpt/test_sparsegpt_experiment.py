@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from course_lib.lessons.common.tables import load_published
+from course_lib.lessons.common.results import load_published
 from course_lib.lessons.sparsegpt.experiments import sparsegpt as experiment
 from course_lib.lessons.sparsegpt.experiments import sparsegpt_choices as choices
 from course_lib.lessons.sparsegpt.experiments import sparsegpt_layers as layers

@@ -8,7 +8,7 @@ from figure_titles import title
 from table_cells import headings
 from table_cells import rows as cells
 
-from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.sparsegpt import claims, deck, plots
 from course_lib.lessons.sparsegpt import tables as lesson_tables
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from table_cells import rows
 
-from course_lib.lessons.common.tables import COLUMNS, load_measured
+from course_lib.lessons.common.results import COLUMNS, load_measured
 from course_lib.lessons.start import tables
 from course_lib.lessons.start.experiments import plans
 from course_lib.lessons.start.experiments.plans import Attempt, Plan

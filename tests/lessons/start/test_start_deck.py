@@ -5,7 +5,7 @@ import re
 import pytest
 from figure_titles import title
 
-from course_lib.lessons.common.tables import load_bench, load_measured, rows
+from course_lib.lessons.common.results import load_bench, load_measured, rows
 from course_lib.lessons.start import deck
 from course_lib.measure.roofline import A100, LLAMA2_70B, linear_work
 from course_lib.workbook.masters import ROOT, masters

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.wanda import plots
 from course_lib.lessons.wanda.experiments import activations
 from course_lib.models import Part, part_only

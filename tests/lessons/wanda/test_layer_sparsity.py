@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.lessons.common.ideas import against
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.wanda import plots, tables
 from course_lib.lessons.wanda.experiments import layer_sparsity
 from course_lib.models import layers_of, tiny_model, weight_of

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.wanda.experiments import masks
 from course_lib.models import tiny_model
 from course_lib.pruning.input_statistics import grams_by_block, input_grams, input_norms

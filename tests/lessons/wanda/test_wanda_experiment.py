@@ -5,7 +5,7 @@ import pytest
 
 from course_lib.data.benchmarks import WANDA_TASKS
 from course_lib.lessons.common.benchmarks import mean_accuracy
-from course_lib.lessons.common.tables import load_measured, load_published
+from course_lib.lessons.common.results import load_measured, load_published
 from course_lib.lessons.wanda.experiments import wanda as experiment
 from course_lib.models import Part, part_only
 from course_lib.sparsity.patterns import NofM, Unstructured

@@ -8,7 +8,7 @@ from figure_titles import drawn_title as title
 from figure_titles import titles
 
 from course_lib.lessons.common import masks
-from course_lib.lessons.common.tables import rows
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.verdicts import verdict
 from course_lib.lessons.wanda import claims, deck, plots, tables
 from course_lib.lessons.wanda.experiments import masks as experiment

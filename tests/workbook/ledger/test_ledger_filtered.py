@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common.results import COLUMNS
 from course_lib.workbook.ledger.everything import all_statements
 from course_lib.workbook.ledger.filtered import VERDICTS, table
 from course_lib.workbook.ledger.page import verdict_of

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from course_lib.lessons.common import tables
+from course_lib.lessons.common import results
 from course_lib.lessons.common.claim import Claim, Judgement
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.workbook.ledger import judge
@@ -22,7 +22,7 @@ def claim(**changed):
 @pytest.fixture
 def lesson(tmp_path, monkeypatch):
     """A lesson with one result and one claim."""
-    monkeypatch.setattr(tables, "_LESSONS", tmp_path)
+    monkeypatch.setattr(results, "_LESSONS", tmp_path)
     path = tmp_path / "kv" / "made.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"command": "course reproduce made", "seed": 3, "tables": {}}), encoding="utf-8")

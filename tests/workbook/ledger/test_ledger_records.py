@@ -10,7 +10,7 @@ import pytest
 from course_lib.cli import bench, reproduce
 from course_lib.lessons.common import claim as claim_module
 from course_lib.lessons.common.claim import result_path
-from course_lib.lessons.common.tables import COLUMNS
+from course_lib.lessons.common.results import COLUMNS
 from course_lib.lessons.common.verdicts import WORDS, Effect, verdict
 from course_lib.measure.result_files import load
 from course_lib.workbook.ledger.everything import all_claims, all_sources, all_statements, claims_of

@@ -37,7 +37,7 @@ from IPython.display import HTML
 
 from course_lib.lessons.common import style
 from course_lib.lessons.common.table import Table, plus_minus
-from course_lib.lessons.common.tables import say
+from course_lib.lessons.common.results import say
 from course_lib.workbook import check, show_progress
 
 # %% [markdown]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from course_lib.compose.shares import Subset, subsets
-from course_lib.lessons.common.tables import percent
+from course_lib.lessons.common.results import percent
 
 Parts = dict[str, dict[str, Any]]
 

@@ -11,8 +11,8 @@ from course_lib.lessons.capstone.methods import Number
 from course_lib.lessons.capstone.timings import FEWER, WAYS, TimedRecipe, timed, timed_recipes
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.results import Measured, listed
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS, said
 from course_lib.measure.paired import mean_and_error
 

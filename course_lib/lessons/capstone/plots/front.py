@@ -16,8 +16,8 @@ from course_lib.lessons.capstone.estimates import DENSE, DOMAINS, beaten_by, fin
 from course_lib.lessons.capstone.plots.labels import name_points
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.results import percent, wrapped
 from course_lib.lessons.common.style import COLOURS, figure, label
-from course_lib.lessons.common.tables import percent, wrapped
 from course_lib.lessons.common.verdicts import ERRORS
 
 MOST = 3.0  # nats: recipes with a larger loss increase are counted, not shown

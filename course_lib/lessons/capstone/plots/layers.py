@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.results import percent
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import percent
 
 
 def bits_per_weight(found: Mapping[int, Mapping[str, Sequence[float]]], sparsities: Sequence[float]) -> Figure:

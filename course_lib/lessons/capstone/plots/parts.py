@@ -10,8 +10,8 @@ from course_lib.lessons.capstone import estimates
 from course_lib.lessons.capstone.estimates import DENSE, DOMAINS, PARTS, loss_increase, n_bytes, parts_results, recipes
 from course_lib.lessons.capstone.experiments.recipes import FIVE
 from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.results import Measured, listed
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import Measured, listed
 from course_lib.lessons.common.verdicts import ERRORS, Effect, of_samples
 from course_lib.measure.paired import mean_and_error
 

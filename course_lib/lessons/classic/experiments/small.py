@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.pruning.classic.deletion import State, delete, deletions, whole
 from course_lib.pruning.classic.derivatives import full_hessian, outer_product_diagonal, residuals, squared_gradients

@@ -8,8 +8,8 @@ import math
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.results import percent
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import percent
 from course_lib.lessons.dejavu.drawings.cost import NEURONS, RANK, WIDTH
 from course_lib.quantization.storage import dense_bytes
 

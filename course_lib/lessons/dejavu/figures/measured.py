@@ -9,8 +9,8 @@ from matplotlib.ticker import MaxNLocator
 
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row
+from course_lib.lessons.common.results import listed, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import listed, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.dejavu import results
 from course_lib.lessons.dejavu.experiments.steps.neurons import ALONE, CHOICES, ORACLE, STATIC

@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.results import percent, rows
 from course_lib.lessons.common.style import figure, label, line_style
-from course_lib.lessons.common.tables import percent, rows
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.dejavu import results
 from course_lib.lessons.dejavu.experiments.steps.predicted import PREDICTOR

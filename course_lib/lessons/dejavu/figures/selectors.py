@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.lessons.common.dots import ERROR_BARS
+from course_lib.lessons.common.results import listed
 from course_lib.lessons.common.style import COLOURS, DASHES, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import listed
 from course_lib.lessons.common.verdicts import ERRORS
 from course_lib.lessons.dejavu.live.gaps import Curves, gap
 from course_lib.measure.paired import mean_and_error

@@ -8,7 +8,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.lessons.common.tables import percent
+from course_lib.lessons.common.results import percent
 
 # Where the first of the two factors stands among the arguments.
 PRODUCTS = {"dot": 0, "mv": 0, "mm": 0, "bmm": 0, "addmv": 1, "addmm": 1, "baddbmm": 1}

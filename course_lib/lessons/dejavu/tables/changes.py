@@ -1,8 +1,8 @@
 """Tables and verdicts of what changes slowly, and of other activations, as `course reproduce dejavu` measured them."""
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
-from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import of_samples, said
 from course_lib.lessons.dejavu import claims, results
 from course_lib.lessons.dejavu.effects import OFF, as_asked, between_levels

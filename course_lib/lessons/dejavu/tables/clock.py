@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from course_lib.lessons.common.results import load_bench, origin
 from course_lib.lessons.common.table import Table, number, with_range
-from course_lib.lessons.common.tables import load_bench, origin
 
 Measured = dict[str, Any]
 

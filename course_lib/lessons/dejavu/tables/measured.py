@@ -3,8 +3,8 @@
 from statistics import fmean
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import origin, rows
 from course_lib.lessons.common.table import Table, number, percent
-from course_lib.lessons.common.tables import origin, rows
 from course_lib.lessons.dejavu import claims, results
 from course_lib.lessons.dejavu.experiments.steps.neurons import CHOICES
 from course_lib.lessons.dejavu.results import Measured

@@ -4,8 +4,8 @@ from statistics import fmean
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import log_gap
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
-from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import said
 from course_lib.lessons.dejavu import claims, results
 from course_lib.lessons.dejavu.results import GATED, RELU, Measured

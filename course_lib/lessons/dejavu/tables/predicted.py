@@ -3,8 +3,8 @@
 from statistics import fmean, median
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.table import Table, number, percent
-from course_lib.lessons.common.tables import rows
 from course_lib.lessons.common.verdicts import said
 from course_lib.lessons.dejavu import claims, results
 from course_lib.lessons.dejavu.effects import recall_lost

@@ -1,7 +1,7 @@
 """What the paper reports, marked as published."""
 
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.table import Table, number
-from course_lib.lessons.common.tables import load_published, rows
 
 PROMPTS = ("128", "256", "512", "1024")  # tokens
 

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.lessons.common.dots import error_bars
+from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import rows
 from course_lib.lessons.kv import claims, heavy_hitters
 from course_lib.lessons.kv import measured as long
 from course_lib.lessons.kv.estimates import SPARSE

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.cache_speed import EVERYTHING
 from course_lib.lessons.common.drawn_tables import drawn_claims
+from course_lib.lessons.common.results import load_bench
 from course_lib.lessons.common.style import COLOURS, HouseFigure
-from course_lib.lessons.common.tables import load_bench
 from course_lib.lessons.kv import claims
 
 Row = tuple[str, ...]

@@ -18,8 +18,8 @@ from transformers import PreTrainedModel
 
 from course_lib.kv.analysis.attention_statistics import attention_statistics
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured
 from course_lib.lessons.kv import claims
 
 Decode = Callable[[list[int]], str]  # of a tokenizer

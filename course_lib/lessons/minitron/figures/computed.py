@@ -13,8 +13,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 from torch import Tensor
 
 from course_lib.lessons.common.dots import perplexities
+from course_lib.lessons.common.results import load_bench, percent
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_bench, percent
 from course_lib.measure.perplexity import Perplexity
 
 

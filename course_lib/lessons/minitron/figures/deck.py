@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.data.corpora import windows
+from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style
-from course_lib.lessons.common.tables import load_published, rows
 from course_lib.lessons.minitron.figures import computed as figures
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores

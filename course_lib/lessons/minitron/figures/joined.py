@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.results import load_bench, load_measured, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_bench, load_measured, rows
 from course_lib.lessons.minitron import results
 from course_lib.lessons.minitron.results import Measured
 from course_lib.lessons.minitron.tables import HEAD_SIZE, VOCABULARY

@@ -7,8 +7,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from course_lib.lessons.common.dots import ERROR_BARS, reach
 from course_lib.lessons.common.effects import log_gap
+from course_lib.lessons.common.results import listed, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import listed, rows
 from course_lib.lessons.common.verdicts import ERRORS, Effect
 from course_lib.lessons.minitron import results
 from course_lib.lessons.minitron.results import Measured

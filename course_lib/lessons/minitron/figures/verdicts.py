@@ -3,8 +3,8 @@
 import math
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import origin, rows
 from course_lib.lessons.common.table import Table, number, plus_minus
-from course_lib.lessons.common.tables import origin, rows
 from course_lib.lessons.minitron import claims, results
 from course_lib.lessons.minitron.results import Measured
 

@@ -14,8 +14,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.ideas import COMPARED, beside_the_first, compared_columns
+from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.common.table import Table, number
-from course_lib.lessons.common.tables import load_measured
 from course_lib.measure.perplexity import window_losses
 from course_lib.models import load_model
 from course_lib.pruning.structured.choice import Scores

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.lessons.common.results import listed
 from course_lib.lessons.common.style import COLOURS, figure, label
-from course_lib.lessons.common.tables import listed
 from course_lib.moe.losses import sent_probability
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE

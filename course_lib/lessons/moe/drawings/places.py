@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from course_lib.lessons.common.results import listed
 from course_lib.lessons.common.style import COLOURS, figure
-from course_lib.lessons.common.tables import listed
 from course_lib.lessons.moe.drawings.parts import PALE, SAND, arrow, blank, box, row
 from course_lib.moe.dispatch import pairs
 from course_lib.moe.routed import Routing

@@ -4,8 +4,8 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
+from course_lib.lessons.common.results import Measured, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import Measured, rows
 
 
 def largest_loads(measured: Measured, names: tuple[str, ...]) -> Figure:

@@ -4,8 +4,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import Measured, rows
 from course_lib.lessons.common.table import Table, number, plus_minus
-from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.moe import claims
 
 Row = dict[str, Any]

@@ -6,8 +6,8 @@ Functions about other routers take two results, of `course reproduce moe` and of
 from statistics import fmean
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import Measured, rows
 from course_lib.lessons.common.table import Table, percent
-from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.moe import claims
 from course_lib.lessons.moe.pairs import busiest, joined, of_seeds
 

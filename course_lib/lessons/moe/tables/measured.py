@@ -6,8 +6,8 @@ Dimension key: L blocks, E experts.
 from statistics import fmean, stdev
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import Measured, rows
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
-from course_lib.lessons.common.tables import Measured, rows
 from course_lib.lessons.moe import claims
 
 COLLAPSE = {("top-1", 1): claims.COLLAPSE, ("top-2", 2): claims.COLLAPSE_TOP_2}

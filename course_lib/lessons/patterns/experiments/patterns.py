@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.losses import perplexity_row
-from course_lib.lessons.common.tables import load_measured, rows
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.perplexity import Perplexity
 from course_lib.models import blocks, linears, load_model, weight_of

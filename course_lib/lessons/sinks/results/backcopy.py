@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from course_lib.lessons.common.claim import report
+from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
-from course_lib.lessons.common.tables import load_measured, rows
 from course_lib.lessons.sinks import claims
 from course_lib.lessons.sinks.estimates import VARIANTS
 

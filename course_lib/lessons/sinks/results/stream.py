@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.dots import reach
+from course_lib.lessons.common.results import load_measured, load_published, origin, rows
 from course_lib.lessons.common.style import figure, label, line_style, log_scale
-from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
 from course_lib.lessons.sinks import claims
 from course_lib.lessons.sinks.estimates import EVERYTHING, by_block, one_minus_four
 

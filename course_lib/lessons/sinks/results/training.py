@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.dots import error_bars, side_by_side
+from course_lib.lessons.common.results import load_measured, load_published, rows
 from course_lib.lessons.common.style import COLOURS, MARKERS, figure, label, line_style
-from course_lib.lessons.common.tables import load_measured, load_published, rows
 from course_lib.lessons.sinks import claims
 from course_lib.lessons.sinks.estimates import VARIANTS, losses_by_sinks
 

@@ -16,9 +16,9 @@ from matplotlib.ticker import LogLocator
 
 from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.dots import ERROR_BARS, reach
+from course_lib.lessons.common.results import load_measured, load_published, origin, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.subject import loaded
-from course_lib.lessons.common.tables import load_measured, load_published, origin, rows
 from course_lib.lessons.sinks import claims
 from course_lib.lessons.sinks.estimates import blocks, losses, repeats
 from course_lib.lessons.sinks.experiments import four_ways

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from course_lib.lessons.common.effects import Row, of_repetitions, side_by_side
-from course_lib.lessons.common.tables import Measured, rows
+from course_lib.lessons.common.results import Measured, rows
 from course_lib.lessons.common.verdicts import Effect
 
 CHOSEN_AND_READ, READ, CHOSEN, WHOLE = "choose and read blocks", "read blocks", "choose blocks", "sparse prefill"

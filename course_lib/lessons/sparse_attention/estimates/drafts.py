@@ -4,7 +4,7 @@ import math
 
 from course_lib.attention.speculative.accept import expected_tokens
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, rows
+from course_lib.lessons.common.results import Measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples
 from course_lib.lessons.sparse_attention.experiments.drafts import COPYING, HALF, RUNNING
 from course_lib.measure.paired import mean_and_error

@@ -4,7 +4,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from course_lib.lessons.common.effects import Row, log_gap
-from course_lib.lessons.common.tables import Measured
+from course_lib.lessons.common.results import Measured
 from course_lib.lessons.common.verdicts import Effect, Effects, of_count, of_independent, of_samples
 from course_lib.lessons.sparse_attention.estimates import rows as found
 from course_lib.lessons.sparse_attention.experiments.sparse_attention import (

@@ -3,7 +3,7 @@
 from typing import Any
 
 from course_lib.lessons.common.effects import Row
-from course_lib.lessons.common.tables import Measured, load_measured, rows
+from course_lib.lessons.common.results import Measured, load_measured, rows
 
 TABLES = ("gate", "search", "named", "answers", "read", "heads")
 CONTINUED = ("sparse_attention", "steering")  # by the experiment sparse_attention_further

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from course_lib.lessons.common.effects import Row, accuracy_gap
-from course_lib.lessons.common.tables import Measured, rows
+from course_lib.lessons.common.results import Measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 from course_lib.lessons.sparse_attention.experiments.visual_tokens import ALL, METHOD
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course_lib.data.corpora import windows
 from course_lib.lessons.common.ideas import by_idea
-from course_lib.lessons.common.tables import percent
+from course_lib.lessons.common.results import percent
 from course_lib.measure.experiment import Tables
 from course_lib.models import Part, blocks, linears, load_model, weight_of
 from course_lib.pruning.input_statistics import input_grams

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from course_lib.data.corpora import windows
 from course_lib.lessons.common import benchmarks
 from course_lib.lessons.common.benchmarks import curve_perplexity, model_rows
-from course_lib.lessons.common.tables import load_measured
+from course_lib.lessons.common.results import load_measured
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import load_model
 from course_lib.pruning.allocation.base import UNIFORM, Allocation
