@@ -164,13 +164,16 @@ SAID = {
         ),
     },
     "11": {
-        "With all blocks it is slower": lambda: all(
-            row["verdict"] == "loses"
-            for row in gpu.timed("block_sparse_prefill", sides=["kernel"])
-            if row["contest"].endswith("density 1.00")
+        "ours is 4.8 times as fast as PyTorch's fused attention at a density of 10 % and 1.3 times at 50 %": lambda: (
+            times_dense("block_sparse_prefill", LAST, "kernel")[:-1] == "4.8"
+            and float(times_dense("block_sparse_prefill", "tokens: 8192, density 0.50", "kernel"))
+            == pytest.approx(1.3, abs=0.05)
         ),
-        "At a tenth it is faster": lambda: verdicts("block_sparse_prefill", "kernel", LAST) == {"wins"},
-        "by less than ten times": lambda: only("block_sparse_prefill", LAST, "kernel")["times_anchor_high"] < 10,
+        "With all blocks it is slower (0.7 times)": lambda: (
+            verdicts("block_sparse_prefill", "kernel", "tokens: 8192, density 1.00") == {"loses"}
+            and float(times_dense("block_sparse_prefill", "tokens: 8192, density 1.00", "kernel"))
+            == pytest.approx(0.7, abs=0.05)
+        ),
     },
 }
 TEXT = {
@@ -184,12 +187,16 @@ def test_what_a_master_says_of_the_gpu_is_so(lesson, words):
     assert SAID[lesson][words](), "the committed run says otherwise"
 
 
+PRINTING = [lesson for lesson, text in TEXT.items() if "gpu.table(" in text]
+
+
 def test_every_lesson_that_prints_the_run_has_its_sentences_here():
-    assert {lesson for lesson, text in TEXT.items() if "gpu.table(" in text} == set(SAID)
-    assert all(text.count("gpu.provenance()") == 1 for lesson, text in TEXT.items() if lesson in SAID)
+    assert set(PRINTING) <= set(SAID)
+    assert all(TEXT[lesson].count("gpu.provenance()") == 1 for lesson in PRINTING)
+    assert all("H200" in TEXT[lesson] for lesson in set(SAID) - set(PRINTING))  # it names the device itself
 
 
-@pytest.mark.parametrize("lesson", SAID)
+@pytest.mark.parametrize("lesson", PRINTING)
 def test_the_cell_of_a_master_prints_within_a_page(lesson, capsys):
     (master,) = (path for path in masters() if path.stem.startswith(lesson))
     cells = master.read_text(encoding="utf-8").split("\n# %%\n")
