@@ -71,6 +71,8 @@ def prune_model(
     check_ready(model, layers, pruner, calibration, allocation)
     report = PruneReport(calibration.numel(), n_ignored=len(all_layers) - len(layers))
     model_blocks = list(layers_in)
+    last = [block for block, block_layers in layers_in.items() if block_layers][-1]
+    up_to_last = model_blocks[: model_blocks.index(last) + 1]
     start = partial(_start, model, model_blocks, calibration, report)
 
     def scan(scorer: LayerPruner) -> Iterator[Scores]:
@@ -78,10 +80,11 @@ def prune_model(
 
     shares = allocation.sparsities(pruner, scan)
     batches = start(pruner.needs)
-    for block, block_layers in tracked(layers_in.items(), "pruning", progress):
+    for block in tracked(up_to_last, "pruning", progress):
+        block_layers = layers_in[block]
         try:
             prune_block(block_layers, pruners(pruner, allocation, shares, block_layers), batches, report)
-            if block is not model_blocks[-1]:  # nothing reads the output of the last block
+            if block is not last:  # no layer that is pruned reads the output of the last block
                 with report.timed("forward"):
                     advance(block, batches)
         except Exception as error:

@@ -80,6 +80,22 @@ def test_the_blocks_are_looked_up_once_and_handed_on(method, allocation, monkeyp
     assert calls == [model]
 
 
+def test_no_block_runs_after_the_last_one_that_is_pruned():
+    model, ran = tiny_model(3), []
+    all_blocks = list(blocks(model))
+    for block in all_blocks:
+        part = next(iter(linears(block).values()))
+        part.register_forward_pre_hook(lambda _, args, block=block: ran.append(block))
+    whole = tiny_model(3)
+    prune_model(whole, Wanda(Unstructured(0.5)), WINDOWS, progress=False)
+    prune_model(model, Wanda(Unstructured(0.5)), WINDOWS, progress=False, ignore=[f"blocks.{len(all_blocks) - 1}.*"])
+    assert all_blocks[0] in ran
+    assert all_blocks[-1] not in ran
+    first, last = ([weight_of(m) for m in linears(block).values()] for block in (all_blocks[0], all_blocks[-1]))
+    assert all(torch.equal(a, weight_of(b)) for a, b in zip(first, linears(blocks(whole)[0]).values(), strict=True))
+    assert all((weight != 0).all() for weight in last)
+
+
 def test_one_gram_per_shared_input():
     model = tiny_model()
     report = sequential.PruneReport(0)
