@@ -5,6 +5,7 @@ A multiply-add counts as two FLOPs. Bytes are those that must cross the memory b
 so every time here is a lower bound. GB is 10^9 bytes, GiB is 2^30: 7 % apart, and often confused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,6 +84,36 @@ def linear_work(
     n_stored = rows * columns if n_stored is None else n_stored
     weight_bytes = n_stored * value_bytes if weight_bytes is None else weight_bytes
     return Work(2 * n_stored * n_tokens, weight_bytes + n_tokens * (rows + columns) * value_bytes)
+
+
+def pass_seconds(
+    flops: Sequence[int | float],
+    n_bytes: Sequence[int | float],
+    flops_per_second: int | float,
+    bytes_per_second: int | float,
+) -> float:
+    """Add up the rooflines of layers that run one after the other: reading overlaps with computing inside a layer only.
+
+    Args:
+        flops, n_bytes: of each layer.
+    """
+    device = Device("any", flops_per_second, bytes_per_second, "given")
+    return sum(Work(*layer).seconds(device) for layer in zip(flops, n_bytes, strict=True))
+
+
+def factor_needed(fraction: float, goal: float) -> float:
+    """Compute how many times as fast a part of the time must become for the whole to become `goal` times as fast.
+
+    Amdahl's law solved for the part: (1 − p) + p / s = 1 / g gives s = p / (p − (1 − 1 / g)), where that is positive.
+
+    Args:
+        fraction: p, of the time that the part takes now. goal: g.
+
+    Returns:
+        The factor s, or 0 if no factor is enough.
+    """
+    may_take = fraction - (1 - 1 / goal)
+    return fraction / may_take if may_take > 0 else 0.0
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,15 @@ def _cache_bytes(n_blocks, n_query, n_key_value, head_size, n_tokens, batch, val
     return 2 * n_blocks * n_key_value * head_size * n_tokens * batch * value_bytes
 
 
+def _library(
+    n_blocks: int, n_query: int, n_key_value: int, head_size: int, n_tokens: int, batch: int, value_bytes: int
+) -> int:
+    from course_lib.measure.roofline import Transformer
+
+    sizes = Transformer(n_blocks, n_query * head_size, n_query, n_key_value, head_size, n_neurons=1, vocabulary=1)
+    return sizes.cache_bytes(n_tokens, batch, value_bytes)
+
+
 def _cache_cases(generator: torch.Generator) -> list[Case]:
     random_sizes = torch.randint(2, 50, (2, 5), generator=generator).tolist()
     return [
@@ -28,7 +37,7 @@ CACHE_BYTES = Exercise(
     points=2,
     reference=_cache_bytes,
     cases=_cache_cases,
-    library=_cache_bytes,
+    library=_library,
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant("float", lambda n, q, h, d, t, b, v: float(2 * n * h * d * t * b * v)),

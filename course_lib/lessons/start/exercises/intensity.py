@@ -15,6 +15,12 @@ def _intensity(n_outputs: int, n_inputs: int, n_tokens: int, value_bytes: int | 
     return flops / (value_bytes * values)
 
 
+def _library(n_outputs: int, n_inputs: int, n_tokens: int, value_bytes: int | float) -> float:
+    from course_lib.measure.roofline import linear_work
+
+    return linear_work(n_outputs, n_inputs, n_tokens, value_bytes).intensity
+
+
 def _intensity_cases(generator: torch.Generator) -> list[Case]:
     random_sizes = torch.randint(1, 2000, (2, 3), generator=generator).tolist()
     return [
@@ -33,7 +39,7 @@ INTENSITY = Exercise(
     points=2,
     reference=_intensity,
     cases=_intensity_cases,
-    library=_intensity,
+    library=_library,
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant("harmonic form", lambda o, i, n, b: 2 / (b * (1 / n + 1 / o + 1 / i))),

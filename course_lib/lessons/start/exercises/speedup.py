@@ -31,6 +31,12 @@ def _needed(fraction: float, goal: float) -> float:
     return fraction / left if left > 0 else 0.0
 
 
+def _library(fraction: float, goal: float) -> float:
+    from course_lib.measure.roofline import factor_needed
+
+    return factor_needed(fraction, goal)
+
+
 def _reach_forgotten(fraction: float, goal: float) -> float:
     left = 1 / goal - (1 - fraction)
     return fraction / left if left else 0.0
@@ -45,7 +51,7 @@ SPEEDUP = Exercise(
     reference=_needed,
     cases=_speedup_cases,
     picture=_speedup_picture,
-    library=_needed,
+    library=_library,
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant(

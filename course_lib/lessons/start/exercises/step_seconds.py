@@ -49,6 +49,12 @@ def _step_seconds(flops, n_bytes, flops_per_second, bytes_per_second):
     return torch.maximum(flops / flops_per_second, n_bytes / bytes_per_second).sum().item()
 
 
+def _library(flops: Tensor, n_bytes: Tensor, flops_per_second: float, bytes_per_second: float) -> float:
+    from course_lib.measure.roofline import pass_seconds
+
+    return pass_seconds(flops.tolist(), n_bytes.tolist(), flops_per_second, bytes_per_second)
+
+
 STEP_SECONDS = Exercise(
     id="start.step_seconds",
     title="The roofline of a pass",
@@ -58,7 +64,7 @@ STEP_SECONDS = Exercise(
     reference=_step_seconds,
     cases=_step_cases,
     picture=_step_picture,
-    library=_step_seconds,
+    library=_library,
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
