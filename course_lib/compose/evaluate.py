@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from course_lib.compose.build import Built
 
 CHUNK = 16  # tokens of a continuation read in one pass: what leaves, leaves after each
+LONG_CHUNK = 128  # if no part acts while the model runs: the losses then do not depend on the chunks
 
 
 @torch.no_grad()
@@ -32,10 +33,11 @@ def continued_losses(built: Built, windows: Int[Tensor, "n N"], n_first: int | N
             "tokens behind the first ones."
         )
     ids, found = windows.to(built.model.device), []
+    chunk = CHUNK if built.made.inside else LONG_CHUNK
     with built.running() as cache:
         built.model(ids[:, :n_first], past_key_values=cache, use_cache=True, logits_to_keep=1)
-        for start in range(n_first, ids.shape[1] - 1, CHUNK):
-            end = min(start + CHUNK, ids.shape[1] - 1)
+        for start in range(n_first, ids.shape[1] - 1, chunk):
+            end = min(start + chunk, ids.shape[1] - 1)
             logits = built.model(ids[:, start:end], past_key_values=cache, use_cache=True).logits
             found.append(
                 cross_entropy(logits.float().transpose(1, 2), ids[:, start + 1 : end + 1], reduction="none").cpu()

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.attention.speculative.decode import speculate
 from course_lib.attention.speculative.draft import Lookup
+from course_lib.compose import evaluate
 from course_lib.compose.draft import drafting
 from course_lib.compose.evaluate import CHUNK, continued_losses
 from course_lib.kv.analysis.compressed_prompts import CHUNK as CHUNK_OF_LESSON_07
@@ -24,6 +25,14 @@ def test_the_dense_model_loses_what_it_loses_without_a_cache(made, model, text):
     expected = cross_entropy(logits.transpose(1, 2), text[:, 21:], reduction="none").double().mean(dim=1)
     torch.testing.assert_close(losses, expected, rtol=0, atol=1e-5)  # float32 sums in another order
     assert losses.shape == (4,)
+
+
+@pytest.mark.parametrize("recipe", ["{}", '{"weights": {"bits": 4, "rounding": "nearest"}}'])
+def test_where_no_part_acts_at_run_time_the_pieces_do_not_matter(made, text, monkeypatch, recipe):
+    built = made(recipe)
+    expected = continued_losses(built, text)
+    monkeypatch.setattr(evaluate, "LONG_CHUNK", 7)
+    torch.testing.assert_close(continued_losses(built, text), expected, rtol=0, atol=1e-5)
 
 
 def test_a_cache_loses_what_lesson_07_measures(made, model, text):

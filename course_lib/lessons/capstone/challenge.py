@@ -66,18 +66,20 @@ def try_recipes(
     tokenizer: PreTrainedTokenizerBase | None,
     folder: Path = Path(),
     n_windows: int = 2,
+    length: int = 256,
 ) -> list[Try]:
     """Build each recipe and measure it on windows of Wikipedia; one that cannot be built keeps its problem.
 
     Args:
         folder: where the prompt lies that a recipe may name.
+        length: tokens of a window. A cache with room for all of them evicts nothing.
 
     Raises:
         ValueError: more than eight recipes.
     """
     if len(recipes) > MOST:
         raise ValueError(f"got {len(recipes)} recipes; expected at most {MOST}. Try some, then others.")
-    every = texts(tokenizer, n_windows)
+    every = texts(tokenizer, n_windows, length)
     read = Texts(windows={FIRST: every.windows[FIRST]}, behind=every.behind)
     judge = Judge(model=model, tokenizer=tokenizer, texts=read)
     dense = judge.measure(Recipe(calibration=SMALL))

@@ -30,7 +30,7 @@ from course_lib.quantization.storage import dense_bytes
 
 N_WINDOWS, SEED = 2, 0  # the first of those on which all recipes were measured
 LEVELS = {"3 bits, 64": Quantization(3, 64), "4 bits, rows": Quantization(4), "4 bits, 64": Quantization(4, 64)}
-N_HALVES = 2  # of the blocks
+N_BLOCKS = 5  # in a part of the model
 Block = Callable[[Tensor, Tensor, Tensor, Tensor, int], tuple[int, ...]]
 
 
@@ -62,10 +62,10 @@ class Curves:
 
 
 def model_parts(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
-    """Return the weights of the embedding, which is the LM head as well, and of both halves of the blocks."""
+    """Return the weights of the embedding, which is the LM head as well, of the first blocks and of the last ones."""
     every, found = list(blocks(model)), {"embedding": [model.get_input_embeddings().weight]}
-    n = len(every) // N_HALVES
-    for start in range(0, len(every), n):
+    n = min(N_BLOCKS, len(every) // 2)
+    for start in (0, len(every) - n):
         weights = [linear.weight for block in every[start : start + n] for linear in linears(block).values()]
         found[f"blocks {start + 1} to {start + n}"] = weights
     return found

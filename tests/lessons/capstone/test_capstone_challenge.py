@@ -31,7 +31,7 @@ class Nothing(PreTrainedTokenizerBase):
 def tries():
     model = sharp_model()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(challenge, "texts", lambda tokenizer, n: texts_of(model, n))
+        patch.setattr(challenge, "texts", lambda tokenizer, n, length: texts_of(model, n))
         patch.setattr(Calibration, "text", calibration)
         return try_recipes(RECIPES, model, Nothing())
 
