@@ -769,9 +769,8 @@ print(f"{machine.name}: {machine.flops_per_second / 1e9:.0f} GFLOP/s, {machine.b
 print(f"memory-bound below {ridge:.1f} FLOP/byte")
 table = []
 for n_tokens in (1, 8, 64):
-    flops = 2 * n_outputs * n_inputs * n_tokens
     n_bytes = 4 * (n_outputs * n_inputs + n_tokens * (n_outputs + n_inputs))
-    intensity = flops / n_bytes
+    intensity = 2 * n_tokens * n_outputs * n_inputs / n_bytes
     limited_by = "memory" if intensity < ridge else "compute"
     table.append({"batch size": n_tokens, "FLOP/byte": intensity, "limited by": limited_by})
 Table(table, caption="A dense layer in float32", formats={"FLOP/byte": number(2)})

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 HEAD_WIDTH = 2
-TABLE = "model.embed_tokens.weight"
+TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+Weights = Mapping[str, Tensor]  # the named parameters of a model
 _FIRST = "model.layers.0."
 
 
-def as_model(weights: Mapping[str, Tensor] | PreTrainedModel) -> PreTrainedModel:
+def as_model(weights: Weights | PreTrainedModel) -> PreTrainedModel:
     """Build the Llama with these weights, ready for training: all parameters have requires_grad=True.
 
     The embedding table is the LM head too. A model is returned as it is.

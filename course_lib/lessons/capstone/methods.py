@@ -39,9 +39,9 @@ def most_kept(rows: int, columns: int, bits: int, group: int) -> tuple[int, int]
     −1 where even a layer of zeros takes as many bytes. The grids are in all three formats, so `group` does not matter.
     """
     every, starts = rows * -(-columns * bits // 8), START_BYTES * (rows + 1)
-    by_bitmap = 8 * (every - starts - rows * -(-columns // 8) - 1) // bits
-    by_index = 8 * (every - starts - 1) // (bits + 8 * COLUMN_BYTES)
-    return max(by_bitmap, -1), max(by_index, -1)
+    left = every - starts - 1  # bytes for codes and positions
+    most = 8 * (left - rows * -(-columns // 8)) // bits, 8 * left // (bits + 8 * COLUMN_BYTES)
+    return tuple(max(n, -1) for n in most)
 
 
 def pruned_and_rounded(

@@ -83,8 +83,8 @@ def explained_fraction(gram: Float[Tensor, "I I"]) -> Float[Tensor, "I"]:
 
 def damped(gram: Float[Tensor, "I I"], damping: float = DAMPING) -> Float[Tensor, "I I"]:
     """Add a fraction of the mean diagonal to the diagonal, and 1 where an input is always zero."""
-    diagonal = gram.diagonal()
-    return gram + torch.diag(damping * diagonal.mean() + (diagonal == 0).to(gram.dtype))
+    squares = gram.diag()
+    return gram + (damping * squares.mean() + (squares == 0).to(gram.dtype)).diag()
 
 
 def objective(weight: Tensor | None = None, gram: Tensor | None = None) -> Figure:

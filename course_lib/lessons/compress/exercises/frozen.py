@@ -3,7 +3,6 @@
 Dimension key: V tokens of the vocabulary, B texts, T tokens of a text, P vectors of the prompt, D width.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,10 +14,8 @@ from course_lib.checking.compare import close, short
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.checking.near import near
-from course_lib.prompts.small_llama import TABLE, as_model, random_weights, weights_of
+from course_lib.prompts.small_llama import HEAD, TABLE, Weights, as_model, random_weights, weights_of
 
-Weights = Mapping[str, Tensor]
-HEAD = "lm_head.weight"
 PARTS = ("prompt", "embedding table", "blocks and norms")
 
 
