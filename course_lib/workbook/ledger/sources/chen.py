@@ -39,7 +39,7 @@ SOURCE = Source(
             at="H2O",
             says="H2O has 29, 29 and 3 times the throughput of DeepSpeed, Accelerate and FlexGen.",
             label=Label.FROM_SOURCE,
-            why_not="the talk's own table has 18.83 / 0.6 = 31, 31 and 18.83 / 8.5 = 2.2 times; no serving system "
+            why_not="in the talk's own table: 18.83 / 0.6 = 31, 31 and 18.83 / 8.5 = 2.2 times; no serving system "
             "is run here",
             published="29, 29 and 3 times",
         ),
@@ -292,7 +292,7 @@ SOURCE = Source(
         Statement(
             id="chen-43",
             at="Hypothesis: Contextual Sparsity",
-            says="Which heads and neurons a token needs depends on the input.",
+            says="Which heads and neurons are needed depends on the input.",
             claim="dejavu-context-helps",
         ),
         Statement(
