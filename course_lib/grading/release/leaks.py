@@ -7,17 +7,17 @@ from pathlib import Path
 
 from course_lib.workbook.masters import BEGIN, END
 
-SHORT = 12  # characters without spaces; so short a line may stand anywhere by chance
+SHORT = 12  # characters without spaces; so short a line may occur anywhere by chance
 _BINARY = ".safetensors"
 _READABLE = re.compile(rb"[\t\n\r -~]{8,}")
 _REGION = re.compile(rf"{BEGIN}\n(.*?){END}", re.DOTALL)
 
-# Lines that stand elsewhere for a reason: the library implements what the lessons teach, and hints come close to it.
+# Lines that occur elsewhere for a reason: the library implements what the lessons teach, and hints come close to it.
 ALLOWED = {
     "dense[keep] = values": "hint 3 of patterns.bitmap says it",
     "moved = inverse @ x": "hint 2 of classic.recursion says it",
     "for start in range(0, weight.shape[1], block_size):": "pruning/layerwise/solver.py goes through blocks so",
-    "groups = -(-columns // group)": "quantization/storage.py counts so, and so does everybody",
+    "groups = -(-columns // group)": "quantization/storage.py counts groups so",
     "loss.backward()": "says nothing; every training loop",
     "model.requires_grad_(False)": "says nothing; hint 3 of compress.frozen",
     "prompt = prompt.clone().requires_grad_()": "hint 3 of compress.frozen says it",

@@ -24,6 +24,7 @@ FIVE, SMALLER, LATENCY, SLOWER = 5, 20, 1.9, 1.1  # times
 COLLAPSED = 1.5  # times the perplexity
 STREAMED = 1.05  # times the perplexity
 NEEDLES = 0.95
+STRONG = 0.5  # of a rank correlation
 RIVALS = ("StreamingLLM", "H2O", "SnapKV", "TOVA")
 H2O = "Zhang and others (2023), arXiv:2306.14048"
 SCISSORHANDS = "Liu and others (2023), arXiv:2305.17118"
@@ -214,7 +215,6 @@ THAN_SINKS = _claim(
     measure=partial(estimates.gains, policy="H2O", rivals=("StreamingLLM",)),
     quantity="perplexity of the window with sinks over H2O's, by budget",
     refuted="a budget at which a window with four sinks has as low a perplexity",
-    published="better than a local window (larger models)",
     source=H2O,
 )
 FIVE_TIMES = _claim(
@@ -400,8 +400,11 @@ OFTEN = _heavy(
 )
 OFTEN_EACH = _heavy(
     id="kv-often-each",
-    text="the more often a token occurs in a text, the more attention a single occurrence receives",
+    text="how often a token occurs in a text correlates strongly with the attention that a single occurrence receives",
     measure=partial(estimates.correlation, which="each"),
+    above=STRONG,
+    because="a strong correlation is one above 0.5; sums over all occurrences grow with their number by construction",
+    other_thresholds=(0.0, 0.3),
     quantity="rank correlation of a token's count with what one of its occurrences receives",
     refuted="no rank correlation, or a negative one",
     unit=CORRELATION,

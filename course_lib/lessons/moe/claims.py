@@ -121,6 +121,7 @@ DECOUPLED = _claim(
     "its multiplications",
     measure=_decoupled,
     shown=_shown_ratios,
+    criterion="over 3 times the weights, at most 1.05 times the multiplications",
     quantity=f"weights over {MORE_WEIGHTS:.0f} times the dense model's, minus 1; {AS_MANY} minus the multiplications "
     "over the dense model's",
     refuted="experts with fewer weights, or with more multiplications, than that",
@@ -352,6 +353,7 @@ EM_CLIMBS = _classic(
     source=JORDAN,
     measure=_climbs,
     shown=lambda measured: "true of {} of {} runs".format(*pairs.rising(measured)),
+    criterion="no step that lowers the likelihood",
     quantity="fraction of the runs without such a step, above all but half a run",
     refuted="one step after which the likelihood is lower",
 )

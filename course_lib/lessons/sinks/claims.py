@@ -289,6 +289,7 @@ REGISTERS = _trained(
     text="in a vision transformer some patches exceed three median norms, and registers more than halve this norm",
     source="Darcet and others (2023), arXiv:2309.16588",
     measure=estimates.register_effects,
+    criterion="over three medians without registers, less than half of that with them",
     quantity="largest norm over three medians; largest norm without registers over twice that with them",
     refuted="patches whose norms are alike, or as large with registers as without",
     shown=_show_peaks,

@@ -94,9 +94,10 @@ CACHE_LINEAR = Claim(
 CACHE_EXCEEDS = Claim(
     id="start-cache-exceeds",
     text=f"the cache of {SEQUENCES} sequences of {LENGTH} tokens is larger than the weights of Llama-2-70B",
-    measure=lambda: Effect(value=batch_bytes(LLAMA2_70B) / (LLAMA2_70B.n_weights * HALF) - 1, error=0.0),
-    shown=lambda: f"{batch_bytes(LLAMA2_70B) / (LLAMA2_70B.n_weights * HALF):.2f} times the weights",
-    quantity="bytes of the cache minus those of the weights, as a fraction of the weights",
+    measure=lambda: Effect(value=batch_bytes(LLAMA2_70B) / (LLAMA2_70B.n_weights * HALF), error=0.0),
+    above=1,
+    because="larger than the weights",
+    quantity="bytes of the cache over those of the weights",
     refuted="a cache that is smaller than the weights",
     unit=Unit("times the weights"),
 )

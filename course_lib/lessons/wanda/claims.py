@@ -336,6 +336,23 @@ SPARSEGPT_ABOVE, SPARSEGPT_ABOVE_2_4 = (
     )
     for name, pattern in (("half", "50%"), ("2-4", "2:4"))
 )
+COMPARABLE = _table(
+    id="wanda-published-comparable",
+    text="with each pattern and model of the paper's table, Wanda is within 3 percentage points of SparseGPT",
+    measure=lambda: {
+        f"{model}, {spaced(pattern)}": Effect(
+            value=published_accuracy(model, "sparsegpt", pattern) - published_accuracy(model, "wanda", pattern),
+            error=0.0,
+        )
+        for model in MODELS
+        for pattern in PATTERNS
+    },
+    below=0.03,
+    because="comparable means at most 3 percentage points below",
+    other_thresholds=(0.01, 0.02),
+    quantity="SparseGPT's accuracy minus Wanda's, by model and pattern",
+    refuted="a model and a pattern for which Wanda is over 3 percentage points below",
+)
 PUBLISHED_SECONDS = Claim(
     id="wanda-published-seconds",
     text="SparseGPT's metric takes over 100 times as long as Wanda's",

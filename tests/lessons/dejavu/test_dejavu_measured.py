@@ -195,10 +195,11 @@ def test_zeros_behind_relu(oracles):
 
 def test_slow_change_counts_blocks(oracles):
     both = claims.SLOW, claims.RESIDUAL_DOMINATES
-    assert [words(claim, oracles) for claim in both] == ["does not hold"] * 2  # three of four are not over 75 %
+    assert [words(claim, oracles) for claim in both] == ["holds", "holds"]  # three of four
     assert claims.SLOW.judge(oracles).ours == "3 of 4 blocks (SmolLM2)"
-    oracles["tables"]["slow_change"][4] |= {"cosine": 0.96, "size_ratio_mlp": 0.3}
-    assert [words(claim, oracles) for claim in both] == ["holds", "holds"]
+    assert claims.SLOW.judge(oracles).flips["75 % of the blocks"] == "does not hold"
+    oracles["tables"]["slow_change"][3] |= {"cosine": 0.9, "size_ratio_mlp": 0.6}
+    assert [words(claim, oracles) for claim in both] == ["does not hold"] * 2  # half of them are not most
     assert verdicts(changes.depth(oracles)) == ["holds", "holds", "not at this scale", "not at this scale"]
 
 

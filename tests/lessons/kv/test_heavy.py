@@ -96,7 +96,7 @@ def test_the_drawn_cache_never_holds_more_than_its_slots():
 
 
 def test_the_summary_shows_the_records():
-    texts = [text.get_text().replace("\n", " ") for text in summary.take_home().axes[0].texts]
+    texts = [text.get_text().replace("\n", " ").replace("\xa0", " ") for text in summary.take_home().axes[0].texts]
     assert [claim.text for claim in summary.TAKE_HOME] == texts[4::4]
     assert [claim.judge().words for claim in summary.TAKE_HOME] == texts[7::4]
 

@@ -159,9 +159,10 @@ SOURCE = Source(
         Statement(
             id="gu-25",
             at="LLM Weight Pruning",
-            says="OBD and OBS for a whole LLM are too expensive.",
+            says="OBD costs O(d²) and OBS O(d³) for d weights, too much for a whole LLM.",
             label=Label.COUNTED,
-            why_not="a Hessian of 10⁹ weights has 10¹⁸ entries, its inversion takes 10²⁷ operations",
+            why_not="OBS: 10¹⁸ entries and 10²⁷ operations for 10⁹ weights. OBD needs the diagonal alone, d "
+            "entries, as many as a gradient has",
         ),
         Statement(
             id="gu-26",
@@ -174,7 +175,8 @@ SOURCE = Source(
             at="LLM Weight Pruning",
             says="Squared gradients reduce the complexity from O(d²) to O(d).",
             label=Label.COUNTED,
-            why_not="d numbers in place of d²: for a layer of 576 × 576 weights 332 thousand instead of 110 billion",
+            why_not="d numbers in place of d²: for a layer of 576 × 576 weights 332 thousand instead of 110 "
+            "billion for the whole Hessian; OBD's diagonal has as few",
         ),
         Statement(
             id="gu-28",
@@ -227,8 +229,8 @@ SOURCE = Source(
         Statement(
             id="gu-35",
             at="Comparisons",
-            says="In the table SparseGPT is more accurate than Wanda at 2:4.",
-            claim="wanda-published-sparsegpt-above-2-4",
+            says="In the table Wanda is comparable to SparseGPT for every model and pattern.",
+            claim="wanda-published-comparable",
         ),
         Statement(
             id="gu-36",
@@ -242,7 +244,8 @@ SOURCE = Source(
             at="Key-value Cache",
             says="With a key-value cache, n tokens cost O(n) steps instead of O(n²).",
             label=Label.COUNTED,
-            why_not="1 + 1 + … against 1 + 2 + … + n; lesson 00 counts and times both",
+            why_not="tokens passed through the layers: n instead of n(n + 1) / 2; the products of attention stay "
+            "n(n + 1) / 2. Lesson 00 counts and times both",
         ),
         Statement(
             id="gu-38",
@@ -365,13 +368,13 @@ SOURCE = Source(
         Statement(
             id="gu-57",
             at="Comparisons",
-            says="In the table SparseGPT is more accurate than Wanda at 50 %.",
+            says="In the table SparseGPT is more accurate than Wanda at 50 %, which the text does not say.",
             claim="wanda-published-sparsegpt-above-half",
         ),
         Statement(
             id="gu-58",
             at="Comparisons",
-            says="In the table larger models lose less accuracy with Wanda.",
+            says="In the table larger models lose less accuracy with Wanda, which the text does not say.",
             claim="wanda-published-larger-lose-less",
         ),
         Statement(
