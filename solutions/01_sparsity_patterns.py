@@ -206,7 +206,7 @@ print(claims.ORDER_QUARTER.judge())
 # columns and rows are far inside. The verdict is about this case.
 #
 # With half of the weights pruned (red, squares), even the perplexity of unstructured pruning is 14 times that of the
-# dense model. In other words, even if the choice is free, the absolute value of a weight says too little about its
+# dense model. In other words, even if the choice is free, the absolute value of a weight is a poor measure of its
 # importance. Lessons 03 and 04 introduce better criteria, and lesson 05 removes whole rows and columns more carefully
 # and trains the model afterwards.
 #
@@ -556,8 +556,8 @@ Table(
 
 # %% [markdown]
 # At densities of 50 % and 25 % the answer is nearly always the bitmap. 2:4 and whole columns have a cheaper format of
-# their own, but for 2:4 the difference is tiny: it saves only the row starts. CSR is chosen only when 2 % of the
-# weights are left. Rows, blocks and 1:4 are regular as well, but none of our five formats makes use of it.
+# their own, although the difference is tiny for 2:4, which saves only the row starts. CSR is chosen only when 2 % of
+# the weights are left. Rows, blocks and 1:4 are regular as well, but none of our five formats makes use of it.
 #
 # To multiply by an encoded matrix, a kernel has to decode it. You now do this for the bitmap.
 
@@ -869,9 +869,9 @@ Table(
 # the limit.
 #
 # We measured a layer with 4,096 rows and 14,336 columns in bfloat16 on an H200. In both tables each row is a program:
-# its time, its lower bound by the roofline model, and its speed compared with the dense product. The first table has
-# 2:4 with PyTorch's product, and with a kernel of this course that saves bytes but no multiplications. The second one
-# has other formats, with one token.
+# its time, its lower bound by the roofline model, and its speed compared with the dense product. The first table is
+# about 2:4: PyTorch's product, and a kernel of this course that saves bytes but no multiplications. The second one is
+# about other formats, with one token.
 #
 # **A claim to test.** On a GPU, PyTorch's 2:4 product is faster than the dense one, with every number of tokens. The
 # verdict counts the six numbers of tokens that we measured, from 1 to 4,096.
