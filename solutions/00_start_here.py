@@ -1,21 +1,23 @@
 # %% [markdown]
 # # 00 · Start here
 #
-# A language model spends nearly all of its time on products with large matrices. **Sparsity** means leaving out the
-# parts of this work that matter little: weights, attention heads, tokens, experts. Before we leave anything out, we
-# should know what a model computes and where its time and memory go. This lesson measures both on your machine.
+# A language model spends nearly all of its time on products with large matrices. This course is about leaving out the
+# parts of this work that matter little: weights, attention heads, cached tokens, or whole sub-networks (experts).
+# Before we leave anything out, we should know what a model computes and where its time and memory go. This lesson
+# measures both on your machine.
 #
-# You will rebuild a block of a real language model in a few lines of PyTorch, count its bytes and its arithmetic, and
-# time it. Each of the other lessons makes one of these parts smaller and measures the loss in quality.
+# You will read a block of a real language model in a few lines of PyTorch, check that it computes the same as the
+# model, count its bytes and its arithmetic, and time it. Most of the other lessons make one of these parts smaller and
+# measure the loss in quality.
 #
-# **Afterwards you can** write attention and a Llama block in plain PyTorch, count the bytes of weights and of the
+# **Afterwards you can** explain every line of a Llama block in plain PyTorch, count the bytes of weights and of the
 # key-value cache, say whether a step is memory-bound or compute-bound, and compute how much faster one part has to
 # become for a required speedup of the whole.
 #
-# **You need** Python, tensors in PyTorch, and matrix products. Section 2 recalls what a transformer computes; if all
-# of it is new to you, read an introduction to transformers first.
+# **You need** Python, tensors in PyTorch, and matrix products. Section 2 recalls what a transformer computes; if all of
+# it is new to you, read an introduction to transformers first, such as *The Illustrated Transformer* by J. Alammar.
 #
-# **Time**: the core path, sections 1 to 6, takes just under two hours, 35 minutes of it for exercises. Allow another
+# **Time**: the core path, sections 1 to 6, takes a little over two hours, 35 minutes of it for exercises. Allow another
 # quarter of an hour if you have not installed the course yet: it downloads packages, a model and texts, up to 3 GB.
 # Section 7, an open task, is optional and takes half an hour.
 
@@ -58,8 +60,8 @@ print(f"per block: {n_query} query heads and {n_key_value} key-value heads of si
 # - It never blocks you: a notebook runs from top to bottom even with nothing solved. Later cells call
 #   `mine("exercise", your_function)`. This is your function if its check is right, and the course's own otherwise.
 #
-# The inputs of a check may be float32 or float64 tensors, and you may return either. Give a tensor that you create in
-# your function the dtype of the inputs: for example, write `torch.zeros(n, dtype=x.dtype)` and not `torch.zeros(n)`.
+# The inputs of a check may be float32 or float64 tensors, and you may return either. If your function creates a tensor,
+# give it the dtype of the inputs: for example, write `torch.zeros(n, dtype=x.dtype)` and not `torch.zeros(n)`.
 #
 # If you are stuck, press the hint button under the check, or run `hint("start.sparsity")` in a new cell. Each call
 # shows one more hint. After a right answer you can unfold a solution, unless your copy of the course came without
@@ -68,19 +70,23 @@ print(f"per block: {n_query} query heads and {n_key_value} key-value heads of si
 #
 # <details><summary>If your notebook will be graded</summary>
 #
-# For each exercise, the grader runs the code above its check that your function needs: imports, definitions, loops,
-# calls that fill a table, and files written by `%%writefile`. Then it calls your function on the cases of `check` and
-# on further ones. It does not run code that loads a model, data or an experiment of the course, nor shell commands,
-# plots and prints, so your answer must not depend on them. The last cell of each notebook, `check_all()`, lists all
-# exercises, and `course check-notebook FILE` in a terminal shows beforehand what grading runs and your points.
+# For each exercise, the grader runs those parts of the code above the check that your function needs: imports,
+# definitions, loops, calls that fill a table, and files written by `%%writefile`. Then it calls your function on the
+# cases of `check` and on further ones. It does not run code that loads a model, data or an experiment of the course,
+# nor shell commands, plots and prints, so your answer must not depend on them. The last cell of each notebook,
+# `check_all()`, lists all exercises, and `course check-notebook FILE` in a terminal shows beforehand what grading runs
+# and your points.
 #
 # </details>
 #
-# We start with the word in the title of the course. The **sparsity** of a tensor is the fraction of its entries that
-# are exactly zero, and its **density** is the remaining fraction. For example, a matrix of 100 entries with 30 zeros
-# has a sparsity of 0.3 and a density of 0.7. Zeros are **unstructured** if they can be anywhere, and **structured**
-# if whole rows, columns, heads or blocks are zero. They are **static** if they are the same for every input, as in a
-# pruned weight matrix, and **dynamic** if they depend on the input, as in a cache from which tokens are evicted.
+# ### Sparse and dense
+#
+# The **sparsity** of a tensor is the fraction of its entries that are exactly zero, and its **density** is the
+# remaining fraction. For example, a matrix of 100 entries with 30 zeros has a sparsity of 0.3 and a density of 0.7. To
+# **prune** weights means to set them to zero. Zeros are **unstructured** if they can be anywhere, and **structured** if
+# whole rows, columns, heads or blocks are zero. They are **static** if they are the same for every input, as in a
+# pruned weight matrix, and **dynamic** if they depend on the input, for example if a different part of a matrix is left
+# out for each token.
 
 # %% [markdown]
 # ### The sparsity of a tensor
@@ -113,9 +119,9 @@ print(f"{len(all_weights):,} weights, {n_zero:,} of them zero")
 print(f"{100 * is_small.float().mean():.0f} % are smaller than a tenth of the root mean square")
 
 # %% [markdown]
-# Even the few zeros do not come from training. The course received the model in a file with 4 bits per weight: 32
-# neighbouring weights of a row share a smallest value and a step, so each of them has one of 16 equally spaced
-# values. Loading the file converted the weights to float32, but the rounding remains visible:
+# Even the few zeros probably come from rounding and not from training. The course received the model in a file with 4
+# bits per weight: 32 neighbouring weights of a row share a smallest value and a step, so each of them has one of 16
+# equally spaced values. Loading the file converted the weights to float32, but the rounding remains visible:
 
 # %%
 groups = is_linear[0].weight.detach().reshape(-1, 32)
@@ -123,9 +129,10 @@ print(f"at most {max(len(group.unique()) for group in groups)} different values 
 
 # %% [markdown]
 # So whatever we measure on this model, we measure on weights that were rounded once. This includes the unpruned model,
-# which the lessons call **dense**. Comparisons between methods are fair, because all of them start from the same
-# weights. But a perplexity in this course is not the one that you would measure with the authors' own weights. If you
-# have a network connection, `load_model("HuggingFaceTB/SmolLM2-135M-Instruct")` loads those.
+# which the lessons call **dense**. We can compare methods with each other, because all of them start from the same
+# weights. But a **perplexity** (the measure of quality in this course, defined in lesson 01) is not the one that you
+# would measure with the authors' own weights. If you have a network connection,
+# `load_model("HuggingFaceTB/SmolLM2-135M-Instruct")` loads those.
 #
 # ## 2. What a language model computes
 #
@@ -159,17 +166,19 @@ plots.block_drawing()
 # Follow the thick line from left to right. It is the **residual stream**, the vector of one token. The block takes
 # its input from the stream twice and adds its output to it twice.
 #
-# **Attention** is the only place where tokens exchange information. Each token gets three vectors: a **query** $q$, a
-# **key** $k$ and a **value** $v$. The query of a token is compared with the keys of all tokens up to and including
-# itself, and softmax turns the results into weights that sum to 1. The output is the sum of the values with these
-# weights. For a whole sequence, with one row per token in $Q$, $K$ and $V$, this is one equation:
+# **Attention** is the only place where tokens exchange information. Three matrices turn the input of a token into three
+# vectors: a **query** $q$, a **key** $k$ and a **value** $v$. The query of a token is compared with the keys of all
+# tokens up to and including itself, and softmax turns the results into weights that sum to 1. The output is the sum of
+# the values with these weights. For a whole sequence, with one row per token in $Q$, $K$ and $V$, this is one equation:
 #
 # $$ \text{attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{D}} + M\right) V $$
 #
 # $D$ is the size of a head, here 64. The **causal mask** $M$ is 0 where the key belongs to the token itself or to an
-# earlier one, and $-\infty$ where it belongs to a later one, which softmax turns into a weight of 0. In other words,
-# a token cannot see the future. The model computes nine such attentions per block in parallel, its **heads**. Three
-# query heads always share one head of keys and values, which is called **grouped-query attention**.
+# earlier one, and $-\infty$ where it belongs to a later one, which softmax turns into a weight of 0. In other words, a
+# token cannot see the future. The model computes nine such attentions per block in parallel, its **heads**. Three query
+# heads always share one head of keys and values, which is called **grouped-query attention**. The results of the nine
+# heads are joined to one vector of 9 · 64 = 576 numbers. A fourth matrix, the output projection (`o_proj`), turns it
+# into the vector that is added to the stream.
 #
 # The **MLP** works on each token separately, with the input $y$ and three matrices. $W_\text{gate}$ and $W_\text{up}$
 # have one row per **neuron**, 1,536 in this model:
@@ -177,14 +186,17 @@ plots.block_drawing()
 # $$ \text{MLP}(y) = W_\text{down} \big( \text{SiLU}(W_\text{gate}\, y) \odot (W_\text{up}\, y) \big),
 # \qquad \text{SiLU}(a) = \frac{a}{1 + e^{-a}} $$
 #
-# Here $\odot$ multiplies entry by entry. In the drawing, the numbered circles are the inputs of the matrices. Query,
-# key and value share one input, and so do gate and up. So a method that looks at the inputs of the matrices has four
-# inputs per block to look at, and not seven.
+# Here $\odot$ multiplies entry by entry. So a block has seven matrices: query, key, value and output in attention, and
+# gate, up and down in the MLP. In the drawing, the numbered circles are the inputs of the matrices. Query, key and
+# value share one input, and so do gate and up. So a method that looks at the inputs of the matrices has four inputs per
+# block to look at, and not seven.
 #
-# Two more parts are small. A **norm** divides a vector by its root mean square. **Rotary position embeddings** rotate
-# pairs of entries of each query and key: at position $i$, pair $j$ is rotated by the angle $i \cdot b^{-2j/D}$ with a
-# constant $b$, here 100,000. The product of a query and a key then depends on the distance between their tokens.
-# Without this, attention could not tell in which order the earlier tokens came.
+# Two more parts are small. A **norm** divides a vector by its root mean square and multiplies its entries by learned
+# weights. There is one before attention and one before the MLP. **Rotary position embeddings** rotate each query and
+# key. Entries $j$ and $j + D/2$ form pair $j$, for $j$ from 0 to $D/2 - 1$. At position $i$, this pair is rotated by
+# the angle $i \cdot \theta^{-2j/D}$ with a constant $\theta$, here 100,000. In the product of a query and a key, the
+# positions then enter only through the distance between the two tokens. Without this, attention could not tell in which
+# order the earlier tokens came.
 #
 # This is all of it. The next cell is a complete Llama block. It uses nothing but the weights of the model and the
 # equations above. `llama_block` has two halves: the first is attention, where the rows of `q`, `k` and `v` are $Q$,
@@ -210,21 +222,22 @@ def llama_block(block, x, head_size, base):
 
     y = rms_norm(x, block.input_layernorm)
     projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    # q: (9 heads, tokens, 64); k and v: (3 heads, tokens, 64)
     q, k, v = ((y @ p.weight.T).reshape(n_tokens, -1, head_size).transpose(0, 1) for p in projections)
     k, v = (each.repeat_interleave(len(q) // len(k), dim=0) for each in (k, v))  # query heads share key-value heads
     scores = rotate(q, angles) @ rotate(k, angles).transpose(1, 2) / head_size**0.5  # (heads, tokens, tokens)
     mask = torch.full((n_tokens, n_tokens), -torch.inf).triu(diagonal=1)
     heads = (scores + mask).softmax(dim=-1) @ v
-    x = x + heads.transpose(0, 1).flatten(1) @ attention.o_proj.weight.T
+    x = x + heads.transpose(0, 1).flatten(1) @ attention.o_proj.weight.T  # join the heads, then project
 
     y = rms_norm(x, block.post_attention_layernorm)
     return x + (F.silu(y @ mlp.gate_proj.weight.T) * (y @ mlp.up_proj.weight.T)) @ mlp.down_proj.weight.T
 
 
 # %% [markdown]
-# Now we run a prompt through all 30 blocks, from the embedding to the logits, and compare with the model. After each
-# block but the last (whose output the model keeps only after the final norm), we compare the residual stream. The
-# difference is relative to the largest number in the model's stream.
+# Now we run a prompt through all 30 blocks, from the embedding to the logits, and compare with the model. We compare
+# the residual stream after each of the first 29 blocks, and divide each difference by the largest number in the model's
+# stream. (After block 30 the model returns the stream only after the final norm, so there we compare the logits.)
 
 # %%
 token_ids = tokenizer(plots.PROMPT, return_tensors="pt").input_ids
@@ -246,10 +259,11 @@ print(
 print(f"our next token: {tokenizer.decode(logits.argmax())!r}")
 
 # %% [markdown]
-# Our blocks and the model agree. The remaining differences are rounding errors: float32 stores about seven digits,
-# and the model adds up its products in another order than we do. From here on you know everything that a dense model
-# computes. The other lessons change one of these lines: for example, lesson 04 sets entries of the seven matrices to
-# zero, lesson 07 removes rows of `k` and `v`, and lesson 09 skips neurons of the MLP.
+# Our blocks and the model agree. The remaining differences are rounding errors: float32 stores about seven digits, and
+# the model adds up its products in another order than we do. From here on you know everything that a dense model
+# computes. Can you point to the line with the causal mask, and to the two additions to the residual stream? The other
+# lessons change one of these lines: for example, lesson 04 sets entries of the seven matrices to zero, lesson 07
+# removes rows of `k` and `v`, and lesson 09 skips neurons of the MLP.
 #
 # ## 3. Where the memory goes
 #
@@ -277,8 +291,9 @@ Table(
 )
 
 # %% [markdown]
-# The MLP has most of the weights, and the LM head more than a fifth. In a larger model the LM head matters much less:
-# its size grows with the width of the model, but the size of the blocks grows with the square of the width.
+# The MLP has most of the weights, and the LM head more than a fifth. In a larger model with the same vocabulary the LM
+# head matters much less: its size grows with the width of the model, but the size of the blocks grows with the square
+# of the width.
 #
 # When a model generates text, the weights are not all that it needs. Look at the equation of attention again: for
 # each new token we need the query of this token only, but the keys and values of *all* tokens so far. They do not
@@ -286,8 +301,8 @@ Table(
 # instead of computing them again. Generating text then has two phases:
 #
 # - **Prefill**: the whole prompt runs through the model in one pass, and its keys and values fill the cache.
-# - **Decode**: each new token runs through the model alone. It needs one pass per token, which reads the cache and
-#   adds one key and one value per key-value head.
+# - **Decode**: each new token runs through the model alone. It needs one pass per token, which reads the cache and adds
+#   one key and one value per key-value head of every block.
 #
 # The next cell does both by hand: a prefill with all tokens of the prompt but the last, then one decoding step.
 
@@ -331,10 +346,10 @@ check("start.cache_bytes", cache_bytes)
 # %% [markdown]
 # <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
-# Queries are not cached, so the number of query heads does not matter. Each token has a key and a value of $D$
-# numbers in each of the $H$ key-value heads of each of the $L$ blocks. With $b$ bytes per number, these are
-# $2\,L\,H\,D\,b$ bytes per token. Multiply by the number of tokens and by the batch size. For example, SmolLM2-135M
-# in float32 needs 2 · 30 · 3 · 64 · 4 = 46,080 bytes per token.
+# Queries are not cached, so the number of query heads does not matter. Each token has a key and a value of $D$ numbers
+# in each of the $H$ key-value heads of each of the $L$ blocks. With $v$ bytes per number, these are $2\,L\,H\,D\,v$
+# bytes per token. Multiply by the number of tokens and by the batch size. For SmolLM2-135M in float32 these are 2 · 30
+# · 3 · 64 · 4 = 46,080 bytes per token.
 #
 # </details>
 #
@@ -351,19 +366,23 @@ print(f"{output.shape[1]} tokens: {real_bytes:,} bytes in the model's cache, {ex
 plots.memory(n_tokens=sizes.max_position_embeddings)
 
 # %% [markdown]
-# The solid line shows the weights of our model, which stay the same. The dashed line is the cache of one sequence. It
-# grows by 46,080 bytes with every token. At 8,192 tokens, the longest sequence that the model supports (its **context
-# length**), it takes 0.38 GB, which is 70 % of the size of the weights.
+# The horizontal axis is the number of tokens in the cache, and the vertical axis is memory in GB. The solid line shows
+# the weights of our model, which stay the same. The dashed line is the cache of one sequence. It grows by 46,080 bytes
+# with every token. At 8,192 tokens, the longest sequence that the model supports (its **context length**), it takes
+# 0.38 GB, which is 70 % of the size of the weights.
 #
-# With a larger batch the cache can exceed the weights. Here is Llama-2-70B in float16, with 128 sequences that fill
-# its context length of 4,096 tokens:
+# With a larger batch the cache can exceed the weights. Here is Llama-2-70B in float16, with 128 sequences that fill its
+# context length of 4,096 tokens. The last line of the output is the time for reading both at the rate of an A100, an
+# NVIDIA GPU for servers. (They do not fit into the memory of one A100, which has at most 80 GB, so a server needs
+# several.)
 
 # %%
 large = LLAMA2_70B
 large_cache = cache_bytes_of(large.n_blocks, large.n_query, large.n_key_value, large.head_size, 4096, 128, 2)
 large_weights = 2 * large.n_weights
 print(f"weights {large_weights / 1e9:.0f} GB, cache {large_cache / 1e9:.0f} GB ({large_cache / 2**30:.0f} GiB)")
-print(f"an A100 needs at least {(large_weights + large_cache) / A100.bytes_per_second:.2f} s to read both once")
+seconds_to_read = (large_weights + large_cache) / A100.bytes_per_second
+print(f"at the memory bandwidth of one A100, reading both once takes at least {seconds_to_read:.2f} s")
 
 # %% [markdown]
 # Note the two units: 1 GB is $10^9$ bytes and 1 GiB is $2^{30}$ bytes, 7 % more. Slides and papers often mix them.
@@ -403,13 +422,12 @@ check("start.intensity", intensity)
 # %% [markdown]
 # <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
-# The layer computes $2\,O\,I\,N$ FLOPs. It moves $O\,I$ weights, $N\,I$ inputs and $N\,O$ outputs, with $b$ bytes
-# each:
+# The layer computes $2\,O\,I\,N$ FLOPs. It moves $O\,I$ weights, $N\,I$ inputs and $N\,O$ outputs, with $v$ bytes each:
 #
-# $$ \text{intensity} = \frac{2\,O\,I\,N}{b\,(O\,I + N\,I + N\,O)} $$
+# $$ \text{intensity} = \frac{2\,O\,I\,N}{v\,(O\,I + N\,I + N\,O)} $$
 #
 # While $N$ is small compared with $O$ and $I$, the weights are nearly all that moves, and the intensity is about
-# $2 N / b$.
+# $2N/v$.
 #
 # </details>
 #
@@ -430,22 +448,23 @@ Table(
 # %% [markdown]
 # With one token, a float32 weight of four bytes is used for two FLOPs: half a FLOP per byte. With 16 tokens the same
 # weight is read once and used 16 times, so the intensity is nearly 16 times as high. With 256 tokens it is less than
-# 256 times as high, because the inputs and outputs count as well.
+# 256 times as high, because the inputs and outputs count as well. In float16 all intensities are twice as high, because
+# each number takes half of the bytes.
 #
 # How fast can such a layer be? The **roofline model** (Williams, Waterman and Patterson, 2009) answers this with two
-# numbers of the machine: it computes $\pi$ FLOP/s and reads $\beta$ byte/s, its **memory bandwidth**. If computing and
-# reading overlap perfectly, then work of $F$ FLOPs and $Q$ bytes takes at least
+# numbers of the machine: it computes $\pi$ FLOP/s and reads $\beta$ byte/s, its **memory bandwidth**. Computing and
+# reading can overlap, at best perfectly. So work of $F$ FLOPs and $B$ bytes takes at least
 #
-# $$ t \ge \max\left(\frac{F}{\pi}, \frac{Q}{\beta}\right). $$
+# $$ t \ge \max\left(\frac{F}{\pi}, \frac{B}{\beta}\right). $$
 #
 # If the second term is larger, the work is **memory-bound**: the arithmetic units wait for data. If the first term is
 # larger, it is **compute-bound**. The two terms are equal at an intensity of $\pi / \beta$, the **ridge** of the
 # machine. For example, a machine with 100 GFLOP/s and 10 GB/s has its ridge at 10 FLOP/byte. A layer with half a FLOP
 # per byte is memory-bound there, and uses at most 5 % of the arithmetic.
 #
-# A pass through the model is not a single operation but a sequence of layers. A layer needs the output of the layer
-# before it, so it cannot start earlier. Suppose that computing and reading overlap within a layer, and that nothing
-# overlaps between two layers. How long does a pass take at least?
+# A pass through the model (in decoding also called a step) is not a single operation but a sequence of layers. A layer
+# needs the output of the layer before it, so it cannot start earlier. Suppose that computing and reading overlap within
+# a layer, and that nothing overlaps between two layers. How long does a pass take at least?
 
 # %% [markdown]
 # ### The roofline of a pass
@@ -473,10 +492,10 @@ check("start.step_seconds", step_seconds)
 # %% [markdown]
 # <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
-# Layer $l$ takes at least $\max(F_l / \pi, Q_l / \beta)$ seconds, and the layers run one after the other, so these
-# times add up. For example, on a machine with 100 GFLOP/s and 10 GB/s, a layer with 200 GFLOP and 1 GB takes 2 s, and
-# a second layer with 20 GFLOP and 10 GB takes 1 s: together 3 s. If you add first and compare afterwards, you get
-# 2.2 s. This would be possible only if the second layer were read while the first one computes.
+# Layer $l$ takes at least $\max(F_l / \pi, B_l / \beta)$ seconds, and the layers run one after the other, so these
+# times add up. For example, on a machine with 100 GFLOP/s and 10 GB/s, a layer with 200 GFLOP and 1 GB takes 2 s, and a
+# second layer with 20 GFLOP and 10 GB takes 1 s: together 3 s. If you add first and compare afterwards, you get 2.2 s.
+# This would be possible only if the second layer were read while the first one computes.
 #
 # </details>
 #
@@ -511,9 +530,12 @@ print(f"ridge at {machine.ridge:.0f} FLOP/byte; an A100 has its ridge at {A100.r
 
 # %% [markdown]
 # Next we time the model itself: prefill with prompts of 16, 64 and 256 tokens, and decoding with batch sizes of 1, 4
-# and 16. Which tokens we use does not change the time. The function `work` counts the FLOPs and the bytes of a pass.
-# It counts what you have seen: every matrix once per pass, the LM head for the last token of each sequence only, two
-# products per query and key in attention, and the cache.
+# and 16. Which tokens we use does not change the time. The function `work` counts the FLOPs and the bytes of a pass:
+# every matrix once, the LM head for the last token of each sequence only, two products per query and key in attention,
+# and the cache. It leaves out the inputs and outputs of the layers.
+#
+# The next cell is long but contains nothing new. The one after it prints the table. Look at the last column of the
+# table: it is 100 % if a pass is as fast as the roofline model allows. Where is your machine furthest from it?
 
 
 # %%
@@ -581,16 +603,19 @@ Table(
 plots.roofline(machine, timings)
 
 # %% [markdown]
-# The black line is the roofline: memory limits the speed on the slope, and arithmetic on the flat part. Each point is
-# a row of the table. Decoding with batch size 1 is at the far left, deep in the memory-bound region, and uses a small
-# fraction of the arithmetic. A long prefill is at the right and should be compute-bound. No pass can really be above
-# the line. If a point is, other programs slowed the machine down while we measured its two rates.
+# Both axes are logarithmic: arithmetic intensity from left to right, and FLOP/s from bottom to top. The black line is
+# the roofline: memory limits the speed on the slope, and arithmetic on the flat part. Each point is a row of the table.
+# Decoding with batch size 1 is at the far left, deep in the memory-bound region, and uses a small fraction of the
+# arithmetic. A long prefill is at the right and should be compute-bound. No pass can really be above the line. If a
+# point is, other programs slowed the machine down while we measured its two rates.
 #
 # This difference between the phases decides which kind of sparsity helps. In decoding with batch size 1, fewer bytes
-# make a step faster, even if the processor has to unpack them first. In a long prefill only skipped multiplications
-# save time.
+# can make a step faster, but only if unpacking them takes less time than it saves. Lesson 01 measures when this is so.
+# In a long prefill only skipped multiplications save time.
 #
-# The table took a pass as a single operation. Your function bounds it layer by layer:
+# The table took a pass as a single operation. Your function bounds it layer by layer. Here we count the 211 matrices,
+# that is, seven in each of 30 blocks and the LM head, with their inputs and outputs but without attention and the
+# cache. So compare the two columns with each other, and not with the table above.
 
 # %%
 bound_of = mine("start.step_seconds", step_seconds)
@@ -611,13 +636,13 @@ Table(
 )
 
 # %% [markdown]
-# For one token both bounds are equal, because every layer is memory-bound. For a long prompt the second one is
-# larger: the blocks are compute-bound, but the LM head processes the last token only and is memory-bound. Its weights
-# cannot be read while the blocks compute, since it runs after them.
+# For one token both bounds are equal, because every layer is memory-bound. For a long prompt the second one is larger:
+# the blocks are compute-bound, but the LM head processes the last token only and is memory-bound. Under our assumption
+# its weights are not read while the blocks compute, although a program that reads ahead could do this.
 #
 # **A claim to test.** In a memory-bound step the weights are read once for the whole batch, so a second sequence is
 # nearly free. A step with 16 sequences has 16 times the FLOPs. We claim that it takes less than 8 times as long as a
-# step with one sequence, and we test this with the eight steps that you timed at each batch size.
+# step with one sequence (8 is half of 16), and we test this with the eight steps that you timed at each batch size.
 
 # %%
 one, sixteen = step_times[1], step_times[16]
@@ -627,14 +652,20 @@ print(f"16 sequences take {ratio:.1f} times as long as one, with a standard erro
 print(claims.batching(one, sixteen))
 
 # %% [markdown]
-# Every claim of this course gets such a verdict from a number and its standard error: *holds*, *does not hold*,
-# *undecided*, or a mixture where there are several cases.
+# Every claim of this course gets such a verdict from a number and its standard error, which give a 95 % confidence
+# interval. The claim *holds* if the whole interval is on the claimed side of the limit, it *does not hold* if the whole
+# interval is on the other side, and otherwise it is *undecided*. If a claim is about several cases, the verdict can be
+# a mixture, which says in how many or in which cases it holds.
+#
+# A larger batch does not help forever. At some batch size the arithmetic takes longer than reading the weights. In
+# addition, each sequence reads its own cache, so with long sequences the caches take most of the bytes.
 #
 # ## 5. How much a faster part can gain
 #
-# Pruning makes some of the matrices faster, but not the whole step. Which parts of a decoding step take the time? We
-# measure it with **hooks**, functions that PyTorch calls before and after a layer runs. The first one starts a timer,
-# and the second one adds the elapsed time to the part that the layer belongs to.
+# At best, pruning makes some of the matrices faster, and the rest of a step takes as long as before. Which parts of a
+# decoding step take the time? We measure it with **hooks**, functions that PyTorch calls before and after a layer runs.
+# The first one starts a timer, and the second one adds the elapsed time to the part that the layer belongs to. (Calling
+# the hooks takes time, too, which is counted under *everything else*.)
 
 # %%
 seconds = dict.fromkeys(("attention matrices", "MLP matrices", "LM head"), 0.0)
@@ -673,15 +704,14 @@ plots.parts(
 # *Everything else* is attention itself, the norms, and the overhead of calling hundreds of small operations from
 # Python. It has hardly any weights, so pruning weights does not make it faster, and it limits what pruning can gain.
 #
-# Amdahl (1967) made this argument for computers with several processors, in words. Today it is usually written as a
-# formula, **Amdahl's law**: if a part takes the fraction $p$ of the time and becomes $s$ times as fast, the whole
-# becomes
+# The formula for this limit is **Amdahl's law** (after Amdahl, 1967, who argued in words): if a part takes the fraction
+# $p$ of the time and becomes $s$ times as fast, the whole becomes
 #
 # $$ \frac{1}{(1 - p) + p / s} $$
 #
 # times as fast. The first term is the rest, which takes as long as before. For example, if the part takes half of the
-# time and becomes twice as fast, the whole becomes $1 / (0.5 + 0.25) \approx 1.33$ times as fast. Even if the part
-# took no time at all, the whole would be at most $1 / (1 - p)$ times as fast, in the example twice.
+# time and becomes twice as fast, the whole becomes $1 / (0.5 + 0.25) \approx 1.33$ times as fast. Even if the part took
+# no time at all, the whole would be only $1 / (1 - p)$ times as fast, in the example twice.
 #
 # In practice the question is usually the other way round: the whole has to become 1.5 times as fast, say. How much
 # faster must the part become, and is it possible at all?
@@ -717,8 +747,10 @@ check("start.speedup", speedup)
 #
 # $$ s = \frac{p}{1 / g - (1 - p)} $$
 #
-# if the denominator is positive. Otherwise no factor is enough. For example, with $p = 0.8$ a step becomes twice as
-# fast if the part becomes 0.8 / 0.3 = 2.7 times as fast, but it can never become five times as fast.
+# if the denominator is positive. Otherwise no factor is enough. For example, with $p = 0.75$ a step becomes twice as
+# fast if the part becomes 0.75 / 0.25 = 3 times as fast, but it can never become four times as fast. (Rounding can turn
+# a denominator of 0 into a tiny positive number. For example, Python computes `1 / 5 - (1 - 0.8)` as 5.6e-17. A program
+# that has to handle such cases would compare with a small tolerance.)
 #
 # </details>
 #
@@ -759,8 +791,9 @@ Table(
 # Then you choose which fractions to keep of three things: the neurons of every MLP, the blocks, and the tokens in
 # every cache. Only speed counts here. The other lessons are about the loss in quality.
 #
-# Think before you try. What does a step in your situation read most of? Is it memory-bound or compute-bound? Which
-# part of the time does none of your choices change?
+# Think before you try. What does a step in your situation read most of? Is it memory-bound or compute-bound? Which part
+# of the time does none of your choices change? Then change the five numbers in the next cell and run both cells. For
+# example, `neurons=0.5` keeps half of the neurons. An attempt measures for about eight seconds.
 
 # %%
 plan = plans.Plan(batch_size=1, context=64, neurons=1.0, blocks=1.0, tokens=1.0)
@@ -771,42 +804,43 @@ tables.plans(plans.attempt(model, plan))
 # %% [markdown]
 # The last row is yours, measured just now. The rows above it are simple ideas that `course reproduce plans` measured
 # once on another machine. *Bytes not read* is the fraction of the bytes of weights and cache that the reduced model
-# leaves out. Each pair of steps is one step of the whole and one of the reduced model, in turns, in processor time of
-# one thread, which other programs disturb least.
+# leaves out. We run a step of the whole model and a step of the reduced model in turns, and compare them in pairs. We
+# measure the processor time of one thread, because other programs disturb it least.
 #
-# Compare the columns *roofline* and *measured*. Which ideas gain less than the roofline model predicts, and which
-# gain more? Which leave out a lot and gain little, and why? Is yours twice as fast with fewer bytes left out than any
-# of these?
+# Compare the columns *roofline* and *measured*. Which ideas gain less than the roofline model predicts, and which gain
+# more? Which leave out a lot and gain little, and why? Is yours twice as fast with fewer bytes left out than any of
+# these? (For a fair comparison, try the idea that you want to beat on your machine, too.)
 #
 # <details><summary>No step is faster than its roofline. How can a speedup be larger than the roofline model predicts?
 # </summary>
 #
 # A speedup compares two steps, and neither of them reaches its roofline. If the whole model is further from its bound
 # than the reduced model, the speedup is larger than the ratio of the bounds. With long caches there is a reason for
-# this: at each step, transformers copies the keys and values of every sequence to append the new token. Our count of
-# bytes leaves this out.
+# this: at each step, the library `transformers` copies the keys and values of every sequence to append the new token.
+# Our count of bytes leaves this out.
 #
 # </details>
 #
 # ## To take home
 #
-# 1. A Llama block is attention and an MLP, seven matrices in all, and you can write it in a few lines.
-# 2. Decoding with batch size 1 is memory-bound. A long prefill or a large batch is compute-bound. The ridge of the
-#    machine is the intensity where one becomes the other.
+# 1. A Llama block is attention and an MLP, seven matrices in all, and fits into a few lines of PyTorch.
+# 2. Decoding with batch size 1 is memory-bound, and a long prefill is compute-bound on most machines. The ridge of the
+#    machine is the intensity where one becomes the other. A larger batch raises the intensity of the weights, but not
+#    of the cache, because each sequence reads its own.
 # 3. All sequences of a batch share the weights, but each of them has its own cache.
 # 4. If a part takes the fraction $p$ of the time, making it faster gains at most a factor of $1 / (1 - p)$.
 #
 # Three questions. Answer first, then unfold.
 #
-# <details><summary>A laptop computes 100 GFLOP/s and reads 10 GB/s. From how many tokens per pass is a large float32
+# <details><summary>A laptop computes 200 GFLOP/s and reads 50 GB/s. From how many tokens per pass is a large float32
 # layer compute-bound?</summary>
 #
-# The ridge is at 10 FLOP/byte. A large layer needs $2\,O\,I\,N$ FLOPs for $4\,O\,I$ bytes of weights, which is
-# $N / 2$ FLOP/byte. So it is compute-bound from about 20 tokens on.
+# The ridge is at 4 FLOP/byte. A large layer needs $2\,O\,I\,N$ FLOPs for $4\,O\,I$ bytes of weights, which is $N / 2$
+# FLOP/byte. So it is compute-bound from about 8 tokens on.
 #
 # </details>
 #
-# <details><summary>Half of the weights in all blocks are pruned, and a perfect kernel reads only the other half. Why
+# <details><summary>Half of the weights in all blocks are pruned, and a perfect program reads only the other half. Why
 # is a decoding step not twice as fast?</summary>
 #
 # The LM head, attention itself, the norms and the overhead of each call take as long as before, so Amdahl's law
@@ -825,7 +859,8 @@ tables.plans(plans.attempt(model, plan))
 #
 # ## What comes next
 #
-# The course has thirteen lessons. The table shows which cost each of them reduces.
+# The course has thirteen lessons. The table shows which cost each of them reduces. Most names are those of methods,
+# which the lessons explain.
 #
 # | cost | lessons |
 # |:--|:--|

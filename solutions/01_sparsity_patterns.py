@@ -6,17 +6,19 @@
 # them out and a **kernel**, that is, a program for one operation on one kind of hardware, can skip them. Whether that
 # is possible depends on where the zeros are.
 #
-# In this lesson you compare the arrangements of zeros that matter for language models. For each of them we ask what
-# it costs the model, how many bytes it saves, and how fast it runs.
+# In this lesson you compare the arrangements of zeros that matter for language models. For each of them we ask what it
+# costs the model, how many bytes it saves, and how fast it runs. Most sections end with a line **Cost**, which says
+# what you pay.
 #
-# **Afterwards you can** choose a sparsity pattern for a purpose and name its cost in quality, encode and decode a
-# matrix as CSR, as a bitmap and as 2:4, compute from which density on a format saves bytes, and say when fewer bytes
-# mean less time on a CPU and on a GPU.
+# **Afterwards you can** choose a sparsity pattern for a purpose and name its cost in quality, compress a matrix to 2:4,
+# decode a bitmap, count the bytes of CSR, bitmap and 2:4, compute below which density a format saves bytes, and say
+# when fewer bytes mean less time on a CPU and on a GPU.
 #
 # **You need** lesson 00, for bytes and the roofline model, and PyTorch tensors with `topk`, `reshape` and `gather`.
 #
-# **Time**: the core path, sections 1 to 8, takes about two hours, 66 minutes of it for exercises. The optional
-# sections 9 and 10 take another half an hour, eight minutes of it for an exercise.
+# **Time**: the core path, sections 1 to 3, 5, 6 and 8, takes a little over two hours, 56 minutes of it for exercises.
+# The optional sections 4, 7, 9 and 10 take another hour and a quarter, 18 minutes of it for exercises. Run the cells of
+# section 7 even if you skip its text, because section 8 uses one of them.
 
 # %%
 import math
@@ -47,24 +49,21 @@ print(f"our example matrix has {n_outputs} outputs (rows) and {n_inputs} inputs 
 # %% [markdown]
 # ## 1. Six sparsity patterns
 #
-# The **sparsity** of a matrix is the fraction of its entries that are exactly zero. The rest is its **density**. For
-# example, a matrix with 100 entries of which 30 are zero has a sparsity of 30 % and a density of 70 %. A matrix of
-# small numbers has a sparsity of 0 %, because a small weight costs as much as a large one. Are trained models sparse?
+# Lesson 00 defined the **sparsity** of a matrix, the fraction of its entries that are exactly zero, and its
+# **density**, the rest. It also showed that a trained model has hardly any zeros. So we have to set weights to zero
+# ourselves, in all matrices of the blocks:
 
 # %%
 linears = [module for module in model.model.layers.modules() if isinstance(module, torch.nn.Linear)]
 matrices = [linear.weight.detach() for linear in linears]
-n_zero = sum(int((matrix == 0).sum()) for matrix in matrices)
 n_weights = sum(matrix.numel() for matrix in matrices)
-print(f"zeros: {n_zero:,} of {n_weights:,} weights in {len(matrices)} matrices ({100 * n_zero / n_weights:.3f} %)")
+print(f"{n_weights:,} weights in {len(matrices)} matrices")
 
 # %% [markdown]
-# Hardly. Training has no reason to end at exactly zero, and the few zeros come from the file, whose weights were
-# rounded to 4 bits (lesson 00). So we have to set weights to zero ourselves.
-#
-# A **sparsity pattern** is a rule about where the zeros may be. The next cell defines six of them, all with the same
-# sparsity, and the figure shows them on the same part of our matrix. White entries are zero. In each panel we kept
-# the largest weights that the pattern allows.
+# A **sparsity pattern** is a rule about where the zeros may be. A **mask** is one choice of zeros that obeys the rule:
+# it says for each weight whether it is kept. The next cell defines six patterns, all with the same sparsity, and the
+# figure shows a mask of each on the same part of our matrix. White entries are zero. In each panel we kept the largest
+# weights that the pattern allows.
 
 
 # %%
@@ -84,23 +83,26 @@ def six_patterns(sparsity):
 plots.masks(weight, six_patterns(0.5))
 
 # %% [markdown]
-# - **Unstructured** (first panel): any weight may be zero. Here we keep the larger half of each row. This is the best
-#   choice for the model and the hardest one for hardware.
+# - **Unstructured** (first panel): any weight may be zero. To choose, we keep in each row the half with the larger
+#   absolute values. This is the best choice for the model and the hardest one for hardware.
 # - **N:M**, also called **semi-structured**: of every M neighbouring inputs, N weights are kept. In this course we
 #   always count the weights that are *kept*. For 2:4 the other convention gives the same result, but 1:4 then means
-#   something else.
-# - **Block**: whole tiles of the matrix are zero, here of 4 × 4 or 16 × 16 weights.
+#   that three of four are kept.
+# - **Block**: whole tiles of the matrix are zero, here of 4 × 4 or 16 × 16 weights. These blocks, or tiles, of a matrix
+#   have nothing to do with the blocks of the model.
 # - **Structured** (the last two panels): whole columns, that is, inputs, or whole rows, that is, outputs, are zero.
 #   The kept ones are an ordinary smaller matrix.
 #
-# Look at the titles of the panels. They give the fraction of the squared weights that is kept. The unstructured
-# pattern keeps 93 % of them, columns only 54 %, although all panels have the same number of zeros. If we chose the
-# zeros at random, we would keep 50 %.
+# Look at the titles of the panels. They give the sum of the squares of the kept weights, divided by that of all
+# weights. From here on we say that a mask *keeps* so many per cent of the squares. The unstructured pattern keeps 93 %
+# of them, columns only 54 %, although all panels have the same number of zeros. If we chose the zeros at random, we
+# would keep about 50 %.
 #
 # Why is the difference so large? A regular pattern has fewer masks to choose from, and we can count them. If half of
-# $n$ units are kept, there are $\binom{n}{n/2}$ possible masks. For example, 2:4 has $\binom{4}{2} = 6$ possible
-# masks for each group of four weights. So we need at least $\log_2 6 = 2.58$ bits to write down the mask of a group,
-# that is, 0.65 bits per weight. The next cell computes this number for all six patterns.
+# $n$ units (single weights, tiles, columns or rows) are kept, there are $\binom{n}{n/2}$ possible masks. For example,
+# 2:4 has $\binom{4}{2} = 6$ possible masks for each group of four weights. So we need at least $\log_2 6 = 2.58$ bits
+# to write down the mask of a group, that is, 0.65 bits per weight. The next cell computes this number for all six
+# patterns.
 
 # %%
 n_blocks = {size: weight.numel() // size**2 for size in (4, 16)}
@@ -128,20 +130,23 @@ Table(
 
 # %% [markdown]
 # Compare the last two columns. The fewer bits a pattern leaves for the choice, the less it keeps, from unstructured
-# with nearly one bit per weight to columns with less than a thousandth of a bit. Only rows are an exception: they
-# have less freedom than 16 × 16 blocks, but keep more, because the rows of this matrix differ in their norms. The
-# sparsity is exactly 50 % everywhere, although many weights are equal. The library selects by rank and never by a
-# threshold, so ties do no harm.
+# with nearly one bit per weight to columns with less than a thousandth of a bit. Only rows are an exception: they have
+# less freedom than 16 × 16 blocks, but keep more, because the rows of this matrix differ in their norms. The sparsity
+# is exactly 50 % everywhere, although many weights are equal. A threshold could keep too many of them. So the library
+# ranks the weights and keeps exactly half.
 #
-# **Cost**: the last column is also a lower limit for the bytes of an index. Section 6 compares it with real formats.
+# **Cost**: to store only the kept weights, we must also store where they were. This information is the **index** of a
+# format. A format for every mask of the pattern cannot take fewer bits for it than the last column says. Section 6
+# shows how many real formats take.
 #
 # ## 2. What a pattern costs the model
 #
 # The sum of the squares tells us how much of a matrix is kept, but not how well the model still predicts. So we prune
-# the model and measure its **perplexity**, that is, the exponential of its mean loss per token (lower is better). We
-# remove the weights with the smallest absolute values from every matrix, without any further adjustment. This is
-# **magnitude pruning**, the simplest method there is. It serves as a **baseline**: it is the same for all patterns,
-# and better methods follow in lessons 03 to 05.
+# the model and measure its **perplexity**, that is, the exponential of its mean loss per token (lower is better). The
+# loss of a token is minus the natural logarithm of the probability that the model gave it, and its unit is called
+# **nat**. We remove the weights with the smallest absolute values from every matrix, without any further adjustment.
+# This is **magnitude pruning**, the simplest method there is. It serves as a **baseline**: it is the same for all
+# patterns, and better methods follow in lessons 03 to 05.
 #
 # The next cell prunes a quarter of the weights with each pattern and evaluates the model on **held-out** text, that is,
 # on articles that the course uses for evaluation only. (We do not know whether the model saw them in training.) At the
@@ -179,9 +184,13 @@ Table(
 )
 
 # %% [markdown]
-# Read the table from top to bottom: every step to a more regular pattern multiplies the perplexity. Single weights are
-# almost harmless, 3:4 doubles the perplexity, and with blocks the model is of no use any more. For the next figure,
-# `course reproduce patterns` repeated the measurement with more text, for a quarter and for half of the weights.
+# Read the column *times dense* from top to bottom. Pruning single weights does the least harm, 3:4 about doubles the
+# perplexity, and with blocks the model is of no use any more. The numbers come from five short windows, so look at the
+# order and not at the digits.
+#
+# **A claim to test.** More regular patterns do more harm. We compare n:4 (here 3:4) with unstructured pruning, 4 × 4
+# blocks with n:4, and rows as well as columns with 4 × 4 blocks. For the next figure and the verdict, `course reproduce
+# patterns` repeated the measurement with more text, for a quarter and for half of the weights.
 
 # %%
 plots.perplexities()
@@ -190,29 +199,30 @@ plots.perplexities()
 print(claims.ORDER_QUARTER.judge())
 
 # %% [markdown]
-# In the figure each row is a pattern, and the dashed line is the dense model. If we gave the same probability to all
-# 49,152 tokens of the vocabulary, the perplexity would be 49,152. In the grey area a model is worse than that. It is
-# broken, and how large its perplexity is has no meaning any more. With a quarter of the weights pruned (dark, circles),
-# 16 × 16 blocks are at the border of this area, and columns and rows are far inside. With half of the weights pruned
-# (red, squares), even the perplexity of unstructured pruning is 14 times that of the dense model. In other words,
-# magnitude is a poor score even if the choice is free. Lessons 03 and 04 introduce better scores, and lesson 05 removes
-# whole rows and columns more carefully and trains the model afterwards.
+# In the figure each row is a pattern. The horizontal axis is the perplexity, on a logarithmic scale, and the dashed
+# line is the dense model. If we gave the same probability to all 49,152 tokens of the vocabulary, the perplexity would
+# be 49,152. In the grey area a model is worse than that. It is broken, and how large its perplexity is has no meaning
+# any more. With a quarter of the weights pruned (dark, circles), 16 × 16 blocks are at the border of this area, and
+# columns and rows are far inside. The verdict is about this case.
 #
-# The verdict compares each pattern with the freer one before it: n:4 with unstructured, 4 × 4 blocks with n:4, and
-# rows and columns with 4 × 4 blocks.
+# With half of the weights pruned (red, squares), even the perplexity of unstructured pruning is 14 times that of the
+# dense model. In other words, even if the choice is free, the absolute value of a weight is a poor measure of its
+# importance. Lessons 03 and 04 introduce better criteria, and lesson 05 removes whole rows and columns more carefully
+# and trains the model afterwards.
 #
-# One result does not match section 1. Rows keep more squares of our matrix than 16 × 16 blocks do, and yet the model
-# without rows is far worse. The squares measure how far the matrix moves, not how far its output moves. If a row is
-# removed, one output is zero for every token, and everything that uses this output has to do without it. If tiles are
-# removed, most outputs only lose some of their terms. This is a likely reason, which we do not test here. Lessons 02
-# to 04 are about the effect of a weight on the output.
+# One result does not match section 1. There, rows kept more squares of our matrix than 16 × 16 blocks. Here, blocks
+# take the model to the border of the grey area, while removing rows takes it far inside. (Section 1 was about one
+# matrix at one half, and this is about all matrices at a quarter.) The squares measure how far the matrix moves, not
+# how far its output moves. If a row is removed, one output is zero for every token, and everything that uses this
+# output has to do without it. If tiles are removed, most outputs only lose some of their terms. This is a likely
+# reason, which we do not test here. Lessons 02 to 04 are about the effect of a weight on the output.
 #
 # ## 3. Structured sparsity: remove whole inputs
 #
-# If regular zeros cost the model so much, why does anyone use them? Because you need neither a format nor a kernel.
-# A column of $W$ belongs to one input. If the column is zero, we do not need the input either, and the layer computes
-# $W_{:,S}\, x_S$, where $S$ is the set of kept inputs. For example, if we keep the first and the third of three
-# inputs:
+# If regular zeros cost the model so much, why does anyone use them? Because you need neither a special format nor a
+# special kernel. A column of $W$ belongs to one input. If the column is zero, we do not need the input either, and the
+# layer computes $W_{:,S}\, x_S$, where $S$ is the set of kept inputs. For example, if we keep the first and the third
+# of three inputs:
 #
 # $$ \begin{pmatrix} 1 & 0 & 3 \\ 4 & 0 & 6 \end{pmatrix} \begin{pmatrix} x_1 \\ x_2 \\ x_3 \end{pmatrix}
 # = \begin{pmatrix} 1 & 3 \\ 4 & 6 \end{pmatrix} \begin{pmatrix} x_1 \\ x_3 \end{pmatrix} $$
@@ -266,19 +276,21 @@ print(f"largest difference between the masked product and the smaller one: {diff
 # The masked matrix and the smaller one give the same outputs up to rounding, but the second needs half of
 # the bytes and half of the multiplications.
 #
-# **Cost**: nothing at run time. The price is paid in quality, because a column takes its large weights with it.
+# **Cost**: hardly anything at run time, only the selection of the inputs. The price is paid in quality, because with
+# each column we also lose its large weights.
 #
-# ## 4. Blocks
+# ## 4. Optional: blocks
 #
-# Blocks are a compromise between single weights and whole columns. If a block is large enough to fill a vector unit
-# or a tensor core, a kernel can run dense code on each block that is kept, and skip the others.
+# Blocks are a compromise between single weights and whole columns. If a block is large enough to fill a vector unit of
+# a CPU or a tensor core (a unit of NVIDIA GPUs that multiplies small dense matrices), a kernel can run dense code on
+# each block that is kept, and skip the others.
 
 # %% [markdown]
 # ### A block mask
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Divide the matrix into blocks of `rows` × `columns`; both sizes divide it. Keep exactly `n_kept` of all blocks, those
-# with the largest sum of absolute values. If two sums are equal, you may keep either block.
+# Divide the matrix into blocks of `rows` × `columns` weights; both sizes divide it. Keep exactly `n_kept` of all
+# blocks, those with the largest sum of absolute values. If two sums are equal, you may keep either block.
 
 
 # %% exercise="patterns.blocks"
@@ -328,9 +340,9 @@ Table(
 )
 
 # %% [markdown]
-# With tiles of 2 × 2 we keep 77 % of the squares, with tiles of 64 × 64 only 51 %, hardly more than by a random
-# choice. The sum over a large tile is a sum of many weights, and such sums are all similar. So there is little to gain
-# by choosing among them. (Section 1 ranked blocks by their squares, and so kept slightly more.)
+# With tiles of 2 × 2 we keep 77 % of the squares, with tiles of 64 × 64 only 51 %, hardly more than by a random choice.
+# The sum over a large tile is a sum of many weights, and such sums differ little, compared with their size. So there is
+# little to gain by choosing among them. (Section 1 ranked blocks by their squares, and so kept slightly more.)
 #
 # **Cost**: one index per tile. A tile of 16 × 16 holds 256 weights, so an index of 4 bytes does not matter.
 #
@@ -340,10 +352,9 @@ Table(
 # others, 2021). Every row then stores the same number of values, and two bits are enough for the position of a value
 # in its group.
 #
-# Why does this need a pattern of its own? Can we not take an unstructured mask with the same sparsity? If each weight
-# were kept by the toss of a coin, a group of four would keep more than two with probability
-# $\left(\binom{4}{3} + \binom{4}{4}\right) / 2^4 = 5/16 \approx 31\,\%$, and would not fit. Let's count the groups of
-# the real matrix:
+# Could we store an unstructured mask with the same sparsity as 2:4? If each weight were kept by the toss of a coin, a
+# group of four would keep more than two with probability $\left(\binom{4}{3} + \binom{4}{4}\right) / 2^4 = 5/16 \approx
+# 31\,\%$, and would not fit. Let's count the groups of the real matrix:
 
 # %%
 keep = patterns.Unstructured(0.5).keep(weight.abs())
@@ -351,18 +362,18 @@ n_kept = keep.unflatten(1, (-1, 4)).sum(dim=2)  # (outputs, groups): how many of
 plots.groups(torch.bincount(n_kept.flatten(), minlength=5) / n_kept.numel())
 
 # %% [markdown]
-# The dark bars (our matrix) are as high as the hatched bars (coin tosses): 31 % of the groups keep three or
-# four weights. This means that the large weights of a row are spread almost at random. So we have to choose a 2:4 mask
-# group by group.
+# The dark bars (our matrix) are as high as the hatched bars (coin tosses): 31 % of the groups keep three or four
+# weights. In this respect the large weights of a row are spread as if at random. So we have to choose a 2:4 mask group
+# by group.
 
 # %% [markdown]
 # ### Compress to 2:4
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
 #
 # Compress a matrix to 2:4: of every four neighbouring inputs keep the two weights with the largest absolute values.
-# Return the kept weights and the position of each weight in its group, a number from 0 to 3. Within a group the
-# positions ascend. If two absolute values are equal, you may keep either weight. For example, the group
-# (7, −8, 3, 0) gives the values (7, −8) and the positions (0, 1).
+# Return the kept weights and the position of each weight in its group, an integer from 0 to 3. Within a group the
+# positions ascend. If two absolute values are equal, you may keep either weight. For example, the group (7, −8, 3, 0)
+# gives the values (7, −8) and the positions (0, 1).
 
 
 # %% exercise="patterns.nofm"
@@ -391,7 +402,8 @@ check("patterns.nofm", compress)
 # </details>
 #
 # A position needs two bits, so four of them share a byte. By convention the first position is in the lowest bits:
-# position $j$ of a row is shifted left by $2\,(j \bmod 4)$ bits. Kernels rely on such a convention.
+# position number $j$ of a row, counted from 0, is shifted left by $2\,(j \bmod 4)$ bits. Kernels rely on such a
+# convention.
 
 # %%
 values, positions = mine("patterns.nofm", compress)(weight)
@@ -409,8 +421,9 @@ print(f"squares kept: {100 * values.square().sum() / weight.square().sum():.0f} 
 #
 # ## 6. Formats and their bytes
 #
-# A sparse format has to store which entries it holds. This **index** costs bytes as well, and each format pays for it
-# in its own way. The drawing shows every number that three formats store for the same small matrix.
+# A sparse format has to store which entries it holds. This index costs bytes as well, and each format pays for it in
+# its own way. The drawing shows every number that three formats store for the same small matrix, which is at the top on
+# the left.
 
 # %%
 plots.formats()
@@ -434,7 +447,8 @@ plots.formats()
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
 # Compute the bytes of a dense matrix, of CSR, of a bitmap and of 2:4. Column indices and row starts are integers of 4
-# bytes. Test your formulas with the small matrix of the drawing first: it has 3 rows, 8 columns and 7 stored values.
+# bytes. Test your formulas with the small matrix of the drawing first: it has 3 rows, 8 columns and 7 stored values,
+# and the title of the drawing gives its bytes.
 
 
 # %% exercise="patterns.bytes"
@@ -484,8 +498,9 @@ check("patterns.bytes", format_bytes)
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Choose the format that stores the kept weights of a mask in the fewest bytes, without losing any weight. `sizes` is
-# the result of the last exercise for this mask. It always has an entry for 2:4, whether or not the mask fits 2:4. When
-# does it fit? Add the fifth format, `"columns"`, and return the name of the smallest format and its bytes.
+# the result of the last exercise for this mask. It always has an entry for 2:4, even if the mask does not fit 2:4 or
+# its number of columns is not a multiple of four. When does it fit? Add the fifth format, `"columns"`, and return the
+# name of the smallest format and its bytes.
 
 
 # %% exercise="patterns.choose"
@@ -541,9 +556,8 @@ Table(
 
 # %% [markdown]
 # At densities of 50 % and 25 % the answer is nearly always the bitmap. 2:4 and whole columns have a cheaper format of
-# their own. CSR is chosen only when 2 % of the weights are left. Rows, blocks and 1:4 are regular as well, but none of
-# our five formats makes use of it. (The library also stores rows as a smaller matrix, blocks as tiles with one column
-# index each, and 1:4 like 2:4.)
+# their own, although the difference is tiny for 2:4, which saves only the row starts. CSR is chosen only when 2 % of
+# the weights are left. Rows, blocks and 1:4 are regular as well, but none of our five formats makes use of it.
 #
 # To multiply by an encoded matrix, a kernel has to decode it. You now do this for the bitmap.
 
@@ -552,7 +566,8 @@ Table(
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
 # Decode a bitmap. Bit $i \bmod 8$ of `bitmap[o, i // 8]`, counted from the lowest bit, is 1 if entry $(o, i)$ is
-# stored. The stored values are listed row by row. Each row of the map begins on a new byte.
+# stored. The stored values are listed row by row. Each row of the map begins on a new byte. The result has the dtype of
+# `values`.
 
 
 # %% exercise="patterns.bitmap"
@@ -629,20 +644,25 @@ check("patterns.break_even", break_even)
 plots.bytes_per_weight(weight)
 
 # %% [markdown]
-# In each panel, the horizontal line is the dense matrix. Lines are the formulas, and dots are our matrix, pruned and
-# encoded, with the bytes of its tensors counted. (The titles include the row starts, so their densities are slightly
-# lower than your formulas give.) Look at a density of 0.5 in the right panel, for float16: CSR (steepest line) is far
-# *above* the dense line. The bitmap and 2:4 (star) are at 1.13 and 1.125 bytes per weight, that is, 1.8 times smaller
-# than dense and not 2 times, because their index costs one bit per weight. CSR is the smallest format only at
-# densities of a few per cent, which are common in scientific computing, but not in language models.
+# The left panel is for float32 and the right one for float16. In each of them, the horizontal line is the dense matrix.
+# Lines are the formulas, and dots are our matrix, pruned and encoded, with the bytes of its tensors counted. (The
+# titles give the break-even densities. They include the row starts, so they are slightly lower than yours.) Look at a
+# density of 0.5 in the right panel: CSR (steepest line) is far *above* the dense line. The bitmap and 2:4 (star) are at
+# 1.13 and 1.125 bytes per weight, that is, 1.8 times smaller than dense and not 2 times, because their index costs one
+# bit per weight. CSR is the smallest format only at densities below about 3 %. In section 2 only half of the weights
+# were removed, and even with the freest pattern the perplexity was already 14 times as high.
+#
+# Compare with section 1: for unstructured zeros nearly one bit per weight is the least, and the bitmap takes one. For
+# 2:4, 0.65 bits would be enough, and the format takes one.
 #
 # The narrower the values, the larger the fraction of the bytes that goes into the index. For weights of 4 bits, for
 # example, CSR saves bytes only below a density of 11 %, and a bitmap below 75 %.
 #
-# ## 7. One matrix in three formats
+# ## 7. Optional: one matrix in three formats
 #
-# Now we put everything together. The next cell encodes a matrix in three formats, decodes it again, and multiplies it
-# by a vector $x$. For 2:4 and CSR the product uses the stored values directly.
+# This section puts everything together. Its code is not needed to understand section 8, but run its cells, because
+# section 8 uses `encode`. The next cell encodes a matrix in three formats, decodes it again, and multiplies it by a
+# vector $x$. For 2:4 and CSR the product uses the stored values directly.
 #
 # - `encode` builds the tensors of the drawing in section 6. The row starts are the cumulative sum of the counts per
 #   row, with a zero in front. Bits and positions are shifted into bytes as in section 5 (your `compress`).
@@ -697,9 +717,10 @@ for name, tensors in encoded.items():
     print(f"largest error of the product: {(product - pruned @ x).abs().max():.0e}")
 
 # %% [markdown]
-# All three formats store exactly the same matrix. In float32 the dense matrix has 3,538,944 bytes. CSR has even more,
-# because the column index of a value takes as many bytes as the value. Now we compare our tensors with the library's
-# formats and with the CSR tensor that PyTorch builds itself, and count the bytes for float16 as well:
+# All three formats store exactly the same matrix. In float32 the dense matrix has 3,538,944 bytes. CSR has slightly
+# more: the values and the column indices take half of the bytes of the dense matrix each, and the row starts come on
+# top. Now we compare our tensors with the library's formats and with the CSR tensor that PyTorch builds itself, and
+# count the bytes for float16 as well:
 
 
 # %%
@@ -730,8 +751,8 @@ Table(
 
 # %% [markdown]
 # CSR and the bitmap are equal to the library's. 2:4 may differ in one or two bytes, although it decodes to the same
-# matrix: two groups of our matrix have only one non-zero weight, and your function may fill them up with other zeros
-# than the library. Both are right.
+# matrix: two groups of our matrix have only one non-zero weight, and your function may choose another position for the
+# zero that fills the group. Then you see `'2:4': False`. Both are right.
 #
 # The last row of the table is larger than our CSR, because `to_sparse_csr` stores indices with 8 bytes each. When you
 # count the bytes of a sparse tensor, count its indices too, and look at their type.
@@ -742,9 +763,16 @@ Table(
 # ### Explore
 #
 # Choose a matrix, a pattern and a sparsity. On the left you see the upper left corner of the pruned matrix, on the
-# right the bytes of the whole matrix in each format. For example, compare "n of 4" with "columns" at the same
-# sparsity: which one keeps more of the squares, and which one takes fewer bytes? (If the notebook runs without a
-# browser, you see only the first choice.)
+# right the bytes of the whole matrix in each format. For example, compare "n of 4" with "columns" at the same sparsity:
+# which one keeps more of the squares, and which one takes fewer bytes? (If the notebook runs without a browser, you see
+# only the first choice.)
+#
+# <details><summary>Answer for half of the weights</summary>
+#
+# "n of 4" keeps more of the squares. Columns take slightly fewer bytes, because they store one index per column and not
+# one position per kept weight.
+#
+# </details>
 
 # %%
 controls = widgets.explore(model)
@@ -752,37 +780,36 @@ controls = widgets.explore(model)
 # %% [markdown]
 # ## 8. Does it save time?
 #
-# A layer has to compute and to move bytes. Both happen in parallel, and the slower one determines the time. Lesson 00
-# calls this the **roofline model** (Williams, Waterman and Patterson, 2009). For $N$ tokens in parallel and values of
-# $v$ bytes,
+# Lesson 00 gave a lower bound for the time of a layer, the **roofline model** (Williams, Waterman and Patterson, 2009).
+# For $N$ tokens per pass (this $N$ has nothing to do with N:M) and values of $v$ bytes,
 #
 # $$ t \;\ge\; \max\left(\frac{2\,O\,I\,N}{\text{FLOP/s}},\; \frac{(OI + NO + NI)\,v}{\text{bytes/s}}\right) $$
 #
-# The ratio of FLOPs to bytes is the **arithmetic intensity** of the layer. If it is low, the layer is
-# **memory-bound**: bytes determine the time. If it is high, the layer is **compute-bound**: arithmetic does. The next
-# cell computes it for our matrix. The limit between the two is a property of your machine.
+# Remember that a layer is memory-bound if its arithmetic intensity is below the **ridge** of the machine, and
+# compute-bound above it. The next cell measures the ridge of your machine and computes the intensity for our matrix.
 
 # %%
 machine = measure_device()
 ridge = machine.flops_per_second / machine.bytes_per_second
 print(f"{machine.name}: {machine.flops_per_second / 1e9:.0f} GFLOP/s, {machine.bytes_per_second / 1e9:.1f} GB/s")
-print(f"memory-bound below {ridge:.1f} FLOP/byte")
+print(f"ridge at {ridge:.1f} FLOP/byte")
 table = []
 for n_tokens in (1, 8, 64):
     n_bytes = 4 * (n_outputs * n_inputs + n_tokens * (n_outputs + n_inputs))
     intensity = 2 * n_tokens * n_outputs * n_inputs / n_bytes
     limited_by = "memory" if intensity < ridge else "compute"
-    table.append({"batch size": n_tokens, "FLOP/byte": intensity, "limited by": limited_by})
+    table.append({"tokens per pass": n_tokens, "FLOP/byte": intensity, "limited by": limited_by})
 Table(table, caption="A dense layer in float32", formats={"FLOP/byte": number(2)})
 
 # %% [markdown]
-# The **batch size** is the number of tokens in parallel. With batch size 1, as when a model generates text for one
-# user, each weight is read for a single multiplication and addition, and the layer is memory-bound. Fewer bytes should
-# then mean less time, in the ratio of the bytes. With many tokens the layer is compute-bound, and a format helps only
-# if it skips multiplications faster than the dense kernel does them.
+# The number of tokens per pass is the batch size in decoding, and the length of the prompt in prefill. With one token,
+# as when a model generates text for one user, each weight is read for a single multiplication and addition, and the
+# layer is memory-bound. Fewer bytes should then mean less time, in the ratio of the bytes. With many tokens the layer
+# is compute-bound, and a format helps only if it skips multiplications faster than the dense kernel does them.
 #
-# Let's measure it, with half of the weights and with a matrix that is larger than the cache of most CPUs: the first
-# 24,576 rows of the LM head. All contestants take turns, so that a busy moment of the machine affects all of them.
+# Let's measure it, with half of the weights and with a matrix of 57 MB, which is larger than the on-chip cache of most
+# laptops: the first 24,576 rows of the LM head. All contestants take turns, so that a busy moment of the machine
+# affects all of them.
 
 # %%
 large = model.lm_head.weight.detach()[:24_576].clone()
@@ -809,7 +836,7 @@ for n_tokens in (1, 64):
     seconds = {name: torch.tensor(times) for name, times in speed.rounds(contestants, seconds=2.0).items()}
     for name in list(contestants)[1:]:
         low, middle, high = (seconds["dense"] / seconds[name]).quantile(torch.tensor([0.1, 0.5, 0.9])).tolist()
-        row = {"batch size": n_tokens, "half of the weights": name}
+        row = {"tokens per pass": n_tokens, "half of the weights": name}
         table.append(row | {"speedup": middle, "10 %": low, "90 %": high})
 Table(
     table,
@@ -820,48 +847,62 @@ Table(
 
 # %% [markdown]
 # - **Half of the columns** need half of the bytes and half of the multiplications, so the roofline model allows a
-#   speedup of two, and no more.
-# - **CSR** with half of the weights takes as many bytes as the dense matrix in float32. The roofline model allows no
-#   speedup at all. If you see a larger number, the dense product ran slower than the machine can, and the zeros are
-#   not the reason.
+#   speedup of two, and no more. (If your processor has a very large cache, the smaller matrix may fit into it and be
+#   even faster.)
+# - **CSR** with half of the weights takes as many bytes as the dense matrix in float32, but half of the
+#   multiplications. With one token, where bytes decide, the roofline model therefore allows no speedup. If you see a
+#   number above 1 there, the dense product ran slower than the machine can. With 64 tokens the dense layer may be
+#   compute-bound on your machine, and then the roofline model allows CSR a speedup of up to two. How much of it does
+#   PyTorch's kernel reach? Compare the two rows.
 # - **Bitmap**: PyTorch has no CPU kernel for bitmaps, and none for 2:4. So we decode first, which takes much longer
 #   than the product itself. A kernel that decodes only small pieces, inside the processor's cache, could save time.
 #
-# This is a statement about kernels, not about CPUs. DeepSparse, an engine that was written for unstructured sparsity,
-# is reported to be 1.82 times as fast as dense at 50 % sparsity on a CPU (Frantar and Alistarh, 2023, table 7:
-# OPT-2.7B, 400 tokens).
+# Whether CSR and bitmaps are slow depends on the kernel, not only on the CPU. DeepSparse, an engine that was written
+# for unstructured sparsity, is reported to be 1.82 times as fast as dense at 50 % sparsity on a CPU (Frantar and
+# Alistarh, 2023, table 7: OPT-2.7B, 400 tokens). With so many tokens, skipped multiplications matter more than saved
+# bytes.
 #
 # ### On a GPU
 #
-# Tensor cores multiply dense tiles, and 2:4 tiles at twice the rate. Scattered zeros save them no arithmetic. A kernel
-# can still load fewer bytes and decode them on the chip, which should help when memory is the limit. The table shows
-# PyTorch's 2:4 product, and a kernel of this course that saves bytes but no multiplications.
+# The **tensor cores** of NVIDIA GPUs multiply dense tiles, and 2:4 tiles at twice the rate. Scattered zeros save tensor
+# cores no arithmetic. A kernel can still load fewer bytes and decode them on the chip, which should help when memory is
+# the limit.
+#
+# We measured a layer with 4,096 rows and 14,336 columns in bfloat16 on an H200. In both tables each row is a program:
+# its time, its lower bound by the roofline model, and its speed compared with the dense product. The first table is
+# about 2:4: PyTorch's product, and a kernel of this course that saves bytes but no multiplications. The second one is
+# about other formats, with one token.
+#
+# **A claim to test.** On a GPU, PyTorch's 2:4 product is faster than the dense one, with every number of tokens. The
+# verdict counts the six numbers of tokens that we measured, from 1 to 4,096.
 
 # %%
 print(gpu.provenance())
-gpu.table("nm_matmul", contests=("2:4, tokens: 1", "2:4, tokens: 4096"))
+display(gpu.table("nm_matmul", contests=("2:4, tokens: 1", "2:4, tokens: 4096")))
+gpu.table("bitmap_matvec", contests=("density 0.5", "density 0.1"))
 
 # %%
 print(claims.ON_A_GPU.judge())
 
 # %% [markdown]
-# Compare the times with the bounds. PyTorch's product is made for many tokens. At 4,096 tokens the layer is
-# compute-bound, the bound is half of the dense one, and the product is 1.22 times as fast. With one token the bound is
-# also nearly half of the dense one, but the product takes almost three times as long. The course's kernel saves
-# bytes alone: it is 1.35 times as fast with one token and slower with many. Real speedups stay below the bounds. For
-# example, Frantar and Alistarh report that 2:4 made the layers of OPT-175B 1.54 to 1.79 times faster on an A100
+# Compare the times with the bounds in the first table. PyTorch's product is made for many tokens. At 4,096 tokens the
+# layer is compute-bound, the bound is half of the dense one, and the product is 1.22 times as fast. With one token the
+# bound is little more than half of the dense one, but the product takes almost three times as long. The course's kernel
+# saves bytes alone: it is 1.35 times as fast with one token and slower with many. Real speedups stay below the bounds.
+# For example, Frantar and Alistarh report that 2:4 made the layers of OPT-175B 1.54 to 1.79 times faster on an A100
 # (2,048 tokens, table 8).
 #
-# And the other formats? With one token and half of the weights, CSR takes 1.6 times as long as dense, because it has
-# more bytes. The course's bitmap kernel has little more than half of the bytes, but takes 1.3 times as long. It
-# comes less close to its bound than the dense product, because it has to count bits before it knows where a value
-# belongs. At a density of 10 % it is 1.78 times as fast as dense. In other words, **a saved byte saves time only if a
-# kernel makes use of it.** All measurements are on [the page of claims](../docs/claims.md).
+# And the other formats (second table)? With one token and half of the weights, CSR takes 1.6 times as long as dense,
+# because it has more bytes. The course's bitmap kernel reads little more than half of the bytes, but takes 1.3 times as
+# long. It comes less close to its bound than the dense product, probably because it has to count bits before it knows
+# where a value belongs. At a density of 10 % it is 1.78 times as fast as dense. In other words, **a saved byte saves
+# time only if a kernel makes use of it.** All measurements are on [the page of claims](../docs/claims.md).
 #
 # ### What it saves, and when it does not pay off
 #
 # How many bytes of weights does the model read to generate one token? We compare float16 weights with bitmaps at half
-# density in all blocks. The embedding is the same matrix as the LM head, so we count it once.
+# density in all blocks, and take the ratio of bytes of our example matrix for all of them. The embedding is the same
+# matrix as the LM head, so we count it once.
 
 # %%
 sizes = mine("patterns.bytes", format_bytes)(n_outputs, n_inputs, n_outputs * n_inputs // 2, 2)
@@ -885,10 +926,10 @@ print(f"bitmaps need {100 * (ratio * block_bytes + head_bytes) / (block_bytes + 
 #
 # ## 9. Optional: a preview of lessons 06 and 09
 #
-# So far the zeros were the same for every input. This is **static** sparsity. We can also choose them for each input:
-# **dynamic** sparsity. For example, if a neuron of the MLP is nearly zero for one token, we need not read its column
-# of the next matrix for this token. Mixtures of experts (lesson 06) and contextual sparsity (lesson 09) are of this
-# kind, and so is the eviction of tokens from the key-value cache (lesson 07). Here you only see why this is promising.
+# So far the zeros were static (lesson 00). Now we choose them for each input, so they are dynamic. For example, if a
+# neuron of the MLP is nearly zero for one token, we need not read its column of the next matrix for this token.
+# Mixtures of experts (lesson 06) and contextual sparsity (lesson 09) are of this kind, and so is the eviction of tokens
+# from the key-value cache (lesson 07). Here you only see why this is promising.
 
 # %% [markdown]
 # ### A pattern that depends on the input
@@ -915,10 +956,18 @@ def dynamic_linear(weight, inputs, k):
 check("patterns.dynamic", dynamic_linear)
 
 # %% [markdown]
-# We try it on the neurons of one MLP, that is, on the inputs of `down_proj` in block 15. A forward pre-hook, a
-# function that PyTorch calls with the inputs of a layer, collects them. We leave out the first token of each window,
-# whose activations are unusual (lesson 08). Then we keep a fraction of the neurons, chosen for each token (your
-# function) or once for all tokens by their mean absolute value, and measure the relative squared error of the output.
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# `topk` of the absolute values along `dim=1` gives exactly $k$ indices for each token. `scatter_` puts ones at these
+# places of a matrix of zeros. We multiply the inputs by it, so they keep their signs, and then apply the layer. (This
+# needs as many multiplications as the dense layer. A fast kernel would read only the chosen columns.)
+#
+# </details>
+#
+# We try it on the neurons of one MLP, that is, on the inputs of `down_proj` in block 15. A forward pre-hook, a function
+# that PyTorch calls with the inputs of a layer, collects them. We leave out the first token of each window, whose
+# activations are unusual (lesson 08). Then we keep a fraction of the neurons, chosen for each token (your function) or
+# once for all tokens by their mean absolute value, and measure the relative squared error of the output.
 
 # %%
 layer, collected = model.model.layers[15].mlp.down_proj, []
@@ -949,25 +998,27 @@ print(f"neurons that are exactly zero: {100 * (neurons == 0).float().mean():.1f}
 plots.activity(neurons.abs() >= threshold, errors)
 
 # %% [markdown]
-# On the left each row is a token, and black marks are the largest tenth of its neurons. Two tokens have only 23 % of
-# them in common. On the right you see the consequence: if a quarter of the neurons is kept, the error is 0.09 when we
-# choose for each token (dark, circles), and 0.43 when we choose once for all tokens (red, squares). The activation
-# function of this model (SiLU) makes no exact zeros, unlike ReLU. But a few neurons carry most of the output for one
-# token, and for the next token they are others.
+# On the left each row is a token, and black marks are the largest tenth of its neurons. Two tokens have on average only
+# 23 % of them in common. (If each token chose at random, it would be 10 %.) On the right you see the consequence: if a
+# quarter of the neurons is kept, the error is 0.09 when we choose for each token (dark, circles), and 0.43 when we
+# choose once for all tokens (red, squares). The activation function of this model (SiLU) makes no exact zeros, unlike
+# ReLU. But a few neurons carry most of the output for one token, and for the next token they are others.
 #
 # **Cost**: the choice must be known *before* the work is done, it must be made again for every token, and a batch of
-# many tokens needs nearly all columns together. Lessons 06 and 09 are about these three problems.
+# many tokens together needs many more columns than one token. Lessons 06 and 09 are about these three problems.
 #
 # ## 10. Optional: an open task
 #
 # All patterns above removed the same fraction of every matrix. Now you choose freely which weights of each matrix are
 # kept. All block matrices together may take at most 70 % of their dense float16 bytes, and the model should have the
-# lowest perplexity that you can reach. Each matrix is stored in the cheapest format that fits its mask. So a regular
-# pattern gives you room for more weights, and an unstructured one gives you a better choice. There is no right answer,
-# and nothing is graded.
+# lowest perplexity that you can reach. Each matrix is stored in the cheapest format that fits its mask. (In addition to
+# our five formats, the library stores rows as a smaller matrix, blocks as tiles with one column index each, and 1:4
+# like 2:4.) So a regular pattern gives you room for more weights, and an unstructured one gives you a better choice.
+# There is no right answer, and nothing is graded.
 #
 # Your function receives one matrix and returns its mask. Before you try: how many weights can a bitmap keep with 70 %
-# of the bytes? Which matrices would you rather leave dense? A choice over the budget is counted, but not evaluated.
+# of the bytes? (The function below starts with this density.) Which matrices would you rather leave dense? If your
+# choice takes too many bytes, you see how many, but no perplexity. An attempt can take a minute or two.
 
 
 # %%
@@ -978,7 +1029,8 @@ def keep_in_budget(part, depth, weight):
     depth: 0 for the first block, 1 for the last. weight: (O, I).
     Returns (O, I), bool, True = kept.
     """
-    return patterns.Unstructured(1 - 0.633).keep(weight.abs())
+    density = 0.633  # what a bitmap can keep with 70 % of the bytes
+    return patterns.Unstructured(1 - density).keep(weight.abs())
 
 
 # %%
@@ -986,18 +1038,19 @@ tables.ideas(budget.attempt(keep_in_budget, model, tokenizer))
 
 # %% [markdown]
 # The rows above yours are simple ideas that we measured on the same text (`course reproduce budget`). *Relative size*
-# is the relative importance of Zhang and others (2024): the size of a weight compared with the other weights of its
-# row and of its column. The last column compares each choice with the first one, window by window. With 16 windows a
-# difference is significant if it is larger than 2.13 standard errors. Is any idea clearly better than the same density
-# everywhere? How many bytes does a regular format save, and is it worth the loss?
+# is the relative importance of Zhang and others (2024): the size of a weight compared with the other weights of its row
+# and of its column. The last column compares each choice with the first row, window by window. With 16 windows a single
+# difference is significant (at the 5 % level) if it is larger than 2.13 standard errors. If you compare many choices,
+# some of them exceed this by chance. Is any idea clearly better than the same density everywhere? How many bytes does a
+# regular format save, and is it worth the loss?
 #
 # ## To take home
 #
 # 1. The more regular the zeros, the better hardware can use them, and the more the model loses.
 # 2. An index takes bytes, too. With half of the weights, a bitmap and 2:4 make a float16 matrix 1.8 times smaller, and
 #    CSR makes it 1.5 times larger.
-# 3. With batch size 1, the bytes that are not read determine the speedup. With many tokens, the multiplications that
-#    are not done determine it. In both cases a kernel has to make use of the pattern.
+# 3. With one token per pass, the bytes that are not read determine the speedup. With many tokens, the multiplications
+#    that are not done determine it. In both cases a kernel has to make use of the pattern.
 #
 # Three questions. Answer first, then unfold.
 #
@@ -1020,16 +1073,16 @@ tables.ideas(budget.attempt(keep_in_budget, model, tokenizer))
 # And for 2:4?</summary>
 #
 # For unstructured sparsity, hardly. There are $\binom{n}{n/2} \approx 2^n / \sqrt{\pi n / 2}$ masks of $n$ weights,
-# which needs nearly one bit per weight, and a bitmap takes one. 2:4 also stores one bit per weight, but has only 6
-# masks for four weights: $\log_2 6 = 2.58$ bits would be enough where 4 are spent, because hardware wants to read each
-# position by itself.
+# which needs nearly one bit per weight, and a bitmap takes one. 2:4 also stores one bit per weight, that is, four bits
+# per group. It has only 6 masks for a group, so $\log_2 6 = 2.58$ bits would be enough, or 0.65 per weight. It probably
+# spends more so that hardware can read each position by itself.
 #
 # </details>
 #
 # ## Reading
 #
 # - Hoefler, Alistarh, Ben-Nun, Dryden, Peste (2021), *Sparsity in Deep Learning*, JMLR 22.
-#   [arXiv:2102.00554](https://arxiv.org/abs/2102.00554).
+#   [arXiv:2102.00554](https://arxiv.org/abs/2102.00554). A survey.
 # - Frantar, Alistarh (2023), *SparseGPT*, appendix E: speed on a CPU and a GPU.
 #   [arXiv:2301.00774](https://arxiv.org/abs/2301.00774).
 # - Zhang and others (2024), *Plug-and-Play*: relative importance. ICLR.
@@ -1037,6 +1090,6 @@ tables.ideas(budget.attempt(keep_in_budget, model, tokenizer))
 # - Mishra and others (2021), *Accelerating Sparse Deep Neural Networks*: 2:4.
 #   [arXiv:2104.08378](https://arxiv.org/abs/2104.08378).
 # - Gale, Zaharia, Young, Elsen (2020), *Sparse GPU Kernels for Deep Learning*.
-#   [arXiv:2006.10901](https://arxiv.org/abs/2006.10901).
+#   [arXiv:2006.10901](https://arxiv.org/abs/2006.10901). Kernels for unstructured zeros.
 # - Williams, Waterman, Patterson (2009), *Roofline*, CACM 52 (4).
 #   [doi:10.1145/1498765.1498785](https://doi.org/10.1145/1498765.1498785).
