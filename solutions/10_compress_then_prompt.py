@@ -113,8 +113,8 @@ plots.positions_and_mask()
 def before(prompt, text, real):
     """Put a prompt before each text and return (vectors, mask, positions).
 
-    prompt: (P, D), the same for all texts. text: (B, T, D), the embeddings of B texts. real: (B, T), True at tokens of
-    the text, False at padding.
+    prompt: (P, D), the same for all texts. text: (B, T, D), the embeddings of B texts. real:
+    (B, T), True at tokens of the text, False at padding.
     vectors: (B, P + T, D), the prompt first in every row, before the padding too.
     mask: (B, P + T), bool, True at everything that may be attended to.
     positions: (B, P + T), int; at padding they may have any value.
@@ -193,8 +193,9 @@ plots.labels()
 def labels(ids, real, n_prompt):
     """Return the token that each position should predict, −100 where there is none: (B, P + T).
 
-    ids: (B, T), the tokens; at padding they have any value. real: (B, T), True at tokens of the text. The text begins
-    at index 0 and has at least one token; padding follows. n_prompt: P, the number of vectors before the text, from 0.
+    ids: (B, T), the tokens; at padding they have any value. real: (B, T), True at tokens of the
+    text. The text begins at index 0 and has at least one token; padding follows. n_prompt: P, the
+    number of vectors before the text, from 0.
     """
     ### BEGIN SOLUTION
     tokens = torch.where(real, ids, -100)
@@ -283,9 +284,11 @@ print(f"prompt of 5 vectors: {n_prompt:,} numbers, {100 * n_prompt / n_model:.3f
 def learn_step(weights, prompt, ids, rate):
     """Take one step of gradient descent for a prompt in front of a frozen model.
 
-    weights: the weights of a causal language model by name, or a model. prompt: (P, D), at least one vector.
+    weights: the weights of a causal language model by name, or a model. prompt: (P, D), at least
+    one vector.
     ids: (B, T), int, at least one token per text. rate: the learning rate.
-    Returns (prompt, weights) after the step: (P, D), and weights_of(model), which must not have changed.
+    Returns (prompt, weights) after the step: (P, D), and weights_of(model), which must not have
+    changed.
     """
     model = as_model(weights)  # a LlamaForCausalLM with tied embeddings
     ### BEGIN SOLUTION
@@ -360,11 +363,14 @@ plots.lengths()
 
 # %% exercise="compress.initial"
 def first_prompt(table, keys, n, step):
-    """Initialise a prompt with rows of the vocabulary and take its first step; return (prompt, table).
+    """Initialise a prompt with rows of the table and take its first step; return (prompt, table).
 
-    table: (V, D), the embeddings, which the model continues to use. keys: (V,), a number per token, all different.
-    n: the number of vectors P, 1 to V. step: (P, D), what the first step subtracts from the vectors.
-    Vector 0 starts as the row of the token with the largest key, vector 1 as that with the second largest, and so on.
+    table: (V, D), the embeddings, which the model continues to use. keys: (V,), a number per token,
+    all different.
+    n: the number of vectors P, 1 to V. step: (P, D), what the first step subtracts from the
+    vectors.
+    Vector 0 starts as the row of the token with the largest key, vector 1 as that with the second
+    largest, and so on.
     """
     ### BEGIN SOLUTION
     largest = torch.argsort(keys, descending=True)[:n]
@@ -399,9 +405,10 @@ check("compress.initial", first_prompt)
 
 # %%
 def train_prompt(model, prompt, token_ids, before, labels, batch_size=2, learning_rate=0.02):
-    """Train a soft prompt on a frozen model, each window once; return the prompt after every step, and the losses."""
-    model.requires_grad_(False)
-    prompt = prompt.clone().requires_grad_()
+    """Train a soft prompt, each window once; return the prompt after every step, and the losses."""
+    for weight in model.parameters():
+        weight.requires_grad_(False)
+    prompt = prompt.detach().clone().requires_grad_()
     optimizer = torch.optim.AdamW([prompt], lr=learning_rate, weight_decay=0.0)
     history, losses = [prompt.detach().clone()], []
     batches = token_ids.split(batch_size)
@@ -410,14 +417,14 @@ def train_prompt(model, prompt, token_ids, before, labels, batch_size=2, learnin
         vectors, mask, positions = before(prompt.detach(), model.get_input_embeddings()(batch), is_token)
         vectors = torch.cat([prompt.expand(len(batch), -1, -1), vectors[:, len(prompt) :]], dim=1)
         logits = model(inputs_embeds=vectors, attention_mask=mask.long(), position_ids=positions).logits
-        loss = cross_entropy(logits.flatten(0, 1), labels(batch, is_token, len(prompt)).flatten())
+        batch_loss = cross_entropy(logits.flatten(0, 1), labels(batch, is_token, len(prompt)).flatten())
         optimizer.param_groups[0]["lr"] = learning_rate * (1 - step / len(batches))
         optimizer.zero_grad()
-        loss.backward()
+        batch_loss.backward()
         torch.nn.utils.clip_grad_norm_([prompt], 1.0)
         optimizer.step()
         history.append(prompt.detach().clone())
-        losses.append(loss.item())
+        losses.append(batch_loss.item())
     return torch.stack(history), losses
 
 
@@ -475,13 +482,14 @@ widgets.nearest_tokens(model, tokenizer, *runs["pruned"])
 
 # %% exercise="compress.metric"
 def compare(prompted, plain, real):
-    """Return the ratio of the perplexities with and without a prompt, and its standard error: two numbers.
+    """Return the ratio of the perplexities with and without a prompt, and its standard error.
 
-    prompted: (N, P + T - 1), the losses with P vectors before each window, P at least 1: at each position the loss of
-    what follows it, and 0 where that is a vector of the prompt.
+    prompted: (N, P + T - 1), the losses with P vectors before each window, P at least 1: at each
+    position the loss of what follows it, and 0 where that is a vector of the prompt.
     plain: (N, T - 1), the losses without a prompt, of tokens 1 to T - 1.
-    real: (N, T), True at the tokens of the window, at least two, from index 0 on. Padding follows; the losses there
-    have any value. Every window has the same weight. There are at least two windows.
+    real: (N, T), True at the tokens of the window, at least two, from index 0 on. Padding follows;
+    the losses there have any value. Every window has the same weight. There are at least two
+    windows.
     """
     ### BEGIN SOLUTION
     start = prompted.shape[1] - plain.shape[1]
@@ -603,10 +611,11 @@ plots.bits()
 
 # %% exercise="compress.bytes"
 def stored_bytes(layers, others, prompt, bits, group):
-    """Count the bytes of a pruned and quantized model with its prompt, and how many times smaller it is than dense.
+    """Count the bytes of a compressed model with its prompt, and how many times smaller it is.
 
-    layers: (rows, columns, number of non-zero weights) of each layer. others: how many numbers are neither pruned nor
-    rounded. prompt: how many numbers the prompt has, P * D. bits: of a code, 2, 4 or 8. group: columns per group.
+    layers: (rows, columns, number of non-zero weights) of each layer. others: how many numbers are
+    neither pruned nor rounded. prompt: how many numbers the prompt has, P * D. bits: of a code, 2,
+    4 or 8. group: columns per group.
     A byte that is only partly used counts as a whole byte. Returns two numbers.
     """
     ### BEGIN SOLUTION
@@ -741,10 +750,11 @@ tables.comparison(compared[2:] + swapped)
 
 # %% exercise="compress.transfer"
 def share_of_gain(plain, own, moved, dense, dense_own):
-    """Return the fraction of the repair that a transferred prompt reaches, and its standard error: two numbers.
+    """Return the fraction of the repair that a transferred prompt reaches, and its standard error.
 
-    All (N,), mean losses of the same windows, N at least 2. Of the compressed model: plain without a prompt, own with
-    its own prompt, moved with the transferred one. Of the dense model: dense without a prompt, dense_own with its own.
+    All (N,), mean losses of the same windows, N at least 2. Of the compressed model: plain without
+    a prompt, own with its own prompt, moved with the transferred one. Of the dense model: dense
+    without a prompt, dense_own with its own.
     The mean of b is not 0, but it may be negative. The fraction may be below 0 or above 1.
     """
     ### BEGIN SOLUTION
