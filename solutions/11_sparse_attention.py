@@ -11,13 +11,15 @@
 # the distribution of the text. You write the parts of both, and then run both as short loops on the real model.
 #
 # **Afterwards you can** choose a pattern and a number of blocks for each attention head, replace the attention of a
-# Hugging Face model by a function of your own, decode with drafted tokens so that the output is still distributed as
-# the model's own, and say when each method saves time.
+# Hugging Face model by a function of your own, decode with drafted tokens without changing the distribution of the
+# text, and say when each method saves time.
 #
 # **You need** lesson 00, and causal attention with a softmax. Lessons 07 (KV cache) and 08 (attention sinks) help.
+# Section 9 compares drafts from lessons 04, 05 and 09; you can read it without them.
 #
-# **Time**: the core path, sections 1 to 9, takes about two hours, 48 minutes of it for exercises. The optional
-# sections 10 to 13 are independent of each other and take about 75 minutes, 30 of them for exercises.
+# **Time**: the core path has two halves, which you can study in two sittings. Sections 1 to 8 (prefill) take about two
+# hours, section 9 (decoding) another 45 minutes; 48 minutes of both are for exercises. The optional sections 10 to 13
+# are independent of each other and take about 90 minutes, 30 of them for exercises.
 
 # %%
 import torch
@@ -36,7 +38,8 @@ from course_lib.workbook import check, mine
 
 # %% [markdown]
 # Our model has 30 layers with 9 query heads each. Three query heads share one key-value head. The next cell runs the
-# model on a text of 1,024 tokens and stores, for every layer, the queries and keys that enter the attention.
+# model on a text of 1,024 tokens and stores, for every layer, the queries and keys that enter the attention, after
+# their rotation by position.
 
 # %%
 model, tokenizer = load_model()
@@ -48,9 +51,10 @@ print(f"layer 0: queries {tuple(qk.query[0].shape)}, keys {tuple(qk.keys[0].shap
 # %% [markdown]
 # ## 1. What do heads attend to?
 #
-# We cut the text into **blocks** of 64 tokens. With 16 blocks of queries and 16 blocks of keys, and because no query
-# attends to later keys, 136 pairs of blocks remain. The figure shows three of the 270 heads. The darker a square, the
-# more of the attention of its queries goes to its keys. (Weak attention is drawn darker than it is.)
+# We cut the text into **blocks** of 64 tokens. (In this lesson a block is always a block of tokens; the blocks of the
+# model are called layers.) With 16 blocks of queries and 16 blocks of keys, and because no query attends to later
+# keys, 136 pairs of blocks remain. The figure shows three of the 270 heads. The darker a square, the more of the
+# attention of its queries goes to its keys. (Weak attention is drawn darker than it is.)
 
 # %%
 example_heads = [(17, 4), (2, 2), (11, 6)]  # (layer, query head)
@@ -73,8 +77,8 @@ plots.maps({head: qk.weights(head) for head in example_heads})
 #
 # ## 2. Two kinds of heads
 #
-# FlexPrefill computes the attention of the last block of queries exactly, because these queries see all keys. For the
-# other queries it has to generalise. It knows two ways to do so, and decides head by head.
+# FlexPrefill computes the attention of the last block of queries exactly, because these queries see (nearly) all keys.
+# For the other queries it has to generalise. It knows two ways to do so, and decides head by head.
 #
 # - A **query-aware** head gets a guess for each block of queries: take the mean query of the block and the mean key of
 #   every block of keys, and use their attention.
@@ -82,22 +86,25 @@ plots.maps({head: qk.weights(head) for head in example_heads})
 #   of queries attends to.
 #
 # How do we know whether the guess is good? We test it on the last block, where we know the truth. Let $\bar a$ be the
-# guess, a distribution over blocks of keys, and $\hat a$ the true attention of the last queries, summed over the keys
-# of each block. The **Jensen–Shannon divergence** measures how different two distributions $p$ and $q$ are. It
-# compares both of them with their mean $m$:
+# guess, a distribution over blocks of keys, and $\hat a$ the true attention, averaged over the last queries and summed
+# over the keys of each block. (Following the paper, the hat marks the truth here, and the bar is a reminder of the
+# means.) The **Jensen–Shannon divergence** measures how different two distributions $p$ and $q$ are. It compares both
+# of them with their mean $m$:
 #
 # $$ \mathrm{JSD}(p, q) = \tfrac12 \sum_j p_j \log \frac{p_j}{m_j} + \tfrac12 \sum_j q_j \log \frac{q_j}{m_j}, \qquad
 # m = \tfrac12 (p + q) . $$
 #
 # It is 0 for equal distributions and $\log 2 \approx 0.69$ for distributions that share nothing. A head is query-aware
-# if $\sqrt{\mathrm{JSD}(\bar a, \hat a)} < \tau$ with $\tau = 0.1$.
+# if $\sqrt{\mathrm{JSD}(\bar a, \hat a)} < \tau$ with $\tau = 0.1$. Since $\sqrt{\mathrm{JSD}}$ is between 0 and 0.83,
+# this is strict.
 
 # %%
 plots.divergence_pairs()
 
 # %% [markdown]
-# On the left the guess (hatched) is close to the truth in every block, so the head is query-aware. On the right the
-# guess puts nearly half of the attention on block 0, where the truth has none, and the head is vertical-slash.
+# Both heads are made up; the titles give $\sqrt{\mathrm{JSD}}$. On the left the guess (hatched) is close to the truth
+# in every block, so the head is query-aware. On the right the guess puts nearly half of the attention on block 0,
+# where the truth has none, and the head is vertical-slash.
 
 # %% [markdown]
 # ### How far apart two distributions are
@@ -148,12 +155,13 @@ distance = mine("sparse_attention.divergence", divergence)(torch.cat(guesses), t
 plots.divergences(distance.view(30, 9), tau=0.1)
 
 # %% [markdown]
-# Each dot is a head. Only nine of them, the red squares below the dotted line, are query-aware. They are in layers 0,
-# 1, 2 and 11. For all other heads the mean keys are not a good guess. So in this model nearly everything depends on the
-# vertical-slash pattern, and we turn to it now.
+# Each mark is a head. Only nine of them, the red squares below the dotted line, are query-aware. They are in layers 0,
+# 1, 2 and 11. For all other heads the mean keys are not a good guess. So in this model nearly everything depends on
+# the vertical-slash pattern, and we turn to it now.
 #
 # **Cost** of the test: one product per block of keys for the guess, and one block of queries times all keys for the
-# truth. At 1,024 tokens the truth is 1/16 of a full attention matrix, at 8,192 tokens 1/128.
+# truth. At 1,024 tokens the truth is 16 of the 136 pairs of blocks, or 12 % of dense attention. At 8,192 tokens it is
+# 1.6 %.
 #
 # ## 3. How many blocks does a head need?
 #
@@ -170,8 +178,8 @@ plots.divergences(distance.view(30, 9), tau=0.1)
 # ### As few as hold a fraction
 # **Exercise** · difficulty 3 of 5 · 9 minutes · 3 points
 #
-# Choose this set for every row, without a loop over the entries if you can. Two mistakes are easy to make: the entry
-# with which the fraction is reached belongs to the set, and no further one does.
+# Choose this set for every row, without a loop over the entries if you can. Mind the end of the set: the entry with
+# which the fraction is reached belongs to it, and no further one does.
 
 
 # %% exercise="sparse_attention.smallest_set"
@@ -179,8 +187,8 @@ def smallest_set(mass, share):
     """Choose the largest entries of each row, as few as hold a fraction of the row's sum.
 
     mass: (R, N), not negative; every row has a positive entry and may have any sum.
-    share: the fraction, between 0 and 1. Returns (R, N), bool, True = chosen. Among equal entries
-    you may choose any, but only as many as are needed.
+    share: the fraction, above 0 and below 1. Returns (R, N), bool, True = chosen. Among equal
+    entries you may choose any, but only as many as are needed.
     """
     ### BEGIN SOLUTION
     largest, order = mass.double().sort(dim=1, descending=True)
@@ -219,12 +227,9 @@ plots.needed(count_blocks(torch.cat(truths), mine("sparse_attention.smallest_set
 # $\gamma = 0.95$ some heads need one or two blocks, others 15 of 16. The last percents are expensive: in the middle of
 # the figure, going from 95 to 99 % takes a head from about 9 to 13 blocks.
 #
-# A warning about released code: FlexPrefill's own implementation counts how many *tokens* hold the fraction, divides
-# by the block size, and takes that many blocks. This is right only if the strong tokens are neighbours. For example,
-# let 13 blocks of 16 tokens each contain one strong token. All 13 blocks are needed, but 13 tokens would fit into a
-# single block, so the code takes one.
-#
-# **Cost**: sorting 16 numbers per head, which is negligible.
+# A warning: FlexPrefill's released code counts how many *tokens* hold the fraction, and divides by the block size.
+# This is right only if the strong tokens are neighbours. For example, if 13 blocks contain one strong token each, all
+# 13 are needed, but 13 tokens would fit into a single block, so the code takes one.
 #
 # ## 4. Vertical and slash lines
 #
@@ -238,10 +243,10 @@ plots.needed(count_blocks(torch.cat(truths), mine("sparse_attention.smallest_set
 #
 # Compute what each key and each distance receives from the $R$ last queries, on average:
 #
-# $$ v_j = \frac1R \sum_r a_{rj}, \qquad s_\delta = \frac1R \sum_{r}\, a_{r,\; i(r) - \delta} , $$
+# $$ v_j = \frac1R \sum_r a_{rj}, \qquad s_\delta = \frac1R \sum_{r}\, a_{r,\; i(r) - \delta} . $$
 #
-# Row $r$ is token $i(r) = T - R + r$. Only few queries have a key at a large distance. Divide by $R$ all the same, so
-# that $v$ and $s$ both sum to 1 and are comparable.
+# Row $r$ is token $i(r) = T - R + r$. The largest distances exist for only a few of the $R$ queries. Divide by $R$ all
+# the same, so that $v$ and $s$ both sum to 1 and are comparable.
 
 
 # %% exercise="sparse_attention.lines"
@@ -283,15 +288,22 @@ plots.lines(by_head)
 
 # %% [markdown]
 # The left panel adds up $v$ from the first key to the last, the right panel adds up $s$ from distance 0 on. Steep
-# steps are lines. Head 4 of layer 17 (dark) has a vertical line: key 0 receives 93 %. Head 6 of layer 11 (green) has a
-# slash line: distance 0 receives 72 %. Head 2 of layer 2 (red) has no single strong line, but rises within the first 64
-# distances on the right, which is one diagonal of blocks.
+# steps are lines. Head 4 of layer 17 (dark) has a vertical line: key 0 receives 93 % (88 % in section 1, where all
+# queries count, and not only the last 64). Head 6 of layer 11 (green) has a slash line: distance 0 receives 72 %. Head
+# 2 of layer 2 (red) has no single strong line, but rises within the first 64 distances on the right, which lie on the
+# first two diagonals of blocks.
 #
 # ## 5. From lines to a mask
 #
-# A processor loads whole blocks, not single keys. So columns and diagonals become columns and diagonals *of blocks*,
-# and we take as many of each kind as hold $\gamma$. Two lines are always included: the first column of blocks, because
-# the sink is there, and the main diagonal, so that every query attends at least to itself.
+# A processor loads whole blocks, not single keys. So columns and diagonals become columns and diagonals *of blocks*.
+# For diagonals this needs a rule: a key at distance 1 is in the same block as its query or, for the first token of a
+# block, in the block before. In general, a distance of $64k + r$ lies partly on diagonal $k$ of blocks and partly on
+# diagonal $k + 1$. We divide its attention in proportion: $(64 - r)/64$ of $s_\delta$ goes to diagonal $k$, and $r/64$
+# to diagonal $k + 1$.
+#
+# Then we take columns until they alone hold $\gamma$, and diagonals until they alone hold $\gamma$. Their union may
+# hold more. Two lines are always included: the first column of blocks, because the sink is there, and the main
+# diagonal, so that every query attends at least to itself.
 
 # %% [markdown]
 # ### A mask of blocks
@@ -342,19 +354,22 @@ functions = (
 widgets.explore_masks({head: heads.Chosen(qk.weights(head), *functions) for head in example_heads}, gamma=0.9)
 
 # %% [markdown]
-# The title compares two numbers: how many of the causal entries are read, and how much of the attention of *all*
-# queries they hold. We required $\gamma$ only for the last block of queries. The other queries may attend elsewhere,
-# so their share can be higher or lower than $\gamma$.
+# The title of the figure compares two numbers: how many of the causal entries are read, and how much of the attention
+# of *all* queries they hold. We required $\gamma$ only for the last block of queries. The other queries may attend
+# elsewhere, so the fraction for all queries can be higher or lower than $\gamma$.
 #
 # ## 6. The whole method on the real model
 #
 # The next cell is all of FlexPrefill. `choose_keys` decides for one head: it computes the attention of the last block,
-# tests whether the head is query-aware, and builds the mask of its pattern. `enough` wraps your `smallest_set`: the
-# lines that are always read count towards $\gamma$, and your function chooses among the others.
+# tests whether the head is query-aware, and builds the mask of its pattern. For a query-aware head it chooses among
+# all pairs of blocks together, not row by row, so a block of queries with a clear favourite may get fewer keys than
+# another. `enough` wraps your `smallest_set`: the lines that are always read count towards $\gamma$, and your function
+# chooses among the others.
 #
 # Then we need the model to use this mask. Hugging Face models call an **attention function** in every layer, and
 # `AttentionInterface.register` lets us supply our own. It receives queries of shape (batch, heads, tokens, channels),
-# keys and values with fewer heads, and returns the output and, if it has them, the weights.
+# keys and values with fewer heads, and returns the output as (batch, *tokens, heads*, channels) and, if it has them,
+# the weights.
 
 
 # %%
@@ -367,7 +382,9 @@ def choose_keys(query, keys, scaling, gamma, divergence, smallest_set, lines, bl
     def enough(mass, always):
         others = mass.masked_fill(always, 0)
         missing = gamma * mass.sum() - mass[always].sum()
-        return always | smallest_set(others[None], float(missing / others.sum()))[0] if missing > 0 else always
+        if missing <= 0:
+            return always
+        return always | smallest_set(others[None], float(missing / others.sum()))[0]
 
     if divergence(products[-1:].softmax(dim=1), on_columns(last, BLOCK)).sqrt() < 0.1:  # query-aware
         causal = torch.ones_like(products, dtype=torch.bool).tril()
@@ -382,6 +399,7 @@ def choose_keys(query, keys, scaling, gamma, divergence, smallest_set, lines, bl
 
 
 def sparse_attention(module, query, key, value, attention_mask, scaling, **kwargs):
+    # `exercises`, your four functions, is defined in the next cell.
     output, group = torch.empty_like(query), query.shape[1] // key.shape[1]
     for head in range(query.shape[1]):
         q, k, v = query[0, head], key[0, head // group], value[0, head // group]
@@ -401,6 +419,7 @@ exercises = (
 model.set_attn_implementation("flexprefill")
 loss_by_loop = window_losses(model, evaluation[:1], progress=False)
 model.set_attn_implementation("sdpa")  # PyTorch's own attention again
+# min_budget=0: without the minimum budget, which section 7 introduces.
 with prefilling(model, FlexPrefill(gamma=0.95, block_size=BLOCK, min_budget=0), measured="none") as watch:
     loss_by_library = window_losses(model, evaluation, progress=False)  # of both windows, for the next cell
 density = float(watch.density.mean())
@@ -423,8 +442,9 @@ with prefilling(model, RandomBlocks(density=density, block_size=BLOCK), measured
 tables.losses_by_rule(losses)
 
 # %% [markdown]
-# Compare the last column. For the same fraction of blocks, random blocks increase the loss by 0.060 nats per token, and
-# FlexPrefill's blocks by 0.014.
+# Compare the last column. For the same fraction of blocks, random blocks increase the loss by 0.060 nats per token,
+# and FlexPrefill's blocks by 0.014. (These are two windows only. Like FlexPrefill, the random rule always reads the
+# first column and the diagonal.)
 #
 # ## 7. Results: the loss over γ and length
 #
@@ -439,26 +459,28 @@ plots.over_gamma()
 # %% [markdown]
 # The left panel shows how much is read, the right panel what that costs. Follow one line on the left: a higher
 # $\gamma$ reads more blocks. Now compare the lines at $\gamma = 0.95$: the fraction falls from 85 % at 1,024 tokens to
-# 55 % at 4,096, because a head's sink and its recent tokens are a smaller part of a longer text. On the right, the
-# loss increase stays below 0.015 nats per token everywhere, and it shrinks as $\gamma$ approaches 1. The verdict above
-# the figure takes "no loss", as the paper claims, to mean less than 0.02 nats per token. One of the ten cases,
-# $\gamma = 0.8$ at 4,096 tokens, is too close to this limit to be decided.
+# 55 % at 4,096, for two reasons. The minimum budget of 512 tokens is half of a text of 1,024 tokens but only an eighth
+# of 4,096, and a head's sink and its recent tokens are a smaller part of a longer text. On the right, the loss
+# increase stays below 0.015 nats per token everywhere, and it shrinks as $\gamma$ approaches 1. The verdict above the
+# figure takes "no loss", as the paper claims, to mean less than 0.02 nats per token. One of the ten cases (a $\gamma$
+# at a length), $\gamma = 0.8$ at 4,096 tokens, is too close to this limit to be decided.
 #
-# Which of FlexPrefill's ideas is responsible for this? The next table compares it with simpler rules that read the
-# same number of blocks: **StreamingLLM** (lesson 08) reads the first tokens and a window, the same for all heads.
+# Which of FlexPrefill's ideas is responsible for this? The next table, for texts of 2,048 tokens, compares it with
+# three simpler rules that read the same number of blocks: **StreamingLLM** (lesson 08), which reads the first tokens
+# and a window, the same for all heads; vertical and slash lines with one budget for all heads; and random blocks.
 
 # %%
 tables.prefill_rules()
 
 # %% [markdown]
 # Compare the first four rows, in the last column. Random blocks increase the perplexity by 6 %, but StreamingLLM and
-# vertical-slash lines with one budget for all heads are as good as FlexPrefill within the errors, although both read
-# less of the attention. On running text, the first and the recent tokens are most of what a model needs. A task that
-# asks for something far back in the prompt would separate the rules; we did not measure one.
+# vertical-slash lines with one budget for all heads are as good as FlexPrefill within the errors, although the blocks
+# that they read hold less of the attention. On running text, the first and the recent tokens are most of what a model
+# needs. A task that asks for something far back in the prompt would separate the rules; we did not measure one.
 #
 # Now compare the last two rows: at $\gamma = 0.8$ without a minimum budget the perplexity rises by 11 %, and with it
-# by 1 %. In other words, a part of the quality comes from the minimum and not from $\gamma$. Further claims, such as
-# those on the released code, are on [the page of claims](../docs/claims.md).
+# by 1 %. In other words, a part of the quality comes from the minimum and not from $\gamma$. Further claims are on
+# [the page of claims](../docs/claims.md).
 #
 # ## 8. Cost, and when sparse prefill pays off
 #
@@ -472,13 +494,14 @@ plots.over_density()
 
 # %% [markdown]
 # The grey curve is the ideal speedup, 1 / density, and the dotted line is dense attention. Compare the panels: on the
-# right only the chosen blocks are read, on the left the choice is timed as well. At 2,048 tokens all points are below
-# the dotted line, so sparse attention is slower. At 8,192 tokens all points are above it: at a density of 23 %
-# choosing and reading is 1.6 times as fast, although the ideal would be 4.3 times. The prefill of the whole model, in
-# the verdict above the figure, gains nothing up to 4,096 tokens.
+# right only the chosen blocks are read, on the left the choice is timed as well. At 2,048 tokens all points of both
+# panels are below the dotted line, so sparse attention is slower. At 8,192 tokens all points are above it: at a
+# density of 23 % choosing and reading is 1.6 times as fast, although the ideal would be 4.3 times. The prefill of the
+# whole model, in the verdict above the figure, gains nothing up to 4,096 tokens.
 #
-# - **It pays off** for long prompts, where attention dominates the prefill. Up to 4,096 tokens our small model gains
-#   nothing, because attention is only a part of the work, and choosing and reading takes about as long as reading all.
+# - **It pays off** for long prompts, where attention dominates the prefill.
+# - **It does not pay off** for short prompts. Up to 4,096 tokens our small model gains nothing, because attention is
+#   only a part of the work, and choosing and reading takes about as long as reading all.
 # - **On a GPU** it needs a kernel that reads the blocks of an index (`kernels/cache/block_sparse_prefill.py`). On an
 #   H200 at 8,192 tokens and without the choice, ours is 4.8 times as fast as PyTorch's fused attention at a density of
 #   10 % and 1.3 times at 50 %. With all blocks it is slower (0.7 times).
@@ -488,8 +511,8 @@ plots.over_density()
 #
 # Now to the second phase. To write 100 tokens one by one, a model makes 100 forward passes, and each pass loads all
 # weights from memory. With batch size 1 these **weight loads** take nearly all of the time: decoding is memory-bound.
-# A pass over five tokens loads the weights once as well and takes hardly longer than a pass over one. Can we write
-# five tokens in one pass?
+# A pass over five tokens loads the weights once as well. As long as it is memory-bound (lesson 00), it takes hardly
+# longer than a pass over one. Can we write five tokens in one pass?
 #
 # The problem is that token 2 depends on token 1. **Speculative decoding** guesses. Something cheap, the **draft**,
 # proposes $k$ tokens. The **target model** reads all of them in one pass, which gives its distribution $p$ at every
@@ -519,8 +542,8 @@ plots.overlaps()
 
 # %% [markdown]
 # The dark bars are $\min(p, q)$. They add up to 0.6, so 60 % of the proposals are accepted. After a rejection we have
-# to sample another token. From which distribution? The white parts of the bars show what is still missing. You decide
-# how to fill them.
+# to sample another token. From which distribution? The white part above a dark bar is the probability that this token
+# still lacks. You decide how to fill them.
 
 # %% [markdown]
 # ### Which drafted tokens are accepted
@@ -592,7 +615,8 @@ plots.exactness(p, q, output_distribution(p, q, mine("sparse_attention.accept", 
 
 # %% [markdown]
 # Compare the first and the third bar of each token. The draft (hatched) is far off, and yet the output has the target
-# model's probabilities. The small difference in the title comes from the 100 steps.
+# model's probabilities. The small difference in the title comes from the 100 steps. For $k$ drafted tokens the
+# argument is repeated at each position.
 #
 # ### The whole method: prompt-lookup decoding
 #
@@ -632,13 +656,13 @@ def decode_with_lookup(model, prompt, n_new, accept, k=4, temperature=0.5, seed=
             uniforms = torch.rand(len(draft), generator=generator, dtype=torch.float64)
             n_accepted, distribution = accept(torch.tensor(draft), q, p, uniforms)
         tokens += [*draft[:n_accepted], int(torch.multinomial(distribution, 1, generator=generator))]
-        cache.crop(len(tokens) - 1 - cache.get_seq_length())  # a negative number: how many tokens to remove
+        cache.crop(len(tokens) - 1 - cache.get_seq_length())  # minus the number of tokens to remove
         n_passes += 1
     return tokens[len(prompt) :], n_passes
 
 
 # %% [markdown]
-# We let it repeat a made-up passage, and continue it:
+# The model has two tasks: repeat a made-up passage, and continue it.
 
 
 # %%
@@ -677,25 +701,30 @@ for rate in (0.2, 0.5, 0.8, 0.95):
 # Compare the numbers of a line. At $\alpha = 0.5$ hardly anything is gained from more than four drafted tokens, because
 # later tokens are useful only if all earlier ones are accepted. At $\alpha = 0.95$ even 16 are worthwhile.
 #
-# The draft itself must be loaded as well, unless it is a lookup. `course reproduce drafts` measured five drafts: prompt
-# lookup, an **early exit** (the first 24 of 30 blocks and then the LM head), a model pruned by Wanda (lesson 04), a
-# structurally pruned model (lesson 05), and the model with half of its neurons. This last one is an **oracle**: it
-# computes all neurons in order to choose the best half, so no real draft could do it. It shows what a perfect
-# predictor of neurons (lesson 09) would reach.
+# The draft itself must be loaded as well, unless it is a lookup. `course reproduce drafts` measured five drafts:
+# prompt lookup, an **early exit** (the first 24 of the 30 layers and then the LM head), a model pruned by Wanda
+# (lesson 04), a structurally pruned model (lesson 05), and the model with half of its neurons. This last one is an
+# **oracle**: it computes all neurons in order to choose the best half, so no real draft could do it. It shows what a
+# perfect predictor of neurons (lesson 09) would reach.
 
 # %%
 print(claims.FEWER_BYTES.judge())
 tables.drafts_by_text()
 
 # %% [markdown]
-# Read the rows of running text first. The Wanda draft has $\alpha = 0.56$ and needs 39 weight loads of the target model
-# per 100 tokens. But every draft pass reads 66 % of the target's bytes, four times per pass, so in total *more*
-# bytes are read: the last column is 0.74 ×, below 1. Prompt lookup reads nothing and saves 4 %.
+# Read the rows of running text first. The Wanda draft has $\alpha = 0.56$ and needs 39 weight loads of the target
+# model per 100 tokens. But every draft pass reads 66 % of the target's bytes, and there are up to four of them per
+# pass (3.7 on average, since the last passes of a text need fewer). So in total *more* bytes are read: the last column
+# is 0.74 ×, below 1. Prompt lookup reads nothing and saves 4 %. (The draft gives 2.5 tokens per pass, more than the
+# 2.15 predicted from $\alpha$. The difference is smaller than two standard errors.)
 #
-# Now the rows of copying, where the same text has just been read once. The lookup's $\alpha$ is 0.88 on the copy as
-# it is *given*. But at temperature 1 our small model does not continue with the copy for long, so the measured number
-# of tokens per pass, 1.15, is far below the predicted 3.95. (In your run above, the model was asked to repeat, at
-# temperature 0.5.)
+# Now the rows of copying, where the same text has just been read once. To measure $\alpha$, the model reads the text
+# and its copy, and we average the probability that it gives to each next token of the copy: 0.88. To count passes, the
+# model has to write the copy itself. At temperature 1 it soon samples another token and leaves the copy, and from then
+# on few proposals are accepted. So it writes 1.15 tokens per pass, and not the predicted 3.95. (In your run above, the
+# model was asked to repeat, at temperature 0.5.)
+#
+# We counted loads and bytes here, not seconds. Section 9 of lesson 12 has the times of two drafts.
 #
 # - **It pays off** when weight loads are the bottleneck, that is, for small batches, and when the draft is either
 #   nearly free or much smaller than the target model and usually right. The authors report 2 to 3 times faster
@@ -727,8 +756,8 @@ optional_plots.walk()
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
 # Find out what rule A compares a key with, and write it. The reconstruction must differ from the key by less than
-# $\theta$ at every token and in every channel, $\theta = 0$ must be exact, and a value is sent only where this
-# requires it.
+# $\theta$ at every token and in every channel, and a value is sent only where this requires it. For $\theta = 0$ every
+# value is sent.
 
 
 # %% exercise="sparse_attention.delta"
@@ -776,7 +805,8 @@ optional_plots.sent(sent[:160], "layer 10, keys of head 3")
 # %% [markdown]
 # Each row is a channel, each column a token, and white means not sent: 41 % of all values, and between 19 and 72 % by
 # channel. The logits of a query follow the same way: $q \cdot \hat K_j = q \cdot \hat K_{j-1} + q \cdot \hat d_j$,
-# where $\hat d_j$ has a zero for each channel that was not sent, so these products can be left out.
+# where $\hat K_j$ is the reconstructed key of token $j$ and $\hat d_j$ its change from the token before. It has a zero
+# for each channel that was not sent, so these products can be left out.
 #
 # `course reproduce delta` coded the keys of the whole model, except for a window of the 64 most recent tokens and the
 # four first ones:
@@ -788,7 +818,7 @@ optional_plots.over_threshold()
 # %% [markdown]
 # The left panel shows what is left out as $\theta$ grows. Follow the solid line on the right: up to a third of the
 # products can be left out for 0.003 nats per token, but at 53 % the cost is 0.035 nats, and at 69 % it is 0.2. Without
-# the window of exact keys (dashed) the same threshold costs 0.55 nats.
+# the window of exact keys (dashed), $\theta = 1$ costs 0.55 nats instead of 0.035.
 #
 # **Cost**: in PyTorch nothing is saved, because single zeros at arbitrary places cost as much as other numbers
 # (lesson 01). Only hardware that skips single channels can use them.
@@ -901,10 +931,10 @@ print(claims.STEERED.judge())
 optional_plots.answers()
 
 # %% [markdown]
-# Without steering (first bar) the model is right as often as by chance, 16 %. With the key sentence named in the
-# prompt it reaches 28 %, with all heads steered to it 88 %, and with chosen heads 94 %. The controls are just as
-# clear: steered to a random sentence, no answer is right. If the model has to name the sentence itself, 50 % are
-# right, since it names the key sentence for 17 of 32 questions.
+# Without steering (first bar) the model is right about as often as by chance (one in six), 16 %. With the key sentence
+# named in the prompt it reaches 28 %, with all heads steered to it 88 %, and with chosen heads 94 %. The controls are
+# just as clear: steered to a random sentence, no answer is right. If the model has to name the sentence itself, 50 %
+# are right, since it names the key sentence for 17 of 32 questions.
 #
 # On questions from SciQ, which the model answers well without any help, 32 questions are not enough to show a
 # difference (see the claims page).
@@ -920,10 +950,11 @@ optional_plots.answers()
 #
 # $$ I_i = a_i + \alpha\, \mathrm{softmax}(H)_i, \qquad H_i = - \sum_v p_v \log_2 p_v . $$
 #
-# Here $a_i$ is the attention that patch $i$ receives from the prominent patches, and $H_i$ is the **entropy** of its
-# grey levels in bits (equations 1 to 4). For example, a patch with a single grey level has 0 bits; a patch of 16
-# pixels that are all different has 4 bits. Pruned tokens are not thrown away. They are **recycled**: the pruned tokens
-# of a cell of neighbours are fused into one token, which takes the place of the most important one.
+# Here $a_i$ is the attention that patch $i$ receives from the *prominent* patches, which receive more attention than
+# average themselves, and $H_i$ is the **entropy** of its grey levels in bits (equations 1 to 4). For example, a patch
+# with a single grey level has 0 bits; a patch of 16 pixels that are all different has 4 bits. Pruned tokens are not
+# thrown away. They are **recycled**: the pruned tokens of a cell of neighbours are fused into one token, which takes
+# the place of the most important one.
 
 # %% [markdown]
 # ### What a patch is worth
@@ -1015,12 +1046,12 @@ optional_plots.accuracy_over_share()
 
 # %% [markdown]
 # Follow VFlowOpt (dark circles) from right to left: 97 % right answers with three quarters of the tokens, 81 % with
-# one quarter, and 84 % with a tenth, where the calibration found settings that rely on fused tokens. Random tokens
-# fall to 41 % there. Surprisingly, an oracle that knows where the digits are is not better than attention alone: after
-# the encoder, the information about a digit is no longer only in its own patches.
+# one quarter, and 84 % with a tenth, where it relies on fused tokens: without recycling it answers 48 percentage
+# points less. Random tokens fall to 41 % there. Surprisingly, an oracle that knows where the digits are is not better
+# than attention alone: after the encoder, the information about a digit is no longer only in its own patches.
 #
 # The paper reports 85.5 % of the accuracy of all tokens at a tenth, and we have 85.5 % as well. By coincidence: models
-# and questions differ. Neither is what we would call comparable to all tokens.
+# and questions differ. The abstract calls the performance *comparable* to that with all tokens. We would not.
 #
 # **Cost**: time and cache shrink in proportion to the tokens read, averaged over the layers. The encoder still reads
 # the whole image.
@@ -1050,7 +1081,9 @@ tables.block_scores(inputs.losses_with_scores(my_blocks, model, evaluation))
 # %% [markdown]
 # The other rows are simple ideas on the same two windows (`course reproduce block_scores` has eight). The oracle
 # computes the attention itself in order to choose blocks, so it costs as much as dense attention; it shows how much
-# better a score could be. Tune your score on other text, for example with `split="calibration"`.
+# better a score could be. Tune your score on other text: with
+# `tuning = corpora.windows("wikipedia", 2, 1024, tokenizer, split="calibration", seed=0)`, compare
+# `inputs.losses_with_scores(my_blocks, model, tuning)` with `window_losses(model, tuning)`.
 #
 # ## To take home
 #
@@ -1058,7 +1091,8 @@ tables.block_scores(inputs.losses_with_scores(my_blocks, model, evaluation))
 #    the same fraction takes very different numbers of blocks.
 # 2. With `AttentionInterface.register` you can replace the attention of a Hugging Face model in a few lines.
 # 3. Fewer operations are not less time: choosing blocks costs time, and a loop over blocks is slower per block. Here
-#    sparse prefill pays off at 8,192 tokens and not at 2,048.
+#    sparse *attention* is faster at 8,192 tokens and slower at 2,048. For the whole prefill we found no gain up to
+#    4,096 tokens.
 # 4. Accepted tokens contribute min(p, q) and replacements contribute max(p − q, 0). Together they are p, whatever the
 #    draft is. A good draft only saves weight loads.
 # 5. Count the draft's own bytes. Of five drafts only the nearly free lookup and an oracle read fewer bytes in total.
