@@ -3,20 +3,23 @@
 #
 # Each of the lessons 01 to 11 made one thing smaller: weights, bits, the cache, the neurons that a token computes, the
 # keys that a query reads. In practice we combine such methods, and then new questions appear. Two methods can help or
-# hurt each other. Their savings must be counted in the same unit, bytes. And we need a way to choose among hundreds of
+# hurt each other. Their savings must be counted in the same unit, bytes. And we need a way to choose among many
 # combinations.
 #
 # In this lesson you put a compressed model together under a budget of bytes, measure its loss with an error, and find
 # out which of its parts cost most. The lesson ends with a challenge: reach the lowest loss with a third of the bytes.
 #
-# **Afterwards you can** wire a pruning loop and an evicting cache into one model, say when it pays to store zeros, make
-# a mask and a quantization grid fit together, compare two models on the same windows, split the cost of a combination
-# among its parts, and read off a Pareto front which models are worth considering.
+# **Afterwards you can** combine a pruning loop and an evicting cache in one model, say when it pays to store zeros,
+# compare two models on the same windows, split the cost of a combination among its parts, and read off a Pareto front
+# which models are worth considering. If you also do the optional section 4, you can make a mask and a quantization grid
+# fit together.
 #
-# **You need** lessons 00, 01, 03, 04 and 07. Lessons 09 to 11 help with single parts.
+# **You need** lessons 00, 01, 03, 04 and 07. Two parts of the combinations come from other lessons: CATS (09) and a
+# learned prompt (10). Lesson 11 prepares the optional section 12.
 #
-# **Time**: the core path, sections 1 to 10, takes about two hours, 40 minutes of it for exercises. The optional
-# sections 11 to 13 take another hour, 31 minutes of it for exercises. The challenge is open-ended.
+# **Time**: the core path, sections 1 to 3 and 5 to 9, takes about two hours, 28 minutes of it for exercises. Section 4
+# takes half an hour, 12 minutes of it for an exercise. It is optional, like section 10 (a few minutes) and sections 11
+# to 13 (another hour, 31 minutes of it for exercises). The challenge is open-ended.
 
 # %%
 import copy
@@ -45,25 +48,26 @@ print(tables.provenance())
 # ## 1. The idea in one picture
 #
 # A **recipe** lists the parts that make a model smaller: how its weights are pruned and rounded, which tokens its cache
-# keeps, which neurons each token uses, and a learned prompt. The figure starts with the dense model on the left and
-# adds one part after another.
+# keeps, which neurons each token uses (lesson 09), and a learned prompt (lesson 10). The figure starts with the dense
+# model on the left and adds one part after another.
 
 # %%
 plots.parts_added()
 
 # %% [markdown]
 # Look at the upper panel first. The dense model takes 293 MB: 269 MB for its weights and 24 MB for a cache of 1,024
-# tokens, all in 16 bits. Pruning half of the weights of the blocks and rounding the others to 3 bits leaves 94 MB of
-# weights. H2O in 4 bits shrinks the cache from 24 MB to 2 MB. CATS, which skips half of the neurons, saves no memory
-# at all: every neuron is needed by some token. It saves **bytes read per token**, which the figure does not show.
+# tokens, all in 16 bits. The next two steps together leave 94 MB of weights: half of the weights of the blocks are
+# pruned, and the others are rounded to 3 bits. H2O in 4 bits shrinks the cache from 24 MB to 2 MB. CATS (lesson 09),
+# which skips half of the neurons, saves no memory at all: every neuron is needed by some token. It saves **bytes read
+# per token**, which the figure does not show.
 #
 # The lower panel shows the price. The **loss increase** is the loss of a model minus the loss of the dense model on
 # the same text, in nats per token. Each of the first four parts adds to it, and the learned prompt takes back a little.
 # For example, all five parts together cost 2.1 nats on Wikipedia: the perplexity is $e^{2.1} \approx 8$ times as high.
-# This is far too much for practice. It is a small model, and small models have less to give away.
+# This is far too much for practice.
 #
-# Three questions follow from this picture. How many bytes are stored, counting everything? How large is the loss
-# increase, and could it be chance? And which part is to blame for it?
+# Three questions follow from this picture. How many bytes are stored, counting everything (section 3)? How large is the
+# loss increase, and could it be chance (section 5)? And which part costs how much of it (section 6)?
 #
 # ## 2. One recipe from your own functions
 #
@@ -106,7 +110,7 @@ def prune_blocks(model, token_ids, prune_layer):
         for linear in [module for module in decoder.modules() if module in inputs]:
             hooks.pop(linear).remove()  # the second run of the block must not be collected
             linear.weight.copy_(prune_layer(linear.weight, inputs.pop(linear)))
-        return decoder.forward(*arguments, **keywords)
+        return decoder.forward(*arguments, **keywords)  # not decoder(...), which would call this hook again
 
     for decoder in model.model.layers:
         for module in decoder.modules():
@@ -140,10 +144,10 @@ is_zero = torch.cat([(p == 0).flatten() for name, p in pruned_model.named_parame
 print(f"{100 * is_zero.float().mean():.1f} % of {len(is_zero):,} weights of the six blocks are zero")
 
 # %% [markdown]
-# The second part is the cache. A policy with your `window_keep` decides which slots stay whenever there are more than
-# 64. How do we measure such a model? If we read a text in one pass, nothing is evicted before the end. So we read the
-# first half of each window in one pass and the rest in pieces of 16 tokens. After each pass the cache evicts, and the
-# loss of the next tokens shows what is missing.
+# The second part is the cache. A policy with your `window_keep` decides which slots (places in the cache) stay whenever
+# there are more than 64. How do we measure such a model? If we read a text in one pass, nothing is evicted before the
+# end. So we read the first half of each window in one pass and the rest in pieces of 16 tokens. After each pass the
+# cache evicts, and the loss of the next tokens shows what is missing.
 
 
 # %%
@@ -160,6 +164,7 @@ def continued_losses(model, token_ids, cache, piece=16):
     return torch.cat(losses, dim=1).double().mean(dim=1)
 
 
+# ByMask makes a cache policy from a function that returns a mask of the slots that stay.
 newest_64 = ByMask(64, stays=lambda slots: window_keep(slots.position.long(), 64))
 with evicting(pruned_model, newest_64) as cache:
     by_hand = continued_losses(pruned_model, evaluation, cache)
@@ -170,6 +175,7 @@ print("loss of four windows:", *(f"{loss:.3f}" for loss in by_hand))
 # part. `build` makes the model from it, and each part can say in one sentence what it does.
 
 # %%
+# The pattern is a sparsity here; "2:4" would keep two of four weights.
 recipe = from_json('{"weights": {"method": "Wanda", "pattern": 0.5}, "cache": {"policy": "Window", "budget": 64}}')
 print(*recipe.in_words(), sep="\n")
 built = build(recipe, short_model, calibration)
@@ -193,20 +199,24 @@ print(f"weights that are zero in only one of the two models: {n_different}")
 #
 # ## 3. Bytes: when does it pay to store zeros?
 #
-# "Half of the weights at 4 bits" sounds like an eighth of 16 bits. But codes need a quantization grid, and something
-# must say where the zeros are. Take a layer with $O$ rows and $I$ columns, of which $K$ weights are not zero, with
-# codes of $b$ bits. There are three common formats:
+# "Half of the weights at 4 bits" sounds like an eighth of 16 bits. But codes need a **quantization grid**, the set of
+# values that a rounded weight can take, and something must say where the zeros are. Lesson 10 counts one format, the
+# bitmap. Here we compare it with two others. Take a layer with $O$ rows and $I$ columns, of which $K$ weights are not
+# zero, with codes of $b$ bits:
 #
-# - **All codes**: $b$ bits for every weight, and each row fills whole bytes. A zero is a code like any other.
-# - **Bitmap**: $b$ bits for each of the $K$ kept weights in one run, rounded up to whole bytes once. In addition one
-#   bit for every weight, where each row fills whole bytes, and the starts of the rows: $O + 1$ numbers of 4 bytes.
+# - **All codes**: $b$ bits for every weight, and each row fills whole bytes. A zero is a code like any other. This
+#   needs a grid that contains 0, which is true for a grid with a whole zero point.
+# - **Bitmap**: three things. The codes of the $K$ kept weights in one run take $\lceil K b / 8 \rceil$ bytes. The
+#   bitmap has one bit for every weight, and each row fills whole bytes: $O \lceil I / 8 \rceil$. The starts of the rows
+#   are $O + 1$ numbers of 4 bytes.
 # - **Index**: the same run of codes and the same row starts, and 2 bytes for the column of each kept weight.
 #
 # All three formats also store the same grids: for each row $\lceil I / g \rceil$ scales of 2 bytes, and as many zero
 # points of $b$ bits, which fill whole bytes per row.
 #
 # For example, a layer of 2 × 64 weights at 4 bits has 64 bytes of codes. The row starts take 12 bytes and the bitmap
-# 16. With 40 kept weights, the bitmap format takes 20 + 16 + 12 = 48 bytes plus the grids, so it pays.
+# 16. With 40 kept weights, the bitmap format takes 20 + 16 + 12 = 48 bytes instead of 64, each plus the same grids, so
+# it pays.
 
 # %% [markdown]
 # ### When does it pay to store zeros?
@@ -283,16 +293,18 @@ print(claims.TIMES_SMALLER.judge())
 
 # %% [markdown]
 # Compare the columns *published* and *ours*. Scissorhands reports 20 times less memory for a fifth of the tokens in 4
-# bits, which is the product $5 \cdot 4$. We count 11.9 or 16.5 times, because scales, positions and a policy's scores
-# are stored too. The 8 times of the last rows is the product of 50 % and 4 of 16 bits. In the blocks 4.8 times remain,
-# and 2.7 times in the whole model, whose embedding was not compressed.
+# bits, which is the product $5 \cdot 4$. We count 11.9 times with H2O and 16.5 times with Scissorhands itself, because
+# scales, positions and a policy's scores are stored too. The last two rows are half of the weights in 4 bits instead of
+# 16: the product $2 \cdot 4$ promises 8 times. In the blocks 4.8 times remain, and 2.7 times in the whole model, whose
+# embedding was not compressed.
 #
-# ## 4. Pruned and rounded
+# ## 4. Optional: pruned and rounded
 #
-# A **quantization grid** is the set of values that a rounded weight can take. The weights of our model came from a file
-# in the format Q4_1: in each group of 32 weights there are a smallest value and a step, and each weight is a code of 4
-# bits. Such a grid runs from the smallest to the largest weight of its group, and 0 is not one of its values. This is
-# no problem: if a bitmap marks the zeros, no code has to represent them.
+# There are two kinds of quantization grids. Section 3 counts a scale and a zero point. The zero point is a whole
+# number, so 0 is always a value of the grid. The weights of our model came from a file with the other kind of grid,
+# Q4_1: in each group of 32 weights there are a smallest value and a step, and each weight is a code of 4 bits. Such a
+# grid runs from the smallest to the largest weight of its group, and in general 0 is not one of its values. With a
+# bitmap this is no problem, because no code has to represent a zero.
 #
 # $$ \text{step} = \frac{\max - \min}{2^b - 1}, \qquad
 # \hat w = \min + \text{step} \cdot \mathrm{round}\left(\frac{w - \min}{\text{step}}\right) $$
@@ -304,9 +316,10 @@ print(claims.TIMES_SMALLER.judge())
 # ### A mask and a grid
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
 #
-# The mask is Wanda's: in each row, keep the weights with the largest $|w_{ij}| \cdot \lVert x_j \rVert$. You have to
-# make three decisions, and each can be made too early or too late: which weights are kept, where the grid ends, and
-# when zeros become zero.
+# The mask is Wanda's: in each row, keep the weights with the largest $|w_{ij}| \cdot \lVert x_j \rVert$. Prune and
+# round a layer with it. You have to decide which weights are kept, where each grid ends, and when pruned weights become
+# zero. The order of these decisions matters: for example, scores that are computed after rounding keep other weights.
+# And what is the step of a group with a single kept weight?
 
 
 # %% exercise="capstone.combine"
@@ -336,6 +349,14 @@ def prune_and_round(weight, norm, n_kept, bits, group):
 check("capstone.combine", prune_and_round)
 
 # %% [markdown]
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# The scores use the weights as they are given, so the mask comes first. Both ends of a grid are taken over the kept
+# weights only. If a group has a single kept weight, both ends are equal and the step is 0: the weight stays as it is,
+# and dividing by the step would give NaN. At the end the mask is applied again, because the grid need not contain 0.
+#
+# </details>
+#
 # What happens if you make one of these decisions elsewhere? The next cell makes four versions of the same layer, with
 # half of its weights pruned and the others on 3 bits in groups of 64. It compares their outputs on a text with the
 # output of the dense layer, by the relative squared error of lesson 04.
@@ -363,9 +384,10 @@ plots.output_errors(errors)
 
 # %% [markdown]
 # The first bar is the version of the exercise. A grid of all weights (second bar) has the same error, because at 50 %
-# sparsity the ends of a group are mostly among the kept weights. If we round first, the mask is made from rounded
-# scores, and the error is 1.16 times as large. The last bar is the largest, 1.21 times the first: rounded zeros
-# become the nearest value of a grid that has no 0, so every pruned weight comes back as a small error.
+# sparsity the ends of a group are mostly among the kept weights. It would differ for a mask that prunes the smallest or
+# the largest weight of many groups. If we round first, the mask is made from rounded scores, and the error is 1.16
+# times as large. The last bar is the largest, 1.21 times the first: rounded zeros become the nearest value of a grid
+# that has no 0, so every pruned weight comes back as a small error.
 #
 # A layer is not a model. SparseGPT and GPTQ (lesson 03) update the remaining weights to make up for what they change,
 # so the second method can repair the damage of the first one. Does the order matter then? We measured the whole model:
@@ -375,11 +397,14 @@ display(plots.orders())
 print(claims.ZEROS_FIRST.judge())
 
 # %% [markdown]
-# Each dot shows by how much the loss of the *other* order is higher; right of zero, pruning first is better. It is
-# better for both methods and on both texts: with Wanda by 0.4 nats, with SparseGPT by 0.1 to 0.2. The reason is that
-# GPTQ can make up for pruned weights, while pruning after rounding removes weights that GPTQ had adjusted. The last row
-# compares SparseGPT's joint sweep, which prunes and rounds column by column, with one after the other: it is better on
-# Wikipedia, and the same on BoolQ within the error.
+# Each panel is one text. The first two rows show the loss of *rounding first* minus the loss of *pruning first*: right
+# of zero, pruning first is better. It is better for both methods and on both texts: with Wanda by 0.4 nats, with
+# SparseGPT by 0.1 to 0.2. A likely reason is that GPTQ can make up for pruned weights, while pruning after rounding
+# removes weights that GPTQ had adjusted. (SparseGPT after GPTQ also moves the kept weights off their grid. We do not
+# round them once more, so the loss of that order is a lower bound.)
+#
+# The last row shows the loss of one after the other minus the loss of SparseGPT's joint sweep, which prunes and rounds
+# column by column. The sweep is better by 0.1 nats on Wikipedia, and the same on BoolQ within the error.
 #
 # ## 5. How large is the loss increase, and could it be chance?
 #
@@ -403,10 +428,10 @@ plots.paired_windows()
 # ### How many windows are enough?
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Now plan an experiment. A small pilot has measured the losses of two models on the same windows. How many windows in
-# all do you need so that each end of the interval is at most a factor $f$ away from the ratio? For example, $f = 1.05$
-# asks for a ratio that is known to within about 5 %. How many would you need if the two models read *different*
-# windows? Assume that the pilot shows the true spread.
+# Now plan an experiment. A small pilot has measured the losses of two models on the same windows. How many windows do
+# you need, those of the pilot included, so that each end of the interval is at most a factor $f$ away from the ratio?
+# For example, $f = 1.05$ asks for a ratio that is known to within about 5 %. And how many windows would you need for
+# *each* model if the two models read *different* windows? Assume that the pilot shows the true spread.
 
 
 # %% exercise="capstone.ratio"
@@ -452,10 +477,11 @@ for factor in (1.1, 1.05, 1.02):
 
 # %% [markdown]
 # Pairing saves a factor of nearly seven here. It also shows what is within reach: to know the ratio to within 2 %, you
-# would have to read 348 windows. With the eight windows of this lesson, differences of a few hundredths of a nat are
-# mostly undecided.
+# would have to read 348 windows. With eight windows and an error of 0.07, as in this pilot, a difference of less than
+# 0.14 nats is undecided. Between two similar recipes the error can be smaller.
 #
-# Now a whole recipe that stores fewer bits: codes of 4 bits with one grid per row. `build` makes it within seconds.
+# Next we apply this to a whole recipe, which stores fewer bits: codes of 4 bits with one grid per row. `build` makes it
+# within seconds.
 
 # %%
 built = build(from_json('{"weights": {"bits": 4, "rounding": "nearest"}}'), model, calibration)
@@ -469,7 +495,8 @@ tables.own_recipe(own, dense_row)
 
 # %% [markdown]
 # The table says where the bytes are: the embedding, which was not rounded, takes more than half of the weights' bytes.
-# With two windows the interval is wide. Two windows are enough to see the direction, but not the size of a difference.
+# With two windows the interval is wide, and even its width is hardly known: the standard error is computed from two
+# numbers. Take it as a hint, and read more windows before you decide.
 #
 # ## 6. Which part costs how much?
 #
@@ -479,13 +506,14 @@ tables.own_recipe(own, dense_row)
 #
 # | order | pruning costs | rounding costs | together |
 # |:--|--:|--:|--:|
-# | pruning, then rounding | 0.742 | 1.448 − 0.742 ≈ 0.707 | 1.448 |
+# | pruning, then rounding | 0.742 | 1.448 − 0.742 = 0.707 | 1.448 |
 # | rounding, then pruning | 1.448 − 0.978 = 0.470 | 0.978 | 1.448 |
 # | **mean** | **0.606** | **0.842** | **1.448** |
 #
-# The cost of a part depends on the order, but the mean over both orders treats the parts alike, and the means add up to
-# the total. This mean is the **Shapley value** (1953), which comes from game theory: it divides a bill fairly among
-# the guests. The cell below computes the table from the stored losses.
+# (All numbers are computed from unrounded losses, so the last digit of a difference can be off by one.) The cost of a
+# part depends on the order, but the mean over both orders treats the parts alike, and the means add up to the total.
+# This mean is the **Shapley value** (1953), which comes from game theory: it divides a bill fairly among the guests.
+# The cell below computes the table from the stored losses.
 
 # %%
 values = estimates.values_of(estimates.parts_results(), "wikipedia")  # losses by set of parts
@@ -499,7 +527,8 @@ print(f"both together: {loss[both] - loss[nothing]:.3f}")
 
 # %% [markdown]
 # With five parts there are 120 orders but only 32 sets of parts. So 32 models are enough to compute the Shapley values
-# exactly. With $v(S)$ for the loss of the model with the parts $S$, and $B_i$ for the parts that come before part $i$,
+# exactly. All sets with a prompt use the same one, which was trained on the pruned and rounded model. With $v(S)$ for
+# the loss of the model with the parts $S$, and $B_i$ for the parts that come before part $i$,
 #
 # $$ \varphi_i = \frac{1}{120} \sum_{\text{orders}} \left( v(B_i \cup \{i\}) - v(B_i) \right), \qquad
 # \sum_i \varphi_i = v(\text{all}) - v(\text{none}) . $$
@@ -509,41 +538,46 @@ display(plots.part_costs())
 print(claims.LAST_MINUS_ALONE.judge())
 
 # %% [markdown]
-# The bars are the Shapley values. Rounding to 3 bits is the most expensive part on both texts, about 1 nat of 2.1 to
-# 2.2. Compare the markers *alone* and *added last*. Pruning is cheaper when it is added last, because rounding has
-# already done part of the damage. The cache and the skipped neurons are more expensive when they are added last: a
-# model that is damaged already is more sensitive. The prompt does nothing for the dense model, and gains 0.1 to 0.2
-# nats on the damaged one, for which it was trained. Which pairs are responsible?
+# The bars are the Shapley values, for Wikipedia on the left and for BoolQ on the right. Rounding to 3 bits is the most
+# expensive part on both texts, about 1 nat of 2.1 to 2.2. Compare the markers *alone* and *added last*. Pruning is
+# cheaper when it is added last. The cache and the skipped neurons are more expensive when they are added last, as if a
+# damaged model were more sensitive. The prompt does nothing for the dense model and gains 0.1 to 0.2 nats when it is
+# added last, to a model with the pruned and rounded weights that it was trained on. (In lesson 10 the dense model gains
+# from a prompt that was trained on the dense model.) Which pairs are responsible?
 
 # %%
 plots.interactions()
 
 # %% [markdown]
-# Each field shows by how much two parts cost more together than the sum of their costs alone. The hatched field at
-# the top is pruning with rounding, at −0.27 and −0.20 nats: SparseGPT does both in one sweep, and one repairs the
-# other. The dark fields are rounding with the cache, and rounding with skipped neurons: these parts hurt each other.
-# In most white fields the difference is smaller than its error. A white field does not prove that two parts are
-# independent.
+# Each field shows by how much two parts cost more together than the sum of their costs alone. The hatched field at the
+# top is pruning with rounding, at −0.27 and −0.20 nats. A likely reason is that SparseGPT does both in one sweep, so
+# that each update also makes up for the other damage. The dark fields are rounding with the cache, and rounding with
+# skipped neurons: these parts hurt each other. In most white fields the difference is smaller than its error. (On
+# Wikipedia, skipped neurons with the prompt are hatched too, at −0.02 nats.) A white field does not prove that two
+# parts are independent.
 #
 # ## 7. The Pareto front
 #
-# Which of 89 recipes would you choose? If another recipe takes no more bytes and has a lower loss, you can forget this
-# one. The recipes that remain form the **Pareto front**. Two details need care.
+# Which of 89 recipes would you choose? A recipe can be forgotten if another recipe takes no more bytes and has a lower
+# loss. The recipes that remain form the **Pareto front**. Two details need care.
 #
 # - A loss has an error. So recipe $i$ **beats** recipe $j$ only if the *paired* difference of their losses is more than
 #   two standard errors.
 # - Two models can have exactly the same loss in every window, for example if a part has no effect on the text. Then the
 #   smaller one beats the other. If they also have the same size, both remain.
 #
-# For example, take three models of 100, 90 and 80 MB with loss increases of 0.30, 0.30 ± 0.05 and 0.50 ± 0.05. The
-# second beats the first only if its loss is clearly lower, which it is not; so all three are on the front.
+# For example, take three models of 100, 90 and 80 MB. Let the paired differences of the second and the third from the
+# first be 0.00 ± 0.05 and 0.20 ± 0.05 nats. The second takes fewer bytes, but it does not beat the first, because its
+# loss is not clearly lower. So all three are on the front. In other words, this front is generous: it drops only models
+# that are clearly beaten. If you cannot tell two models apart, take the smaller one.
 
 # %% [markdown]
 # ### Which models are on the front?
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 3 points
 #
-# Sorting by cost helps less than you may expect. The best model so far can vary so much from window to window that it
-# beats fewer models than a slightly worse one.
+# Return which models no other model beats, by the rule above. Compare all pairs. It is not enough to sort by cost and
+# compare each model with the best so far: its loss may vary so much from window to window that it beats fewer models
+# than a slightly worse one does.
 
 
 # %% exercise="capstone.front"
@@ -570,8 +604,16 @@ def front(cost, losses):
 check("capstone.front", front)
 
 # %% [markdown]
-# Your function on all recipes of this lesson. In the figure below, choose the text and the budget. Your own recipe of
-# section 5 is the star.
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# A table of all pairs $(i, j)$ holds the differences of their losses in every window. Mean and standard error over the
+# windows say whether $i$ clearly beats $j$, provided that $i$ takes no more bytes. The second rule adds pairs whose
+# differences are all 0, where $i$ takes fewer bytes. A model is on the front if no $i$ beats it.
+#
+# </details>
+#
+# The next cell uses your function on all recipes of this lesson. In the figure below it, choose the text and the
+# budget. The star is the recipe that you measured in section 5.
 
 # %%
 cost = torch.tensor([row["stored"] + row["cache"] for row in recipes])
@@ -589,8 +631,8 @@ widgets.pareto_front(recipes, [own])
 # The two panels show different costs. **Bytes in memory** decide whether a model fits on a machine. **Bytes read per
 # token** decide how fast it can be at best, since every token has to wait for them. The front is steep on the left:
 # below 40 % of the bytes the loss rises quickly. On its right end, from 92 % of the bytes on, only the cache is
-# smaller. Between them there is a gap with a few recipes of 4 bits. At half of the bytes the best recipe costs 0.52
-# nats.
+# smaller. In the left panel no recipe between 46 % and 92 % is on the front. At half of the bytes the best recipe costs
+# 0.52 nats. (It was chosen on the windows that measure it, so this number may be a little too low.)
 
 # %% [markdown]
 # ## 8. The challenge
@@ -602,9 +644,9 @@ widgets.pareto_front(recipes, [own])
 # with its own library, counts the bytes itself, and measures the loss on windows of two texts that are chosen at random
 # after you hand in. No number of yours is used.
 #
-# **How it is scored.** Three models set the scale in each of the two texts: the dense model, a *uniform* recipe (Wanda
-# at 50 %), and the course's own recipe. The score is the fraction of the way from the uniform loss $L_u$ to the loss of
-# the course's recipe $L_c$ that your loss $L$ covers:
+# **How it is scored.** Two models set the scale in each of the two texts: a *uniform* recipe (Wanda at 50 %) and the
+# course's own recipe. The score is the fraction of the way from the uniform loss $L_u$ to the loss of the course's
+# recipe $L_c$ that your loss $L$ covers:
 #
 # $$ \text{points} = 20 \cdot \min_{\text{texts}} \frac{L_u - L}{L_u - L_c}, \quad \text{limited to } 0 \ldots 20 . $$
 #
@@ -619,9 +661,40 @@ widgets.pareto_front(recipes, [own])
 # only. A recipe that exceeds the budget gets 0 points, however low its loss is, and one that is better than the
 # course's recipe gets 20.
 #
+# These are the most important fields of a recipe. Leave out parts and fields that you do not want.
+#
+# | part | field | values | lesson |
+# |:--|:--|:--|:--|
+# | `embedding` | `bits` | 2, 3, 4 or 8 | |
+# | | `group` | columns that share a grid, 16 or more; without it, each row has one grid | |
+# | `weights` | `method` | `Magnitude`, `Wanda`, `SparseGPT`, `Refit`, `SparseSwaps`; or left out | 03, 04 |
+# | | `pattern` | a sparsity up to 0.95, or `"2:4"` | 01 |
+# | | `allocation` | of the sparsity over the blocks: `Uniform`, `OWL`, `OneRanking` | 04 |
+# | | `bits`, `group` | as for the embedding | 03 |
+# | | `rounding` | `gptq` or `nearest`; none with SparseGPT, which rounds as it prunes | 03 |
+# | `neurons` | `selector` | `CATS`, `LowRank`, `Static` and others | 09 |
+# | | `density` | the fraction of neurons that a token uses | 09 |
+# | `cache` | `policy` | `Full`, `Window`, `StreamingLLM`, `H2O`, `Scissorhands`, `SnapKV`, `TOVA` and others | 07 |
+# | | `budget` | slots per head, such as 300, or a fraction of the tokens, such as 0.2 | 07 |
+# | | `bits` | 4 or 8; without it, 16 | 07 |
+# | `prompt` | `file` | a learned prompt next to the recipe | 10 |
+#
+# For example, this recipe has all five kinds of parts of section 1:
+#
+# ```json
+# {"weights": {"method": "SparseGPT", "pattern": 0.5, "bits": 3, "group": 64},
+#  "cache": {"policy": "H2O", "budget": 0.2, "recent": 16, "bits": 4},
+#  "neurons": {"selector": "CATS", "density": 0.5},
+#  "prompt": {"file": "prompt.safetensors"}}
+# ```
+#
+# If a name or value is wrong, the message lists those that are possible. Each part is a file in
+# `course_lib/compose/parts/`, which describes all fields.
+#
 # Below you can try up to eight recipes at once on two windows of 256 tokens, with a smaller calibration set, so that
-# each takes some twenty seconds. One recipe is there already. Change it, and add others. (A cache with room for 256
-# tokens evicts nothing in such a short window. Measure it in full, as described below.)
+# each takes some twenty seconds. Two windows show gross mistakes; do not choose between close recipes with them. One
+# recipe is there already. Change it, and add others. (A cache with room for 256 tokens evicts nothing in such a short
+# window. Measure it in full, as described below.)
 
 # %%
 my_recipes = {
@@ -648,11 +721,12 @@ tables.tries(tries)
 #
 # Then run `course challenge my_challenge/recipe.json` in a terminal.
 #
-# **Your own number is not the grade.** `course challenge` reads four windows of each domain, the grader 32, drawn from
-# the same articles by a seed that is chosen later. The loss increase changes with the windows by about its standard
-# error. The scale of the points changes too, since the grader measures its three models on its own windows. And another
-# processor adds numbers in another order of sums, so that a weight can be rounded to the neighbouring value, or another
-# token evicted. If two of your recipes differ by less than their standard errors, they may change places.
+# **Your own number is not the grade.** `course challenge` reads four windows of each text. The grader reads 32, from
+# the same articles, chosen by a seed that is set later. The loss increase changes with the windows by about its
+# standard error. The scale of the points changes too, since the grader measures both models of the scale on its own
+# windows. And another processor adds numbers in another order, so that a weight can be rounded to the neighbouring
+# value, or another token evicted. If two of your recipes differ by less than their standard errors, they may change
+# places.
 #
 # ## 9. Cost, and when it does not pay off
 #
@@ -664,12 +738,15 @@ display(plots.bytes_and_time())
 print(claims.FEWER_BYTES_LESS_TIME.judge())
 
 # %% [markdown]
-# On the solid line, a token takes as much less time as it reads fewer bytes. Close to the line are structured pruning
-# and evicted tokens: both leave smaller dense tensors. Far below it are formats that must be unpacked before each
-# product (bitmaps, 2:4, 3 bits as stored); they take up to 100 times as long as the dense product. Chosen neurons and
-# CSR are between the two: they pay only below about a tenth of the bytes.
+# The horizontal axis shows the bytes that are read, the vertical axis the speedup on a CPU. On the solid line the time
+# falls with the bytes: half of the bytes take half of the time. Close to the line are structured pruning and evicted
+# tokens: both leave smaller dense tensors. Far below it are formats that must be unpacked before each product (bitmaps,
+# 2:4, 3 bits as stored); they take 23 to 68 times as long as the dense computation. Chosen neurons and CSR, which
+# stores a column index for each value, are between the two. CSR is faster than dense at 60 % of the bytes and below,
+# chosen neurons at about a third and below.
 #
-# The next table shows whole recipes as the course runs them, after a text of 1,024 tokens, and two drafts (section 12).
+# The next table shows whole recipes as the course runs them, after a text of 1,024 tokens, and two drafts of
+# speculative decoding (lesson 11).
 
 # %%
 tables.timed_recipes()
@@ -678,34 +755,35 @@ tables.timed_recipes()
 # Compare *speedup* with *promised*. Where does the promised time go?
 #
 # - **Pruned and rounded weights** are unpacked once and kept as dense floats (1.02 times instead of 2.48). Unpacked for
-#   each product, they take 24 times as long as the dense model.
+#   each product, they take 23 times as long as the dense model.
 # - **H2O** adds up attention scores and sorts slots for each token, which a cache of 1,024 tokens cannot pay for (0.58
 #   times). StreamingLLM only drops tokens, but a cache is a small part of the bytes at this length.
 # - **CATS** computes all gates in order to choose neurons, and copies rows (0.77 times).
 # - **Drafts** pay if they cost nothing, like prompt lookup. A draft whose passes take as long as the model's cannot
 #   pay.
 #
-# From this follows an order in which to try things:
+# What should you try first? It depends on what is scarce:
 #
-# 1. **Fewer bits first.** Every token then reads fewer bytes. They become time only with a kernel that computes with
-#    codes as they are stored.
-# 2. **Zeros with few bits** save bytes only above a sparsity of about $1/b$ (section 3).
-# 3. **A smaller cache** is nothing at 100 tokens, and most of the bytes at 100,000.
-# 4. **Chosen neurons** save reading, not memory, and only for a single text: in a batch, other tokens need others.
-# 5. **Drafts** leave the text as it is, and pay for a single text if the draft costs a tenth of the model.
+# - **Bytes in memory**: fewer bits first. Then zeros, which save bytes only above a sparsity of about $1/b$ (section
+#   3). A smaller cache saves almost nothing at 100 tokens, but most of the bytes at 100,000.
+# - **Time**: structured pruning and evicted tokens first, since they leave smaller dense tensors. Fewer bits save time
+#   only with a kernel that computes with codes as they are stored.
+# - **Time for a single text**: also chosen neurons and drafts. Chosen neurons save nothing in a large batch, where
+#   other tokens need other neurons. Drafts leave the text as it is, and clearly pay if they cost about a tenth of the
+#   model or less.
 #
-# ## 10. The claims and their verdicts
+# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
 #
-# Every claim of the lectures and papers that this course uses has a record: what is claimed, how a lesson measures
-# it, and a verdict from an effect and its error. Choose a verdict below; [the page of claims](../docs/claims.md) has
-# them all.
+# ## 10. Optional: the claims and their verdicts
+#
+# Every claim of the lectures and papers that this course uses has a record: what is claimed, how a lesson measures it,
+# and a verdict from an effect and its error. Choose a verdict below; [the page of claims](../docs/claims.md) has them
+# all. Look for a claim that you believed and that does not hold here. What would change the verdict?
 
 # %%
 all_claims()
 
 # %% [markdown]
-# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
-#
 # ## 11. Optional: a budget for all parts
 #
 # Each part of a model could be stored at several sizes. How should a budget of bytes be divided among the parts? Start
@@ -713,15 +791,17 @@ all_claims()
 # *per byte*?
 #
 # For example, one step saves 0.5 nats for 20 bytes, that is, 0.025 per byte, and another one 0.25 nats for 5 bytes,
-# that is, 0.05 per byte. The second step is taken first, although it saves less in total. If each step of a part saves
-# less per byte than the step before it, this is the best choice for as many bytes, up to the first step that no longer
-# fits (Fox, 1966). After that, smaller steps use up the rest, and this is only a good guess.
+# that is, 0.05 per byte. The second step is taken first, although it saves less in total. Suppose that each step of a
+# part saves less per byte than the step before it. Then every choice on the way is the best one for the bytes that it
+# takes (Fox, 1966), until the first step that does not fit. After that, smaller steps use up the rest, and this is only
+# a good guess.
 
 # %% [markdown]
 # ### Where the next byte goes
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 4 points
 #
-# Each step changes what the next one saves. And a step that does not fit is not the end: a smaller one may fit.
+# Return the level of each part after this procedure. Compute the savings again after every step, since each step
+# changes what the next step of its part saves. If the best step does not fit, go on: a smaller one may fit.
 
 
 # %% exercise="capstone.split"
@@ -758,6 +838,14 @@ def split(sizes, losses, budget):
 check("capstone.split", split)
 
 # %% [markdown]
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# A loop keeps the level of each part and the bytes that are left. In each round it lists the next step of every part
+# that is not at its highest level and that fits, and takes the step with the largest saving divided by additional
+# bytes. It ends when the list is empty, not when the best step does not fit.
+#
+# </details>
+#
 # Three parts of the real model, the embedding, the first five blocks and the last five, can each be stored on three
 # grids: 3 bits in groups of 64, 4 bits with one grid per row, and 4 bits in groups of 64. We measure the loss with one
 # part rounded at a time, on a window of calibration text. Your split may take as many bytes as 4 bits with one grid per
@@ -781,17 +869,12 @@ tables.levels(curves.names, grids, curves.sizes, curves.losses, levels)
 #
 # A compressed model usually has a higher loss than the dense one. But in **speculative decoding** (lesson 11; Leviathan
 # and others, 2023) it does not have to write worse text: it drafts $k$ tokens, and the dense model checks them in one
-# pass. A drafted token $x$ is accepted with probability $\min(1, p(x) / q(x))$, where $q$ is the distribution of the
-# draft and $p$ that of the dense model. At the first rejection the pass ends with another token, sampled from
+# pass. You know the rule from lesson 11. With $q$ for the distribution of the draft and $p$ for that of the dense
+# model, a drafted token $x$ is accepted with probability $\min(1, p(x) / q(x))$. At the first rejection the pass ends
+# with another token, sampled from the residual distribution: $p - q$ with negative values set to 0, divided by its sum.
+# If all drafted tokens are accepted, one more is sampled from $p$ at the next place.
 #
-# $$ p'(x) = \frac{(p(x) - q(x))_+}{\sum_y (p(y) - q(y))_+} . $$
-#
-# If all drafted tokens are accepted, one more is sampled from $p$ at the next place. For example, let $q = (0.6, 0.4)$
-# and $p = (0.3, 0.7)$. The first token is accepted with probability 0.3 / 0.6 = 0.5, the second always, and after a
-# rejection the second one is added. So the first token appears with probability $0.6 \cdot 0.5 = 0.3$, as in $p$.
-#
-# In lesson 11 you decided which tokens are accepted. Here you write the whole pass, with the token that is sampled and
-# the end of the text.
+# In lesson 11 you decided which tokens are accepted. New here are the sampling, the end of the text, and the cost.
 
 # %% [markdown]
 # ### A whole drafted block
@@ -830,6 +913,15 @@ def block(drafted, q, p, uniform, stop):
 check("capstone.speculate", block)
 
 # %% [markdown]
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# Go through the drafted tokens until one is rejected. The last token comes from the residual distribution at that
+# place, or from the last row of $p$ if no token was rejected. Instead of normalizing the residual, you can compare
+# cumulative sums with the random number times the total. At the end, cut the text after the first stop token, which
+# may be a drafted token or the last one.
+#
+# </details>
+#
 # The recipe of section 5 drafts for the dense model. For comparison, prompt lookup copies from the text so far and
 # costs nothing. The task is to repeat a short text.
 
@@ -879,6 +971,14 @@ def gain(acceptance, k, model, further, draft):
 check("capstone.gain", gain)
 
 # %% [markdown]
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# A pass costs the model's pass over one token, and $k$ times the cost of a further token and of a drafted one. Divide
+# by the tokens per pass to get the cost of a token, and subtract it from the cost without a draft. The fraction in the
+# formula is not defined at $\alpha = 1$, where the sum is $k + 1$; so add up the powers.
+#
+# </details>
+#
 # We measure both numbers for the recipe: what it reads per token, and how often its tokens are accepted. The acceptance
 # rate is the overlap of the two distributions, $\sum_x \min(p(x), q(x))$. Costs are in weight loads of the dense model.
 
@@ -894,9 +994,10 @@ gain_by_draft = {
 plots.gains(gain_by_draft)
 
 # %% [markdown]
-# A drafted token of the recipe is accepted with a probability of about 0.55, but each one costs 0.46 loads. So the
-# gain is small for $k = 1$ (0.06 loads per token) and negative for every larger $k$. An equally good draft that reads a
-# tenth of the bytes would save 0.35 loads per token with $k = 3$. How do other drafts do?
+# A drafted token of the recipe is accepted with a probability of about 0.55 (at temperature 1 and on the text of the
+# task, so it need not fit the run above), but each one costs 0.46 loads. So the gain is small for $k = 1$ (0.06 loads
+# per token) and negative for every larger $k$. An equally good draft that reads a tenth of the bytes would save 0.35
+# loads per token with $k = 3$. How do other drafts do?
 
 # %%
 display(tables.drafts())
@@ -912,8 +1013,10 @@ print(claims.COMPRESSED_DRAFT_BYTES.judge())
 # ## 13. Optional: an open task
 #
 # Section 6 measured five parts. Which sixth part would you add, and what does it cost together with the others? There
-# is no right answer, and nothing is graded. A part is one file, and [this
-# page](../docs/contributing.md#a-part-of-a-recipe) says what it contains.
+# is no right answer, and nothing is graded. A part is one file. Start small: copy
+# `course_lib/compose/parts/embedding.py`, change the name, the place in the order and the rule, and measure four
+# models: without your part, with it alone, with all other parts, and with all. [This
+# page](../docs/contributing.md#everything-else) lists the tests of a part.
 #
 # ## To take home
 #
