@@ -375,8 +375,7 @@ check("sparsegpt.eliminate", eliminate)
 # | 1 | (1, −1/3) | row 2: (0, 1, −1/3) | 3/5 | 3/5 |
 # | 1 and 2 | (1) | row 3: (0, 0, 1) | 1/3 | 1/3 |
 #
-# Here $U = \begin{pmatrix} \sqrt{5/7} & -\tfrac35 \sqrt{5/7} & \tfrac15 \sqrt{5/7} \\ 0 & \sqrt{3/5} & -\tfrac13
-# \sqrt{3/5} \\ 0 & 0 & \sqrt{1/3} \end{pmatrix}$.
+# So the rows of $U$ are √(5/7) · (1, −3/5, 1/5), √(3/5) · (0, 1, −1/3) and √(1/3) · (0, 0, 1).
 #
 # The update of a column needs exactly this: a row of the inverse, divided by its pivot. Therefore one factorisation
 # replaces all $I$ inverses.
