@@ -287,7 +287,8 @@ def calibration_curves(tables: Tables | None = None, wanda_rows: list[dict[str, 
     wanda_rows = wanda_rows or load_measured("wanda")["tables"]["calibration"]
     fig, (axes,) = figure(width=6.8)
     means = {}
-    for index, (name, points) in enumerate({"Wanda": wanda_rows, "SparseGPT": tables["calibration"]}.items()):
+    by_name = {"Wanda": wanda_rows, "SparseGPT": tables["calibration"]}
+    for index, (name, points) in enumerate(by_name.items(), start=1):  # the marks of `by_pattern`
         sizes = sorted({row["n_windows"] for row in points})
         means[name] = {n: fmean(row["perplexity"] for row in points if row["n_windows"] == n) for n in sizes}
         look = line_style(index)
