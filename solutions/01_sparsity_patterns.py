@@ -593,8 +593,8 @@ check("patterns.bitmap", decode_bitmap)
 # <details><summary>Solution (open it once your check is right)</summary>
 #
 # Shift every byte right by 0 to 7 and take the lowest bit: this gives an axis of 8 bits, which we flatten into the row.
-# For example, the byte 5 is `00000101` in binary, so entries 0 and 2 are stored. The assignment `dense[keep] = values`
-# fills the entries that are True row by row, which is the order of the values.
+# For example, the byte 5 is `00000101` in binary, so entries 0 and 2 are stored. An assignment through the
+# mask fills the entries that are True row by row, which is the order of the values.
 #
 # </details>
 #

@@ -296,8 +296,8 @@ def learn_step(weights, prompt, ids, rate):
     prompt = prompt.clone().requires_grad_()
     text = model.get_input_embeddings()(ids)
     logits = model(inputs_embeds=torch.cat([prompt.expand(len(ids), -1, -1), text], dim=1)).logits
-    loss = cross_entropy(logits[:, len(prompt) - 1 : -1].flatten(0, 1), ids.flatten())
-    loss.backward()
+    mean_loss = cross_entropy(logits[:, len(prompt) - 1 : -1].flatten(0, 1), ids.flatten())
+    mean_loss.backward()
     return prompt.detach() - rate * prompt.grad, weights_of(model)
     ### END SOLUTION
 
@@ -308,8 +308,8 @@ check("compress.frozen", learn_step)
 # %% [markdown]
 # <details><summary>Solution (open it once your check is right)</summary>
 #
-# `model.requires_grad_(False)` freezes every parameter, the tied table included. The prompt is a new tensor that
-# requires a gradient. After `loss.backward()` only `prompt.grad` is set. Freezing is not needed for the result, because
+# `requires_grad_(False)` on the model freezes every parameter, the tied table included. The prompt is a new tensor that
+# requires a gradient. After the backward pass only `prompt.grad` is set. Freezing is not needed for the result, because
 # `backward` alone moves nothing. But it prevents a mistake (an optimizer over all parameters), and it saves memory: the
 # gradients of all weights would take as much memory as the weights, 538 MB here in 32 bits.
 #

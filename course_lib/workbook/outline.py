@@ -24,17 +24,22 @@ def outlines(lessons: Path = LESSONS) -> list[Outline]:
 def _outline(listing: Path) -> Outline:
     """From LESSON = "..." and EXERCISES = (A, B), with each name imported from the file of its exercise."""
     tree = ast.parse(listing.read_text(encoding="utf-8"))
-    values = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
+    values = {_target(node): node.value for node in tree.body if isinstance(node, ast.Assign)}
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     files = {alias.name: node.module.rpartition(".")[2] for node in imports for alias in node.names}
     exercises = (_exercise(listing.with_name(f"{files[name.id]}.py"), name.id) for name in values["EXERCISES"].elts)
     return Outline(values["LESSON"].value, dict(exercises))
 
 
+def _target(node: ast.Assign) -> str | None:
+    """The name that is assigned; None for several at once, such as A, B = 1, 2."""
+    return getattr(node.targets[0], "id", None)
+
+
 def _exercise(path: Path, name: str) -> tuple[str, int]:
     """(id, points) of NAME = Exercise(id="...", points=..., ...), or of the data beside NAME = recorded(...)."""
     assigned = (node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign))
-    (call,) = (node.value for node in assigned if node.targets[0].id == name)
+    (call,) = (node.value for node in assigned if _target(node) == name)
     if call.func.id == "recorded":
         stored = json.loads(_metadata(path.with_suffix(".safetensors"))["exercise"])
         return stored["id"], stored["points"]

@@ -381,3 +381,13 @@ def test_functions_stay_functions_whatever_was_imported_before():
     assert callable(workbook.hint)
     with pytest.raises(AttributeError, match="no attribute 'chekc'"):
         _ = workbook.chekc
+
+
+def test_an_outline_is_read_past_assignments_of_several_names(tmp_path):
+    folder = tmp_path / "made" / "exercises"
+    folder.mkdir(parents=True)
+    listing = 'from x.one import ONE\n\nA, B = 1, 2\nLESSON = "99 Made"\nEXERCISES = (ONE,)\n'
+    (folder / "__init__.py").write_text(listing, encoding="utf-8")
+    (folder / "one.py").write_text('C, D = 3, 4\nONE = Exercise(id="made.one", points=2)\n', encoding="utf-8")
+    (outline,) = outlines(tmp_path)
+    assert (outline.lesson, outline.points) == ("99 Made", {"made.one": 2})

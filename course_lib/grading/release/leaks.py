@@ -18,7 +18,6 @@ ALLOWED = {
     "moved = inverse @ x": "hint 2 of classic.recursion says it",
     "for start in range(0, weight.shape[1], block_size):": "pruning/layerwise/solver.py goes through blocks so",
     "groups = -(-columns // group)": "quantization/storage.py counts groups so",
-    "loss.backward()": "says nothing; every training loop",
     "model.requires_grad_(False)": "says nothing; hint 3 of compress.frozen",
     "prompt = prompt.clone().requires_grad_()": "hint 3 of compress.frozen says it",
     "weight = weight.clone()": "says nothing; kernels/bench/sparsegpt.py",
