@@ -620,7 +620,7 @@ cost = torch.tensor([row["stored"] + row["cache"] for row in recipes])
 on_front = mine("capstone.front", front)(cost, torch.tensor([row["wikipedia"] for row in recipes]))
 print(f"{int(on_front.sum())} of {len(recipes)} recipes are on the front")
 for place in [place for place in cost.argsort().tolist() if on_front[place]][:8]:
-    print(f"  {cost[place] / cost.max():.0%}".replace("%", " %"), recipes[place]["name"])
+    print(f"  {100 * cost[place] / cost.max():.0f} %", recipes[place]["name"])
 
 print(claims.BEST_WITHIN.judge())
 

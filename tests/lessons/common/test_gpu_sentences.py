@@ -94,7 +94,7 @@ SAID = {
         ),
     },
     "03": {
-        "the one kernel is faster than any of them": lambda: (
+        "the single kernel is faster than any of them": lambda: (
             all_hold("sparsegpt_columns", "on chip")
             and all(
                 row["times_anchor_high"] < only("sparsegpt_columns", row["contest"], "on chip")["times_anchor_low"]
@@ -102,7 +102,7 @@ SAID = {
                 if row["side"] != "on chip"
             )
         ),
-        "is far from its bound": lambda: all(
+        "it, too, is far from its roofline bound": lambda: all(
             row["share_of_bound"] < 1 / 3 for row in gpu.timed("sparsegpt_columns", sides=["on chip"])
         ),
     },

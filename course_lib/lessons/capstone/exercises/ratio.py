@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checking.draws import randn
-from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
+from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 
 CLEAR, MOST = 0.1, 4000  # distance of a number of windows from a whole number, and the largest one
@@ -73,7 +73,6 @@ RATIO = Exercise(
     cases=_cases,
     library=_library,
     mistakes=read_mistakes(globals(), steps_of=_windows_needed),
-    trivial=(Trivial("two windows", lambda losses, dense, factor: (2, 2)),),
     also_right=(
         Variant("one window more at a time", lambda *given: _counting(*given)),
         Variant("by covariance", lambda *given: _by_covariance(*given)),
