@@ -24,13 +24,13 @@ def section() -> str:
 def test_students_are_told_that_their_own_number_is_not_the_grade():
     windows = next(each for each in get_command(app).commands["challenge"].params if each.name == "windows")
     said = re.search(
-        r"Your own number is not the grade\. `course challenge` reads (\w+) windows of each domain, "
-        r"the grader (\d+), drawn from the same articles by a seed",
+        r"Your own number is not the grade\. `course challenge` reads (\w+) windows of each text\. "
+        r"The grader reads (\d+), from the same articles, chosen by a seed",
         section(),
     )
     assert said, section()[-1500:]
     assert (said[1], int(said[2])) == ({4: "four"}[windows.default], Request.windows)
-    assert "order of sums" in section()
+    assert "adds numbers in another order" in section()
 
 
 def test_the_example_is_scored_as_the_grader_does():

@@ -56,7 +56,7 @@ def test_a_format_is_called_slower_only_if_its_whole_range_is():
 
 def test_claims_show_the_papers_numbers_ours_and_verdicts():
     figure = deck.claims()
-    texts = [text.get_text() for text in figure.axes[0].texts]
+    texts = [text.get_text().replace("\xa0", " ") for text in figure.axes[0].texts]
     assert {"OPT-125M: 193 → 36.85", "LLaMA-2-7B: 14.89 → 6.42", "Llama-2-13B: 5158 → 5.4"} <= set(texts)
     (row,) = rows(load_measured("sparsegpt"), "perplexity", method="sparsegpt", pattern="50%", corpus="wikipedia")
     assert f"375 ± 34 → {row['perplexity']:.0f} ± {row['standard_error']:.0f}" in texts
