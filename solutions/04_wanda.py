@@ -712,8 +712,9 @@ plots.score_ranks(cost_helped, score)
 #
 # Similar rankings do not yet mean equally good masks, as section 4 has shown. So we measured the output error in all
 # 210 layers (`course reproduce masks`): without the update of the other weights, SparseGPT's score has a larger error
-# than Wanda's in 203 of them. If SparseGPT is better than Wanda, the reason must be the update. Lesson 03 measures
-# the two separately.
+# than Wanda's in 203 of them. So the score alone does not make SparseGPT better than Wanda. Two other things differ:
+# SparseGPT updates the weights that are kept, and it ranks all rows of a block together, after earlier updates
+# (lesson 03).
 #
 # ## 9. Optional: accuracy and its error
 #

@@ -25,7 +25,7 @@ _OTHER_SEEDS = (811, 812)  # cases that are the same with these are known to eve
 def ways_to(
     exercise: Exercise, cases: list[Case], expected: list, at: int, known: set[int], agrees: Agrees
 ) -> list[str]:
-    """How one of the cases can be had without the idea, in every way there is.
+    """List every way to get a case right without the idea of the exercise.
 
     Args:
         expected: the right value of every case. at: the place of the case. known: the places of those of `by_heart`.
@@ -60,7 +60,7 @@ def outcomes(
 
 
 def by_heart(exercise: Exercise, cases: list[Case]) -> set[int]:
-    """The places of the cases that everybody gets alike; those that are hidden nobody has seen."""
+    """Return the places of the cases that are the same for all students; hidden cases are never among them."""
     if exercise.by_heart is not None:
         return set(exercise.by_heart)
     together = enumerate(zip(cases, *_draws(exercise), strict=False))
@@ -71,7 +71,7 @@ _drawn: dict[int, tuple[Exercise, list[list[Case]]]] = {}  # by the identity of 
 
 
 def _draws(exercise: Exercise) -> list[list[Case]]:
-    """What the other seeds draw, once for all answers. Nobody calls anything with these."""
+    """Draw the cases of other seeds, once for all answers. No function is called with them."""
     if id(exercise) not in _drawn:
         draws = [exercise.cases(torch.Generator().manual_seed(seed)) for seed in _OTHER_SEEDS]
         _drawn[id(exercise)] = exercise, draws

@@ -1,7 +1,7 @@
-"""The loss of a built model in which every part is felt: a text is begun in one pass and continued through the cache.
+"""The loss of a built model with all its parts: the start of a text in one pass, the rest through the cache.
 
-What is sparse in the first pass is sparse there, what has left the cache is missed in what follows, and the first part
-is read alike by all. Windows are paired: two models read the same ones.
+So sparse prefill acts in the first pass, and evicted tokens are missing afterwards. All models read the same start.
+Windows are paired: two models read the same ones.
 
 Dimension key: n windows of N tokens, of which the first R are read in one pass.
 """
