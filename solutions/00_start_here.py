@@ -279,12 +279,12 @@ def part_of(name):
     return "MLP matrices" if "mlp" in name else "norms" if "norm" in name else "LM head"
 
 
-n_weights = dict.fromkeys(("attention matrices", "MLP matrices", "LM head", "norms"), 0)
+weights_of_part = {"attention matrices": 0, "MLP matrices": 0, "LM head": 0, "norms": 0}
 for name, weight in model.named_parameters():
-    n_weights[part_of(name)] += weight.numel()
-total = sum(n_weights.values())
+    weights_of_part[part_of(name)] += weight.numel()
+total = sum(weights_of_part.values())
 Table(
-    [{"part": part, "weights": n, "fraction": n / total, "float32": 4 * n} for part, n in n_weights.items()],
+    [{"part": part, "weights": n, "fraction": n / total, "float32": 4 * n} for part, n in weights_of_part.items()],
     caption=f"SmolLM2-135M has {total:,} weights",
     formats={"weights": count, "fraction": percent, "float32": number(1, "MB", 1e-6)},
     note="The embedding and the LM head are one matrix, so it is counted once.",
@@ -310,8 +310,8 @@ Table(
 with torch.no_grad():
     cache = DynamicCache(config=sizes)
     model(token_ids[:, :-1], past_key_values=cache)  # prefill: fills the cache
-    step = model(token_ids[:, -1:], past_key_values=cache)  # decode: one token, with the cache of the others
-difference = (step.logits[0, -1] - expected.logits[0, -1]).abs().max()
+    decoded = model(token_ids[:, -1:], past_key_values=cache)  # decode: one token, with the cache of the others
+difference = (decoded.logits[0, -1] - expected.logits[0, -1]).abs().max()
 print(f"tokens in the cache: {cache.get_seq_length()}; largest difference of a logit: {difference:.0e}")
 
 # %% [markdown]
@@ -561,11 +561,11 @@ def time_decoding(cache, batch_size, n_steps=8):
 
 def work(batch_size, n_new, n_cached):
     """Count FLOPs and bytes of a pass: n_new tokens per sequence, after n_cached cached ones."""
-    n_block_weights = n_weights["attention matrices"] + n_weights["MLP matrices"]
-    flops = 2 * batch_size * (n_block_weights * n_new + n_weights["LM head"])
+    n_block_weights = weights_of_part["attention matrices"] + weights_of_part["MLP matrices"]
+    flops = 2 * batch_size * (n_block_weights * n_new + weights_of_part["LM head"])
     n_pairs = sum(n_cached + position for position in range(1, n_new + 1))  # of a query and a key it can see
     flops += 4 * batch_size * n_blocks * n_query * head_size * n_pairs
-    n_bytes = 4 * (n_block_weights + n_weights["LM head"])
+    n_bytes = 4 * (n_block_weights + weights_of_part["LM head"])
     n_bytes += cache_bytes_of(n_blocks, n_query, n_key_value, head_size, n_cached + n_new, batch_size, 4)
     return Work(flops, n_bytes)
 
@@ -696,7 +696,7 @@ for handle in handles:
 
 plots.parts(
     {part: total_seconds / 8 for part, total_seconds in seconds.items()},
-    {part: 4 * n_weights[part] for part in part_of_layer.values()},
+    {part: 4 * weights_of_part[part] for part in part_of_layer.values()},
 )
 
 # %% [markdown]

@@ -4,10 +4,13 @@ Dimension key: V tokens of the vocabulary, D width, H rows of a projection.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+if TYPE_CHECKING:  # the exercises are listed without loading transformers, which takes seconds
+    from transformers import PreTrainedModel
 
 HEAD_WIDTH = 2
 TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -15,7 +18,7 @@ Weights = Mapping[str, Tensor]  # the named parameters of a model
 _FIRST = "model.layers.0."
 
 
-def as_model(weights: Weights | PreTrainedModel) -> PreTrainedModel:
+def as_model(weights: "Weights | PreTrainedModel") -> "PreTrainedModel":
     """Build the Llama with these weights, ready for training: all parameters have requires_grad=True.
 
     The embedding table is the LM head too. A model is returned as it is.
@@ -25,6 +28,8 @@ def as_model(weights: Weights | PreTrainedModel) -> PreTrainedModel:
     """
     if isinstance(weights, nn.Module):
         return weights
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     n_rows = {name: len(weights[f"{_FIRST}{name}_proj.weight"]) for name in ("self_attn.q", "self_attn.k", "mlp.gate")}
     config = LlamaConfig(
         vocab_size=weights[TABLE].shape[0],
@@ -44,7 +49,7 @@ def as_model(weights: Weights | PreTrainedModel) -> PreTrainedModel:
     return model.eval()
 
 
-def weights_of(model: PreTrainedModel) -> dict[str, Tensor]:
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """The named parameters of a model as plain tensors; the inverse of `as_model`."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 

@@ -249,5 +249,5 @@ def test_earlier_looks_on_where_a_notebook_has_no_answer(tmp_path, monkeypatch):
 
 
 def test_earlier_refuses_an_exercise_that_the_course_has_no_function_for():
-    with pytest.raises(ValueError, match=r"got sparsegpt\.hessian, for which the course has no function"):
-        yours.earlier("sparsegpt.hessian")
+    with pytest.raises(ValueError, match=r"got sparsegpt\.eliminate, for which the course has no function"):
+        yours.earlier("sparsegpt.eliminate")

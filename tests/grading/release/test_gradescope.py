@@ -181,9 +181,9 @@ def test_from_the_zip_to_results_in_the_sandbox(made, own_copy):
     points = {}
     for test in shown["tests"]:
         points[test["number"][0]] = points.get(test["number"][0], 0) + test["score"]
-    assert [points[n] for n in "1245"] == pytest.approx([1, 2, 2, 2])
-    assert points["3"] == 0  # right in one case alone, a worked example in which the two times are equal
-    said = next(t for t in shown["tests"] if t["number"] == "3")["output"]
+    assert [points[n] for n in "1235"] == pytest.approx([1, 2, 2, 2])
+    assert points["4"] == 0  # right in one case alone, a worked example in which the two times are equal
+    said = next(t for t in shown["tests"] if t["number"] == "4")["output"]
     assert "the shorter of the two" in said
     assert "Points: right so far: the worked example. Such a case earns points once a case that" in said
     assert "without a sandbox" not in shown["output"]

@@ -70,7 +70,7 @@ def test_what_is_said_of_jitter_z_loss_bias_and_choosing_experts():
     assert sums[0] / sums[1] == pytest.approx(1 / 3, abs=0.04)
     assert heights[0] / heights[1] > 0.9
     assert claims.BIAS_EVENS.judge().words == claims.BIAS_EVENS_MORE.judge().words == "holds"
-    assert claims.BIAS_CHEAPER.judge().words == "not at this scale (fails in 2 of 3)"
+    assert claims.BIAS_CHEAPER.judge().verdict == "undecided"  # after Holm's correction no seed fails
     assert claims.EXPERT_CHOICE.judge().words == "mixed (holds in seed 1; fails in seed 0, seed 2)"
     assert claims.EXPERT_CHOICE_ALONE.judge().words == "mixed (holds in seed 0, seed 2; fails in seed 1)"
 

@@ -62,7 +62,7 @@ def test_far_sinks_are_judged_block_by_block_at_the_largest_gap():
 
 
 def test_the_summary_shows_the_records():
-    texts = [text.get_text().replace("\n", " ") for text in drawings.take_home().axes[0].texts]
+    texts = [text.get_text().replace("\n", " ").replace("\xa0", " ") for text in drawings.take_home().axes[0].texts]
     assert [claim.text for claim in claims.TAKE_HOME] == texts[4::4]
     assert [claim.judge().words for claim in claims.TAKE_HOME] == texts[7::4]
 

@@ -69,7 +69,7 @@ def test_the_work_of_a_pass_is_the_librarys_count(batch_size, n_new, n_cached):
     sizes = Transformer(n_blocks=2, width=8, n_query=4, n_key_value=2, head_size=2, n_neurons=16, vocabulary=10)
     attention = 2 * 8 * 2 * (4 + 2)
     known = {
-        "n_weights": {"attention matrices": 2 * attention, "MLP matrices": 2 * 3 * 8 * 16, "LM head": 80},
+        "weights_of_part": {"attention matrices": 2 * attention, "MLP matrices": 2 * 3 * 8 * 16, "LM head": 80},
         "n_blocks": 2,
         "n_query": 4,
         "n_key_value": 2,

@@ -285,11 +285,11 @@ def test_slides_follow_each_other_on_a_phone(built):
 
 @needs_browser
 def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
-    """One click, then words as they come; of a verdict too; and the address can be sent to somebody."""
+    """One click, then words as they are typed, a verdict or a lesson; and the address keeps the choice."""
     with browser() as chromium:
         page = chromium.new_page(viewport={"width": 390, "height": 900})
         page.goto((built / "index.html").as_uri())
-        page.get_by_role("link", name="Claim by claim").click()
+        page.locator("article a[href^='claims.html']").first.click()
         shown = page.locator("table.sentences:has(th:nth-child(7)) tbody tr:visible")
         shown.first.wait_for()
         n_all = shown.count()
@@ -303,8 +303,12 @@ def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
         page.get_by_label("Words").fill("")
         page.get_by_label("Verdict").select_option("does not hold")
         assert 0 < shown.count() < n_all
-        verdicts = shown.locator("td:nth-child(3)").all_inner_texts()
+        verdicts = shown.locator("td[data-column='verdict']").all_inner_texts()
+        assert len(verdicts) == shown.count()
         assert all(verdict.startswith("does not hold") for verdict in verdicts)
+        page.get_by_label("Source or lesson").select_option("04 Wanda")
+        assert 0 < shown.count() < len(verdicts)
+        page.get_by_label("Source or lesson").select_option("")
         page.get_by_label("Words").fill("xyzzy")
         assert shown.count() == 0
         page.goto(f"{built.as_uri()}/search.html")

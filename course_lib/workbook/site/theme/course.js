@@ -39,42 +39,52 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
-// The page of claims: of a verdict, the rows with most of the words stay. The address keeps the choice, so it can be sent.
+// The claims page: a form keeps the rows of one verdict, source or lesson that have most of the words. The address keeps
+// the choice, so it can be sent.
 document.addEventListener("DOMContentLoaded", () => {
-  const third = table => table.tHead?.rows[0]?.cells[2]?.textContent.trim();
-  const tables = [...document.querySelectorAll("article table")].filter(table => third(table) === "verdict");
+  const column = (table, name) => [...(table.tHead?.rows[0]?.cells ?? [])].findIndex(cell => cell.textContent.trim() === name);
+  const tables = [...document.querySelectorAll("article table")].filter(
+    table => column(table, "verdict") >= 0 && column(table, "claim") >= 0);
   if (!tables.length) return;
+  const heading = table => table.closest("section").querySelector("h2, h3").firstChild.textContent.trim();
   const rows = tables.flatMap(table => [...table.tBodies[0].rows]);
   const text = new Map(rows.map(row => [row, row.textContent.toLowerCase()]));
-  const verdict = row => row.cells[2].textContent.replace(/\s*\(.*/s, "").trim();
-  const kinds = [...new Set(rows.map(verdict))].sort();
+  const verdicts = new Map(tables.flatMap(table => [...table.tBodies[0].rows].map(
+    row => [row, row.cells[column(table, "verdict")].textContent.replace(/\s*\(.*/s, "").trim()])));
+  const headings = new Map(tables.flatMap(table => [...table.tBodies[0].rows].map(row => [row, heading(table)])));
   const form = document.createElement("form");
   form.className = "claims";
   form.innerHTML = `<label>Words <input type="search" name="words" autocomplete="off"></label>
     <label>Verdict <select name="verdict"><option value="">all</option></select></label>
+    <label>Source or lesson <select name="section"><option value="">all</option></select></label>
     <output aria-live="polite"></output>`;
-  const words = form.elements.words, chosen = form.elements.verdict, said = form.querySelector("output");
-  kinds.forEach(kind => chosen.add(new Option(kind, kind)));
+  const {words, verdict, section} = form.elements, count = form.querySelector("output");
+  [...new Set(verdicts.values())].sort().forEach(kind => verdict.add(new Option(kind, kind)));
+  [...new Set(headings.values())].forEach(kind => section.add(new Option(kind, kind)));
   const show = () => {
-    const asked = words.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const candidates = rows.filter(row => !chosen.value || verdict(row) === chosen.value);
-    const hits = new Map(candidates.map(row => [row, asked.filter(word => text.get(row).includes(word)).length]));
+    const searched = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const candidates = rows.filter(row => (!verdict.value || verdicts.get(row) === verdict.value)
+      && (!section.value || headings.get(row) === section.value));
+    const hits = new Map(candidates.map(row => [row, searched.filter(word => text.get(row).includes(word)).length]));
     const most = Math.max(0, ...hits.values());
-    const stays = row => hits.has(row) && hits.get(row) === most && (most > 0 || !asked.length);
+    const stays = row => hits.has(row) && hits.get(row) === most && (most > 0 || !searched.length);
     for (const row of rows) row.hidden = !stays(row);
     for (const table of tables) {
       table.closest("section").hidden = [...table.tBodies[0].rows].every(row => row.hidden);
     }
-    const part = most && most < asked.length ? `, with ${most} of ${asked.length} words` : "";
-    said.textContent = `${rows.filter(stays).length} of ${rows.length} claims${part}`;
+    const part = most && most < searched.length ? `, with ${most} of ${searched.length} words` : "";
+    count.textContent = `${rows.filter(stays).length} of ${rows.length} claims${part}`;
   };
-  const given = new URLSearchParams(location.search);
-  words.value = given.get("words") ?? "";
-  chosen.value = kinds.includes(given.get("verdict")) ? given.get("verdict") : "";
+  const address = new URLSearchParams(location.search);
+  words.value = address.get("words") ?? "";
+  for (const list of [verdict, section]) {
+    const value = address.get(list.name);
+    list.value = [...list.options].some(option => option.value === value) ? value : "";
+  }
   form.addEventListener("input", () => {
     show();
-    const kept = new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString();
-    history.replaceState(null, "", location.pathname + (kept && `?${kept}`));
+    const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString();
+    history.replaceState(null, "", location.pathname + (query && `?${query}`));
   });
   form.addEventListener("submit", event => event.preventDefault());
   tables[0].closest("section").before(form);
