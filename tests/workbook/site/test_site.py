@@ -293,7 +293,7 @@ def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
         shown = page.locator("table.sentences:has(th:nth-child(7)) tbody tr:visible")
         shown.first.wait_for()
         n_all = shown.count()
-        page.get_by_label("Words").fill("persistence of tokens that mattered before")
+        page.get_by_label("Words").fill("tokens with substantial influence later significantly")
         assert shown.count() == 1
         assert "course reproduce kv" in shown.inner_text()
         said = page.locator("form.claims output").inner_text()
@@ -306,16 +306,16 @@ def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
         verdicts = shown.locator("td[data-column='verdict']").all_inner_texts()
         assert len(verdicts) == shown.count()
         assert all(verdict.startswith("does not hold") for verdict in verdicts)
-        page.get_by_label("Source or lesson").select_option("04 Wanda")
+        page.get_by_label("Source or lesson").select_option("07 KV eviction")
         assert 0 < shown.count() < len(verdicts)
         page.get_by_label("Source or lesson").select_option("")
         page.get_by_label("Words").fill("xyzzy")
         assert shown.count() == 0
         page.goto(f"{built.as_uri()}/search.html")
         asked = page.get_by_role("main").get_by_label("Words")
-        asked.fill("persistence tokens mattered")
+        asked.fill("substantial influence significantly")
         asked.press("Enter")
-        page.wait_for_url(f"{built.as_uri()}/search.html?q=persistence+tokens+mattered")
+        page.wait_for_url(f"{built.as_uri()}/search.html?q=substantial+influence+significantly")
         page.get_by_role("link", name="Claims with these words").click()
         shown.first.wait_for()
         assert shown.count() == 1
