@@ -350,7 +350,7 @@ for n_inputs in (0, 1, 6, weight.shape[1]):
     keep = keep_magnitude.clone()
     keep[:, largest_inputs] = keep_wanda[:, largest_inputs]
     error = (inputs @ (weight * ~keep).T).square().sum() / output_energy
-    print(f"Wanda's choice for the {n_inputs:>3} largest inputs, magnitude's for the rest: {100 * error:.2f} %")
+    print(f"Wanda's choice for the {n_inputs} largest inputs, magnitude's for the rest: {100 * error:.2f} %")
 
 # %% [markdown]
 # The first line is magnitude's mask with a relative squared error of 5 %, the last line is Wanda's with 1 %. Look at
@@ -416,7 +416,7 @@ masks = {
     "2:4": mine("wanda.n_of_m", keep_n_of_m)(score, 2, 4),
 }
 for pattern, keep in masks.items():
-    print(f"{pattern:<16} keeps {100 * score[keep].sum() / score.sum():.1f} % of the total score")
+    print(f"{pattern}: keeps {100 * score[keep].sum() / score.sum():.1f} % of the total score")
 
 # %% [markdown]
 # Both masks remove half of the weights. The smaller the group, the more often a weight is removed only because its
@@ -551,7 +551,7 @@ prune_model(baseline, Magnitude(), calibration)
 models = {"dense": model, "Wanda 50 %": pruned_model, "magnitude 50 %": baseline}
 results = {name: perplexity(each, evaluation) for name, each in models.items()}
 for name, result in results.items():
-    print(f"{name:<15} perplexity {result.value:7.1f} ± {result.standard_error:.1f}")
+    print(f"{name}: perplexity {result.value:.1f} ± {result.standard_error:.1f}")
 
 # %% [markdown]
 # The number after ± is the **standard error**: if we repeated the measurement with other windows of text, the result
