@@ -10,8 +10,12 @@ import torch
 from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
+from course_lib.checking.judge import judge
+from course_lib.grading import engine
+from course_lib.grading.hidden_cases import hidden_cases
 from course_lib.kv.policies.window import Window
 from course_lib.sparsity.patterns import NofM, sparsity_of
+from course_lib.workbook.catalogue import find
 
 FILE = '''"""A file of a package."""
 
@@ -194,3 +198,9 @@ def test_what_agrees_passes(package):
 def test_only_the_package_itself_is_imported_another_way(package):
     assert isinstance(package.__spec__.loader, shape_annotations._Loader)
     assert not isinstance(package.json.__spec__.loader, shape_annotations._Loader)
+
+
+def test_the_library_is_checked_and_exercises_grading_and_commands_are_not():
+    assert hasattr(sparsity_of, "__wrapped__")
+    unchecked = (judge, engine.plan, find("wanda.score").reference, hidden_cases)
+    assert [function for function in unchecked if hasattr(function, "__wrapped__")] == []
