@@ -13,7 +13,7 @@ from course_lib.workbook.build import write
 from course_lib.workbook.folders import repository
 from course_lib.workbook.site.slides import listed
 
-DOCS = ("claims", "glossary", "papers", "models", "instructors", "contributing")
+DOCS = ("claims", "glossary", "papers", "install", "students", "models", "instructors", "contributing")
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"\[((?:[^\[\]]|`[^`]*`)*)\]\((?!\w+:|#)([^)\s]+)\)")
 _HERE = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")  # to an anchor that stands in the page as HTML
