@@ -172,4 +172,4 @@ def test_the_command_passes_everything_on(monkeypatch):
     assert result.exit_code == 0
     assert asked == [(["kv", "wanda"], None, True, True, True)]
     result = CliRunner().invoke(app, ["reproduce", "kv", "--dry-run"])
-    assert "expected them with `course reproduce all`" in str(result.exception)
+    assert "these options work only with `course reproduce all`" in str(result.exception)
