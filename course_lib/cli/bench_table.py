@@ -1,4 +1,4 @@
-"""What `course bench` prints: one row per side, with the bound next to the time, and where sparsity loses in words."""
+"""The output of `course bench`: one row per side with time and bound, and sentences on where sparsity is slower."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ COLUMNS = ("median", "bound", "of bound", "speed", "10-90 %", "verdict")
 
 
 def show(console: Console, name: str, result: dict[str, Any]) -> None:
-    """The table of one bench, then its sentences."""
+    """Print the table of one bench, then its sentences."""
     table = Table("side", title=name)
     for title in COLUMNS:
         table.add_column(title, justify="right", no_wrap=True)
@@ -28,7 +28,7 @@ def show(console: Console, name: str, result: dict[str, Any]) -> None:
 
 
 def sentences(rows: list[dict[str, Any]], absent: dict[str, str]) -> list[str]:
-    """Where a side loses, where nothing is decided, what is wrong, and what could not run."""
+    """Say where a side is slower, where the difference is within the spread, what is wrong, and what could not run."""
     lines = []
     for word, claim in (("loses", "slower than"), ("even", "within the spread of")):
         by_pair: dict[tuple[str, str], list[str]] = {}

@@ -143,8 +143,8 @@ def test_a_dry_run_measures_nothing(house, capsys):
     said = capsys.readouterr().out
     assert "0 of 2" in said
     assert "2.0" in said
-    assert "not known" in said
-    assert "3 experiments, about 2 minutes left" in said
+    assert "unknown" in said
+    assert "3 experiments; those with a known duration need about 2 more minutes." in said
     assert (house.ran, house.pages) == ([], [])
 
 
