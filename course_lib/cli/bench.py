@@ -42,6 +42,8 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
     for name, bench in benches.items():
         result = _heading(name, limit, place)
         for contest in bench.contests(_place(quick)):  # the same numbers, whichever benches run
+            if not console.is_terminal:  # a log has no status line
+                console.print(f"Timing {name}: {contest.name}", markup=False)
             with console.status(f"{name}: {contest.name}"):
                 rows = measure(contest, clock, limit, getattr(bench, "TOLERANCE", TOLERANCE)[place.dtype])
             result["tables"]["sides"] += rows
