@@ -12,13 +12,29 @@ from rich.text import Text
 from course_lib.compose.reading import MOST_SEED
 
 app = typer.Typer(
-    help="The workbook on sparsity in large language models.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-STOPPED = "Stopped. Next time give the same command; `course progress` shows how far you are."
-Names = Annotated[list[str] | None, typer.Argument(help="Lesson numbers or names; all of them when left out.")]
+STOPPED = "Stopped. Run the same command to continue; `course progress` shows how far you are."
+Names = Annotated[list[str] | None, typer.Argument(help="Lesson numbers or names (default: all lessons).")]
+
+
+def _print_version(is_asked: bool | None) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        Console().print(f"sparsity-workbook {version('sparsity-workbook')}", highlight=False)
+        raise typer.Exit()
+
+
+@app.callback()
+def course(
+    version: Annotated[
+        bool | None, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = None,
+) -> None:
+    """A hands-on course on sparsity in large language models."""
 
 
 @app.command()
@@ -47,9 +63,7 @@ def doctor() -> None:
 
 @app.command()
 def lab(
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port to serve on; a free one when left out.")
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to serve on (default: a free one).")] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
     prepare: Annotated[bool, typer.Option("--prepare", help="Run setup and doctor first, as `make lab` does.")] = False,
 ) -> None:
@@ -66,14 +80,12 @@ def lab(
 
 @app.command()
 def start(
-    folder: Annotated[Path, typer.Argument(help="Where the lessons go; it is made if it is not there.")],
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port to serve on; a free one when left out.")
-    ] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder for the lessons; created if it does not exist.")],
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to serve on (default: a free one).")] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser window.")] = True,
-    serve: Annotated[bool, typer.Option(help="Set up and open JupyterLab; else only write the lessons.")] = True,
+    serve: Annotated[bool, typer.Option(help="Set up and open JupyterLab, or only write the lessons.")] = True,
 ) -> None:
-    """Put the lessons into a folder of yours and open them there. What you wrote is never replaced."""
+    """Copy the lessons into a folder and open them there. Notebooks in which you wrote are never replaced."""
     from course_lib.cli import start
 
     try:
@@ -84,13 +96,13 @@ def start(
     raise typer.Exit(code)
 
 
-# BEGIN INSTRUCTORS: what stands between these marks is left out of a student's copy
+# BEGIN INSTRUCTORS: a student's copy does not have what is between these marks
 @app.command()
 def build(
     names: Names = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a notebook is out of date.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace changed notebooks, keeping a copy of each.")] = False,
-    masters: Annotated[Path | None, typer.Option(help="Write the masters, with solutions, as notebooks here.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace edited notebooks, and keep a copy of each.")] = False,
+    masters: Annotated[Path | None, typer.Option(help="Folder for the masters as notebooks, with solutions.")] = None,
 ) -> None:
     """Write the student notebooks from the masters in solutions/."""
     from course_lib.workbook import build
@@ -110,7 +122,7 @@ def run(
     # BEGIN INSTRUCTORS
     student: Annotated[bool, typer.Option("--student", help="Run the student notebook instead of the master.")] = False,
     # END INSTRUCTORS
-    html: Annotated[bool, typer.Option("--html", help="Write the executed notebook as HTML too.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="Also write the executed notebook as HTML.")] = False,
 ) -> None:
     """Execute a lesson from top to bottom and keep the executed notebook under build/run/."""
     from course_lib.workbook import run
@@ -126,7 +138,7 @@ def run(
 def check_notebook(
     notebook: Annotated[Path, typer.Argument(help="The notebook of a lesson, as you would hand it in.")],
 ) -> None:
-    """Show what grading makes of your notebook: which exercises are right, and what was not run."""
+    """Show how your notebook would be graded: which exercises are right, and which statements were not run."""
     from course_lib.cli import check_notebook
 
     raise typer.Exit(check_notebook.run(notebook, Console()))
@@ -134,7 +146,7 @@ def check_notebook(
 
 @app.command()
 def progress() -> None:
-    """Show what is solved, attempted and hinted at, lesson by lesson."""
+    """List solved and attempted exercises, hints and points for each lesson."""
     from course_lib.workbook import progress
 
     raise typer.Exit(progress.run())
@@ -143,9 +155,9 @@ def progress() -> None:
 @app.command()
 def slides(
     names: Names = None,
-    pdf: Annotated[bool, typer.Option(help="Write a PDF too, where Chromium is present.")] = True,
+    pdf: Annotated[bool, typer.Option(help="Also write a PDF, if Chromium is installed.")] = True,
 ) -> None:
-    """Build the decks: one self-contained HTML file each, under build/slides/."""
+    """Build the slides: one self-contained HTML file per lesson, in build/slides/."""
     from course_lib.workbook.decks import page
 
     raise typer.Exit(page.build(names, pdf))
@@ -159,10 +171,10 @@ def site(
         bool, typer.Option("--with-solutions", help="Fold the solution in under each exercise.")
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Execute every lesson again.")] = False,
-    slides: Annotated[bool, typer.Option(help="Put the decks beside the lessons.")] = True,
-    out: Annotated[Path | None, typer.Option(help="Where the pages go; build/site/html when left out.")] = None,
+    slides: Annotated[bool, typer.Option(help="Include the slides.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Folder for the pages (default: build/site/html).")] = None,
 ) -> None:
-    """Build the site: executed lessons, decks, claims, papers, glossary and a search, as pages that need no network."""
+    """Build the website: executed lessons, slides, claims, papers, glossary and a search. It needs no network."""
     from course_lib.workbook import masters
 
     masters.masters(names)  # a package has none and says so, before anything asks for Sphinx
@@ -178,35 +190,35 @@ def site(
 
 @app.command()
 def reproduce(
-    name: Annotated[
-        str, typer.Argument(help="Which experiment, such as wanda, a lesson's number or name; or all of them: all.")
-    ],
+    name: Annotated[str, typer.Argument(help="An experiment such as wanda, the number or name of a lesson, or all.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where the JSON goes, a folder for all; beside the experiment when left out.")
+        Path | None, typer.Option(help="JSON file to write, or a folder for all (default: next to the experiment).")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Tiny samples, few blocks: only to see that every step works.")
+        bool, typer.Option("--quick", help="Tiny samples and few blocks, only to see that every step works.")
     ] = False,
-    resume: Annotated[bool, typer.Option(help="Keep the steps that are finished.")] = True,
-    only: Annotated[list[str] | None, typer.Option(help="With all: these alone. May be given several times.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With all: say what would be done, and how long.")] = False,
+    resume: Annotated[bool, typer.Option(help="Keep finished steps.")] = True,
+    only: Annotated[list[str] | None, typer.Option(help="With all: only these experiments; may be repeated.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With all: list the steps and how long they take.")
+    ] = False,
 ) -> None:
-    """Measure a long table: resumable, written as JSON with seed, sample sizes and machine."""
+    """Run a long measurement and write JSON with seed, sample sizes and machine; after an interruption it continues."""
     from course_lib.cli import reproduce, reproduce_all
 
     if name == "all":
         raise typer.Exit(reproduce_all.run(only or (), out, quick, resume, dry_run))
     if only or dry_run:
-        raise ValueError(f"got --only or --dry-run with {name!r}; expected them with `course reproduce all` alone.")
+        raise ValueError(f"got --only or --dry-run with {name!r}; these options work only with `course reproduce all`.")
     raise typer.Exit(reproduce.run(reproduce.called(name), out, quick, resume))
 
 
-# BEGIN INSTRUCTORS: the page needs the exercises of all lessons, of which a copy may lack some
+# BEGIN INSTRUCTORS: the page needs the exercises of all lessons, and a copy may have only some
 @app.command()
 def claims(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the page is out of date.")] = False,
 ) -> None:
-    """Write docs/claims.md: every claim of the sources, its verdict, and the numbers behind it."""
+    """Write docs/claims.md: the claims of the sources, our measurements, and the verdicts."""
     from course_lib.cli import claims
 
     raise typer.Exit(claims.run(check))
@@ -217,21 +229,24 @@ def claims(
 
 @app.command()
 def challenge(
-    recipe: Annotated[Path, typer.Argument(help="The recipe, a JSON file; a prompt lies beside it.")],
-    windows: Annotated[int, typer.Option(min=2, max=64, help="Windows of each domain to evaluate on.")] = 4,
+    recipe: Annotated[Path, typer.Argument(help="The recipe, a JSON file; its prompt file is in the same folder.")],
+    windows: Annotated[int, typer.Option(min=2, max=64, help="Number of windows per domain.")] = 4,
     length: Annotated[
         int, typer.Option(min=64, max=2048, help="Tokens per window; the cache is counted at 1024.")
     ] = 1024,
-    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Seed of the windows.")] = 0,
-    held: Annotated[float, typer.Option(help="Share of the dense bytes to hold at most.", show_default="1/3")] = 1 / 3,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed of the windows.")] = 0,
+    held: Annotated[
+        float, typer.Option(help="Largest fraction of the dense model's bytes to store.", show_default="1/3")
+    ] = 1 / 3,
     read: Annotated[
-        float, typer.Option(help="Share of the dense bytes to read a token at most.", show_default="1/4")
+        float, typer.Option(help="Largest fraction of the dense model's bytes to read per token.", show_default="1/4")
     ] = 1 / 4,
 ) -> None:
-    """Measure a recipe of lesson 12 in full: a third of the bytes held, a quarter read, and the loss beside dense.
+    """Measure a recipe of lesson 12: stored bytes, bytes read per token, and loss, compared with the dense model.
 
-    Whoever holds a third reads a third or less, so the limit on what is read is a quarter: weights on 4 bits in groups
-    of 32 keep the third and not the quarter unless tokens leave out neurons; on 3 bits they keep both.
+    A model never reads more than it stores, so the two limits differ: a third of the bytes stored, a quarter read. For
+    example, with a 4-bit cache, 4-bit weights in groups of 32 meet the first limit and miss the second unless each
+    token skips neurons; 3-bit weights meet both.
     """
     from course_lib.cli import challenge
     from course_lib.compose.challenge.budget import Budget
@@ -242,11 +257,11 @@ def challenge(
 
 @app.command()
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="Which kernels; all of them when left out.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the JSON goes.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Kernels to time (default: all).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the JSON files (default: build/bench).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, few repetitions.")] = False,
 ) -> None:
-    """Time the kernels beside their bounds, on the GPU when there is one."""
+    """Time the kernels, on the GPU if there is one, and compare them with their roofline bounds."""
     from course_lib.cli import bench
 
     raise typer.Exit(bench.run(names, out, quick))
@@ -255,34 +270,40 @@ def bench(
 @app.command()
 def prune(
     model: Annotated[str, typer.Argument(help="smollm2-135m, a folder, or a hub name.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write the pruned checkpoint to.")],
-    method: Annotated[str, typer.Option(help="magnitude, wanda, sparsegpt, ...; a wrong name lists them.")] = "wanda",
-    pattern: Annotated[str, typer.Option(help="A sparsity such as 0.5, or N:M kept such as 2:4.")] = "0.5",
-    samples: Annotated[int, typer.Option(help="Calibration windows.")] = 32,
+    out: Annotated[Path, typer.Argument(help="Folder for the pruned checkpoint.")],
+    method: Annotated[
+        str, typer.Option(help="magnitude, wanda, sparsegpt, ...; an unknown name lists them.")
+    ] = "wanda",
+    pattern: Annotated[
+        str, typer.Option(help="A sparsity such as 0.5, or N:M such as 2:4, which keeps N of M.")
+    ] = "0.5",
+    samples: Annotated[int, typer.Option(help="Number of calibration windows.")] = 32,
     length: Annotated[int, typer.Option(help="Tokens per window.")] = 512,
-    seed: Annotated[int, typer.Option(help="Seed of the calibration sample.")] = 0,
-    allocation: Annotated[str, typer.Option(help="What each layer loses: uniform, owl or one-ranking.")] = "uniform",
+    seed: Annotated[int, typer.Option(help="Random seed of the calibration sample.")] = 0,
+    allocation: Annotated[str, typer.Option(help="Sparsity per layer: uniform, owl or one-ranking.")] = "uniform",
     evaluate: Annotated[
-        bool | None, typer.Option(help="Perplexity before and after; when left out, if the whole model fits.")
+        bool | None, typer.Option(help="Measure perplexity before and after (default: if the whole model fits).")
     ] = None,
     device_map: Annotated[
-        str | None, typer.Option(help="'auto' spreads the model over GPUs, memory and disk by accelerate.")
+        str | None, typer.Option(help="'auto' spreads the model over GPUs, memory and disk with accelerate.")
     ] = None,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(help="Layers to leave dense, such as '*.mlp.down_proj' or 'blocks.0.*'; may be repeated."),
+        typer.Option(help="Layers to keep dense, such as '*.mlp.down_proj' or 'blocks.0.*'; may be repeated."),
     ] = None,
     shape: Annotated[
-        str | None, typer.Option(help="Cut to a smaller dense model in place of zeros: 'neurons=1126,blocks=24'.")
+        str | None, typer.Option(help="Make a smaller dense model instead of zeros: 'neurons=1126,blocks=24'.")
     ] = None,
     score: Annotated[
-        str, typer.Option(help="With --shape: minitron, llmpruner, ...; a wrong name lists them.")
+        str, typer.Option(help="With --shape: minitron, llmpruner, ...; an unknown name lists them.")
     ] = "minitron",
-    distil: Annotated[int, typer.Option(min=0, help="With --shape: steps of distillation from the whole model.")] = 0,
+    distil: Annotated[
+        int, typer.Option(min=0, help="With --shape: distillation steps, with the model as teacher.")
+    ] = 0,
 ) -> None:
-    """Prune a checkpoint, block by block, into one that from_pretrained loads.
+    """Prune a checkpoint block by block and save it for from_pretrained.
 
-    One block at a time is in memory. After an interruption the same command goes on at the block where it was.
+    Only one block is in memory at a time. After an interruption, the same command continues at that block.
     """
     if shape is not None:
         if ignore:
@@ -313,35 +334,37 @@ def prune(
 # BEGIN INSTRUCTORS
 @app.command()
 def grade(
-    submissions: Annotated[Path, typer.Argument(help="A folder of notebooks, of folders, or of zips; or one zip.")],
-    out: Annotated[Path, typer.Option(help="Where grades, feedback and report go.")],
+    submissions: Annotated[Path, typer.Argument(help="A folder of notebooks, folders or zips, or one zip.")],
+    out: Annotated[Path, typer.Option(help="Folder for grades, feedback and report.")],
     lesson: Annotated[
-        str | None, typer.Option(help="Lesson number or name; may be left out when the files' names tell it.")
+        str | None, typer.Option(help="Lesson number or name; not needed if the file names contain it.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Submissions at a time; one a core when left out.")] = None,
-    seed: Annotated[int, typer.Option(help="Each student's inputs are drawn from this and the student's id.")] = 0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Submissions in parallel (default: one per core).")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed; each student's inputs depend on it and on the id.")] = 0,
     seconds: Annotated[
         float | None,
         typer.Option(
-            help="Processor time of one submission, 240 s when left out; one exercise has half of it, a call 20 s."
+            help="Processor time per submission (default: 240 s); an exercise may use half of it, a call 20 s."
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep the grades that are still valid.")] = False,
     pattern: Annotated[
         str | None, typer.Option(help="Where the student's id is in a path, such as '{student}/{lesson}.ipynb'.")
     ] = None,
-    roster: Annotated[Path | None, typer.Option(help="One student id a line; who is missing gets rows too.")] = None,
-    sandbox: Annotated[str, typer.Option(help="bwrap, or none: no protection, for your own machine only.")] = "bwrap",
+    roster: Annotated[
+        Path | None, typer.Option(help="File with one student id per line; all of them get rows.")
+    ] = None,
+    sandbox: Annotated[str, typer.Option(help="bwrap, or none: no protection, only for your own notebooks.")] = "bwrap",
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask cluster to grade on.")] = None,
     canvas: Annotated[
-        str | None, typer.Option(help="Write canvas.csv too, for this column, such as 'Lesson 04 (1234)'.")
+        str | None, typer.Option(help="Also write canvas.csv, for this column, such as 'Lesson 04 (1234)'.")
     ] = None,
-    moodle: Annotated[str | None, typer.Option(help="Write moodle.csv too, for this grade item.")] = None,
+    moodle: Annotated[str | None, typer.Option(help="Also write moodle.csv, for this grade item.")] = None,
     known_by: Annotated[
-        str | None, typer.Option(help="What the ids are there: 'SIS Login ID', 'Email address', 'Identifier', ...")
+        str | None, typer.Option(help="The ids in that file: 'SIS Login ID', 'Email address', 'Identifier', ...")
     ] = None,
 ) -> None:
-    """Grade a class: the students' functions run in a sandbox, and what they return is compared outside."""
+    """Grade a class: students' functions run in a sandbox, and their results are compared outside."""
     from course_lib.grading import run
 
     request = run.Request(
@@ -365,33 +388,38 @@ def grade(
 
 @app.command("grade-challenge")
 def grade_challenge(
-    submissions: Annotated[Path, typer.Argument(help="A folder of recipes, of folders, or of zips; or one zip.")],
-    out: Annotated[Path, typer.Option(help="Where grades and the ranking go.")],
+    submissions: Annotated[Path, typer.Argument(help="A folder of recipes, folders or zips, or one zip.")],
+    out: Annotated[Path, typer.Option(help="Folder for grades and the ranking.")],
     text: Annotated[
-        Path | None, typer.Option(help="A text of yours that no student has, in place of held-out articles.")
+        Path | None, typer.Option(help="A text that no student has, instead of the held-out articles.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=MOST_SEED, help="Of the windows; drawn and kept in OUT when left out.")
+        int | None,
+        typer.Option(min=0, max=MOST_SEED, help="Random seed of the windows (default: a new one, stored in OUT)."),
     ] = None,
-    windows: Annotated[int, typer.Option(min=4, max=64, help="Windows of 1024 tokens of each domain.")] = 32,
-    held: Annotated[float, typer.Option(help="Share of the dense bytes to hold at most.", show_default="1/3")] = 1 / 3,
+    windows: Annotated[int, typer.Option(min=4, max=64, help="Windows of 1024 tokens per domain.")] = 32,
+    held: Annotated[
+        float, typer.Option(help="Largest fraction of the dense model's bytes to store.", show_default="1/3")
+    ] = 1 / 3,
     read: Annotated[
-        float, typer.Option(help="Share of the dense bytes to read a token at most.", show_default="1/4")
+        float, typer.Option(help="Largest fraction of the dense model's bytes to read per token.", show_default="1/4")
     ] = 1 / 4,
-    jobs: Annotated[int, typer.Option(min=1, help="Recipes at a time; each takes up to 4 GB.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Recipes in parallel; each takes up to 4 GB.")] = 1,
     seconds: Annotated[
-        float | None, typer.Option(min=1, help="Of the processor, for one recipe.", show_default="60 a window")
+        float | None, typer.Option(min=1, help="Processor time per recipe.", show_default="60 per window")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep what is measured.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep measured recipes.")] = False,
     pattern: Annotated[
         str | None, typer.Option(help="Where the student's id is in a path, such as '{student}/recipe.json'.")
     ] = None,
-    roster: Annotated[Path | None, typer.Option(help="One student id a line; who is missing gets a row too.")] = None,
-    canvas: Annotated[str | None, typer.Option(help="Write canvas.csv too, for this column.")] = None,
-    moodle: Annotated[str | None, typer.Option(help="Write moodle.csv too, for this grade item.")] = None,
-    known_by: Annotated[str | None, typer.Option(help="What the ids are there.")] = None,
+    roster: Annotated[
+        Path | None, typer.Option(help="File with one student id per line; all of them get a row.")
+    ] = None,
+    canvas: Annotated[str | None, typer.Option(help="Also write canvas.csv, for this column.")] = None,
+    moodle: Annotated[str | None, typer.Option(help="Also write moodle.csv, for this grade item.")] = None,
+    known_by: Annotated[str | None, typer.Option(help="The ids in that file, as in `course grade`.")] = None,
 ) -> None:
-    """Grade the challenge of lesson 12: recipes are data, and the grader builds, counts and reads for itself."""
+    """Grade the challenge of lesson 12: build each recipe, count its bytes, and measure its loss."""
     from course_lib.compose.challenge.budget import Budget
     from course_lib.grading.challenge import run
 
@@ -416,14 +444,14 @@ def grade_challenge(
 
 @app.command()
 def release(
-    out: Annotated[Path | None, typer.Option(help="The students' copy, a zip without any answer.")] = None,
-    nbgrader: Annotated[Path | None, typer.Option(help="A folder for nbgrader's source tree.")] = None,
-    gradescope: Annotated[Path | None, typer.Option(help="An autograder for Gradescope, a zip; of one lesson.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Zip file for the students' copy, without answers.")] = None,
+    nbgrader: Annotated[Path | None, typer.Option(help="Folder for nbgrader's source tree.")] = None,
+    gradescope: Annotated[Path | None, typer.Option(help="Zip file for a Gradescope autograder of one lesson.")] = None,
     lesson: Annotated[
-        list[str] | None, typer.Option(help="Give out these lessons (and 00) only; may be repeated.")
+        list[str] | None, typer.Option(help="Release only these lessons (and 00); may be repeated.")
     ] = None,
 ) -> None:
-    """Make what students get, or what nbgrader and Gradescope take, from a checkout of the course."""
+    """Make the students' copy, or assignments for nbgrader or Gradescope, from a checkout of the course."""
     from course_lib.grading.release import command as release
 
     raise typer.Exit(release.run(out, nbgrader, gradescope, lesson, Console()))

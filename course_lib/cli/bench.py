@@ -1,4 +1,4 @@
-"""`course bench`: time the kernels, compare them with their bounds, and say where sparsity loses.
+"""`course bench`: time the kernels, compare them with their bounds, and list where sparsity is slower.
 
 Each file in kernels/bench/ or in a folder of it with a function `contests(place)` is a bench: there is no list.
 With a function `summary(rows)` it also has a closing sentence about all its contests.
@@ -28,12 +28,12 @@ FOLDER = Path("build/bench")
 
 
 def run(names: list[str] | None = None, out: Path | None = None, quick: bool = False) -> int:
-    """Measures, prints one table a bench, writes one JSON a bench into `out`. Returns 1 if a side computed wrongly."""
+    """Time the benches; print a table and write a JSON file for each. Return 1 if a side computed a wrong result."""
     console, benches = Console(), _benches(names)
     if runtime.INTERPRETED:
-        raise ValueError("TRITON_INTERPRET is set: expected kernels that run at full speed; unset it and start again")
+        raise ValueError("TRITON_INTERPRET is set; expected kernels that run at full speed. Unset it and start again.")
     place = _place(quick)
-    console.print(f"{runtime.reason()} First, what this machine can do:")
+    console.print(f"{runtime.reason()} First, the speed of this machine:")
     limit = roofline(place)
     console.print(
         f"{limit.name}: {limit.flops_per_second / 1e9:,.0f} GFLOP/s, {limit.bytes_per_second / 1e9:,.1f} GB/s"
@@ -42,6 +42,8 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
     for name, bench in benches.items():
         result = _heading(name, limit, place)
         for contest in bench.contests(_place(quick)):  # the same numbers, whichever benches run
+            if not console.is_terminal:  # a log has no status line
+                console.print(f"Timing {name}: {contest.name}", markup=False)
             with console.status(f"{name}: {contest.name}"):
                 rows = measure(contest, clock, limit, getattr(bench, "TOLERANCE", TOLERANCE)[place.dtype])
             result["tables"]["sides"] += rows
@@ -54,14 +56,14 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
             console.print(bench.summary(result["tables"]["sides"]), markup=False)
         console.print(f"Written to {path}.\n")
     console.print(
-        "A sparse side pays only where its row says 'wins'. To keep a result, move its JSON to "
-        "kernels/bench/results/, as cpu_NAME.json."
+        "A sparse side is faster only where its row says 'wins'. To keep a result, move its JSON file to "
+        "kernels/bench/results/ as cpu_NAME.json."
     )
     return 1 if n_wrong else 0
 
 
 def roofline(place: Place) -> Device:
-    """Measured here: a square product in the type of the bench, and reading a matrix once."""
+    """Measure this machine: a square product in the type of the bench, and reading a matrix once."""
     n = {"cpu": 1536, "cuda": 8192}[place.device.type]
     left, right = place.randn(n, n), place.randn(n, n)
     flops = 2 * n**3 / fastest_seconds(lambda: left @ right, place.device)
@@ -80,9 +82,7 @@ def _benches(names: list[str] | None) -> dict[str, ModuleType]:
     benches = {_name(module): module for module in sorted(found, key=_name) if hasattr(module, "contests")}
     unknown = [name for name in names or () if name not in benches]
     if unknown:
-        raise ValueError(
-            f"no bench called {', '.join(unknown)}: expected one of {', '.join(benches)}; or name none for all"
-        )
+        raise ValueError(f"got bench {', '.join(unknown)}; expected one of {', '.join(benches)}, or no name for all.")
     return {name: bench for name, bench in benches.items() if not names or name in names}
 
 

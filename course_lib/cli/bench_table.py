@@ -1,9 +1,12 @@
-"""What `course bench` prints: one row per side, with the bound next to the time, and where sparsity loses in words."""
+"""The output of `course bench`: one row per side with time and bound, and sentences on where sparsity is slower."""
 
+from itertools import groupby
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from course_lib.kernels.timing.rows import verdict
 
@@ -11,24 +14,22 @@ COLUMNS = ("median", "bound", "of bound", "speed", "10-90 %", "verdict")
 
 
 def show(console: Console, name: str, result: dict[str, Any]) -> None:
-    """The table of one bench, then its sentences."""
-    table = Table("side", title=name)
-    for title in COLUMNS:
-        table.add_column(title, justify="right", no_wrap=True)
-    contest = None
-    for row in result["tables"]["sides"]:
-        if row["contest"] != contest:
-            contest = row["contest"]
-            table.add_section()
-            table.add_row(f"[bold]{contest}, {' x '.join(map(str, row['shape']))}")
-        table.add_row(row["side"], *_cells(row))
-    console.print(table)
+    """Print one table per contest of a bench, then its sentences. A table fits into 80 columns."""
+    for (contest, shape), rows in groupby(result["tables"]["sides"], lambda row: (row["contest"], row["shape"])):
+        title = f"{name}: {contest}, {' x '.join(map(str, shape))}"
+        table = Table(title=Text(title, style="bold"), title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1))
+        table.add_column("side", overflow="fold")
+        for heading in COLUMNS:
+            table.add_column(heading, justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(Text(row["side"]), *_cells(row))
+        console.print(table)
     for sentence in sentences(result["tables"]["sides"], result["absent"]):
         console.print(sentence, markup=False)
 
 
 def sentences(rows: list[dict[str, Any]], absent: dict[str, str]) -> list[str]:
-    """Where a side loses, where nothing is decided, what is wrong, and what could not run."""
+    """Say where a side is slower, where the difference is within the spread, what is wrong, and what could not run."""
     lines = []
     for word, claim in (("loses", "slower than"), ("even", "within the spread of")):
         by_pair: dict[tuple[str, str], list[str]] = {}

@@ -1,4 +1,4 @@
-"""`course challenge recipe.json`: one recipe, built and measured in full, and whether it keeps to the budget."""
+"""`course challenge recipe.json`: build one recipe, measure it in full, and compare it with the budget."""
 
 import math
 from pathlib import Path
@@ -20,22 +20,24 @@ STOPPED = 130
 
 
 def recipe_of(path: Path) -> Recipe:
-    """What a file holds; no more of it is read than a recipe may have.
+    """Read a recipe from a file, up to the largest size that a recipe may have.
 
     Raises:
-        ValueError: no such file, or no recipe.
+        ValueError: for a missing file, or one that contains no recipe.
     """
     if not path.is_file():
-        raise ValueError(f'got {path}, which is no file; expected JSON such as {{"weights": {{"bits": 3}}}} in one.')
+        raise ValueError(
+            f'got {path}, which is not a file; expected one with JSON such as {{"weights": {{"bits": 3}}}}.'
+        )
     with path.open("rb") as file:
         return from_json(file.read(MOST_BYTES + 1))
 
 
 def run(path: Path, n_windows: int, length: int, seed: int, budget: Budget, console: Console) -> int:
-    """Build, count, evaluate and judge; 0 where the budget is kept, 1 where it is not, 130 when interrupted."""
+    """Build, count, evaluate and judge. Return 0 if the recipe is within the budget, 1 if not, 130 when interrupted."""
     recipe = recipe_of(path)
-    recipe.files(path.parent)  # what is missing is said before anything is measured
-    console.print(f"{path.name}: {', '.join(part.name for part in recipe.parts) or 'nothing, the dense model'}")
+    recipe.files(path.parent)  # a missing file is reported before anything is measured
+    console.print(f"{path.name}: {', '.join(part.name for part in recipe.parts) or 'no parts, the dense model'}")
     model, tokenizer = load_model(DEFAULT_MODEL)
     read = texts(tokenizer, n_windows, length, seed)
     memory = Memory(cache_folder() / "challenge")
@@ -45,9 +47,9 @@ def run(path: Path, n_windows: int, length: int, seed: int, budget: Budget, cons
         budget.check(model, dense.account)
         found = judged(judge.measure(recipe, path.parent), dense, budget)
     except KeyboardInterrupt:
-        console.print("Stopped. What is measured is kept: the same command goes on from there.")
+        console.print("Stopped. Finished measurements are kept: the same command continues from there.")
         return STOPPED
-    console.print(_table(found, f"{n_windows} × {length} tokens a domain, seed {seed}"))
+    console.print(_table(found, f"{n_windows} × {length} tokens per domain, seed {seed}"))
     console.print(_verdict(found))
     return 0 if found.within else 1
 
@@ -55,10 +57,10 @@ def run(path: Path, n_windows: int, length: int, seed: int, budget: Budget, cons
 def _table(found: Judged, title: str) -> Table:
     table = Table("", "dense", "recipe", "of dense", title=title)
     rows = {
-        f"MB held, weights and cache at {LENGTH} tokens": ("held", 1e6),
-        "  of these the cache": ("cache", 1e6),
-        "MB read a token": ("read", 1e6),
-        "million multiply-adds a token": ("multiply_adds", 1e6),
+        f"MB stored, weights and cache at {LENGTH} tokens": ("held", 1e6),
+        "  the cache alone": ("cache", 1e6),
+        "MB read per token": ("read", 1e6),
+        "million multiply-adds per token": ("multiply_adds", 1e6),
     }
     for name, (what, unit) in rows.items():
         dense, its = getattr(found.dense, what), getattr(found.found, what)
@@ -66,11 +68,11 @@ def _table(found: Judged, title: str) -> Table:
     for domain, (mean, error) in found.losses.items():
         shown = "" if math.isinf(error) else f" ± {error:.3f}"
         share = f"× {math.exp(min(mean, 50)):.2f} perplexity"
-        table.add_row(f"nats a token more, {NAMES[domain]}", "", f"{mean:+.3f}{shown}", share)
+        table.add_row(f"loss increase, nats per token, {NAMES[domain]}", "", f"{mean:+.3f}{shown}", share)
     return table
 
 
 def _verdict(found: Judged) -> str:
     domain, (mean, error) = found.worse
     kept = "The budget is kept" if found.within else "The budget is not kept"
-    return f"{kept}: {found.of_budget}. What counts is {mean:+.3f} ± {error:.3f} nats, on {NAMES[domain]}."
+    return f"{kept}: {found.of_budget}. The worse domain counts: {mean:+.3f} ± {error:.3f} nats on {NAMES[domain]}."

@@ -1,4 +1,4 @@
-"""`check_all()`, the last cell of a notebook: all of its exercises in one table, and what grading would run."""
+"""`check_all()`, the last cell of a notebook: a table of all its exercises, with the code that grading would run."""
 
 import ast
 import html
@@ -18,7 +18,7 @@ NOT_RUN, NOT_YET = "its cell has not run", "nothing yet"
 
 @dataclass(frozen=True)
 class Row:
-    """One exercise: its state, the cases that are right, the points for them, and what grading would run."""
+    """One exercise: its state, its right cases, the points for them, and the code that grading would run."""
 
     exercise: Exercise
     state: str
@@ -29,13 +29,13 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The texts of the columns."""
+        """Return the texts of the columns."""
         points = f"{round(self.points, 2):g} of {self.exercise.points}"
         return self.exercise.title, self.state, self.cases, points, self.grading
 
 
 def check_all() -> None:
-    """Check every exercise of this notebook again, as it is in the kernel, and show them in one table.
+    """Check every exercise of this notebook again, with the functions in the kernel, and show them in one table.
 
     In a student's hands it never raises. With COURSE_STRICT=1 it raises CheckFailed if an answer is not right.
     """
@@ -54,7 +54,7 @@ def check_all() -> None:
 
 
 def _saved() -> tuple[Path | None, Notebook | None, str]:
-    """The notebook's file, what grading reads of it, and why it reads nothing."""
+    """Return the notebook's file, what grading reads from it, and why it could not be read."""
     path = session.notebook_file()
     if path is None:
         return None, None, ""
@@ -62,20 +62,20 @@ def _saved() -> tuple[Path | None, Notebook | None, str]:
         notebook = load(path.read_bytes())
     except (OSError, ValueError) as error:
         return path, None, f"Grading could not read {path.name}: {error}"
-    # A notebook of the student's own may hold a check, too; nothing is graded there.
+    # A notebook that is not a lesson may contain a check too; it is not graded.
     return (path, notebook, "") if notebook.checks else (None, None, "")
 
 
 def _rows(path: Path | None, notebook: Notebook | None) -> list[Row]:
     """One row for each exercise of the lesson."""
-    from course_lib.cli import check_notebook  # it reads notebooks' formats, for which imports need not wait
+    from course_lib.cli import check_notebook  # imported late, because it imports the notebook formats
 
     if notebook:
         exercises = check_notebook.exercises_of(notebook, path)
     elif checked := checks.last_checked():
         exercises = catalogue.exercises_of(checked.split(".")[0]).EXERCISES
     else:
-        raise ValueError("got no check that has run; run the checks of this notebook first.")
+        raise ValueError("no check of this notebook has run yet; run the checks first.")
     names = check_notebook.usual_names() if notebook or any(map(_is_unchecked, exercises)) else {}
     return [_row(exercise, notebook, names.get(exercise.id, "")) for exercise in exercises]
 
@@ -95,14 +95,14 @@ def _row(exercise: Exercise, notebook: Notebook | None, name: str) -> Row:
 
 
 def _function(exercise: Exercise, usual: str) -> Callable | None:
-    """The student's function as it is now: it may have changed since its check ran."""
+    """Return the student's current function: it may have changed since its check ran."""
     checked, names = checks.checked(exercise), getattr(session.shell(), "user_ns", {})
     now = names.get(getattr(checked, "__name__", usual))
     return now if callable(now) else checked
 
 
 def _grading(exercise: Exercise, notebook: Notebook | None, name: str) -> tuple[str, tuple[str, ...]]:
-    """What grading would run for an exercise, and what it says about that."""
+    """Describe what grading would run for an exercise, with its notes."""
     if notebook is None:
         return "", ()
     try:
@@ -135,7 +135,7 @@ def _summary(rows: list[Row]) -> list[str]:
 
 def _source(path: Path | None) -> str:
     if path is None:
-        return "The command course check-notebook FILE shows what grading runs of a saved notebook."
+        return "The command course check-notebook FILE shows what grading runs from a saved notebook."
     saved = time.strftime("%H:%M", time.localtime(path.stat().st_mtime))
     return f"Grading reads the file: {path.name} was saved at {saved}. Cells are counted from the top, text included."
 

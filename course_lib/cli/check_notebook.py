@@ -29,14 +29,14 @@ from course_lib.grading.notebook.program import Notebook, load
 from course_lib.workbook import catalogue, folders, masters
 from course_lib.workbook.checks import SEED
 
-SECONDS = 60.0  # of one exercise, as in grading
+SECONDS = 60.0  # per exercise, as in grading
 GIVEN_UP = 660.0  # seconds, however busy the machine is
 NAMES = Path(execution.__file__).with_name("functions.json")  # in a student's copy, which has no masters
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one exercise gets: "right", "wrong", "not attempted", "not found" or "failed", and why."""
+    """The result of one exercise: "right", "wrong", "not attempted", "not found" or "failed", and why."""
 
     exercise: str
     state: str
@@ -45,10 +45,10 @@ class Row:
 
 
 def run(path: Path, console: Console) -> int:
-    """Print what grading says of a notebook. 0 when every exercise is right.
+    """Print how a notebook would be graded. Return 0 when every exercise is right.
 
     Raises:
-        ValueError: for what is no notebook of the course.
+        ValueError: for a file that is not a notebook of the course.
     """
     rows = check(path)
     for row in rows:
@@ -57,19 +57,19 @@ def run(path: Path, console: Console) -> int:
         for text in (*filter(None, [row.reason]), *row.notes):
             console.print(f"              {text}", markup=False, soft_wrap=True)
     n_right = sum(row.state == "right" for row in rows)
-    said = [f"{n_right} of {len(rows)} are right as they would be graded, on the cases that `check` knows."]
+    lines = [f"{n_right} of {len(rows)} are right as they would be graded, on the cases of `check`."]
     if n_right < len(rows):
-        said.append("Where `check` says right in the notebook and this does not, the lines under the exercise say why.")
-    said.append("Grading tries more cases, in a sandbox without network, model and files of yours.")
-    console.print("\n".join(said), soft_wrap=True)
+        lines.append("If `check` says right in the notebook and this does not, the lines under the exercise say why.")
+    lines.append("Grading tries more cases, in a sandbox without network, model or your files.")
+    console.print("\n".join(lines), soft_wrap=True)
     return int(n_right < len(rows))
 
 
 def check(path: Path) -> list[Row]:
-    """One row for each exercise of the lesson that a notebook belongs to.
+    """Check each exercise of the lesson that a notebook belongs to.
 
     Raises:
-        ValueError: for what is no notebook of the course.
+        ValueError: for a file that is not a notebook of the course.
     """
     try:
         content = path.read_bytes()
@@ -84,8 +84,7 @@ def check(path: Path) -> list[Row]:
 
 
 def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
-    """What the function of each exercise is called: from the file that a release makes, the masters, or the notebooks
-    as they came."""
+    """Look up the usual name of each exercise's function: in the file of a release, the masters, or the notebooks."""
     if NAMES.exists():
         return json.loads(NAMES.read_text(encoding="utf-8"))
     if (root / "solutions").is_dir():
@@ -97,17 +96,17 @@ def usual_names(root: Path = masters.ROOT) -> dict[str, str]:
 
 
 def exercises_of(notebook: Notebook, path: Path) -> tuple[Exercise, ...]:
-    """The exercises of the lesson of which the notebook has the most."""
+    """Return the exercises of the lesson from which the notebook has the most."""
     claimed = [str(cell.metadata.get("exercise")) for cell in notebook.cells] + [c.exercise for c in notebook.checks]
     known = {module: {exercise.id for exercise in module.EXERCISES} for module in catalogue.lessons()}
     found = max(known, key=lambda module: sum(name in known[module] for name in claimed))
     if not known[found].intersection(claimed):
-        raise ValueError(f"got {path}, in which no exercise of the course is found; expected a lesson's notebook.")
+        raise ValueError(f"got {path}, which contains no exercise of the course; expected a lesson's notebook.")
     return found.EXERCISES
 
 
 def _row(content: bytes, exercise: Exercise, names: dict[str, str]) -> Row:
-    """Run one exercise in a process of its own, since what one changes the next must not see."""
+    """Run one exercise in a process of its own, so that its changes do not reach the next one."""
     how = "fork" if "fork" in multiprocessing.get_all_start_methods() and sys.platform == "linux" else "spawn"
     context = multiprocessing.get_context(how)
     ours, theirs = context.Pipe(duplex=False)
@@ -119,14 +118,14 @@ def _row(content: bytes, exercise: Exercise, names: dict[str, str]) -> Row:
             return Row(exercise.id, *ours.recv())
         return Row(exercise.id, "failed", f"It was stopped after {GIVEN_UP:g} seconds: does every loop end?")
     except EOFError:
-        return Row(exercise.id, "failed", "It ended the process it ran in before every case was run.")
+        return Row(exercise.id, "failed", "It ended its process before every case was run.")
     finally:
         process.kill()
         process.join()
 
 
 def _work(content: bytes, name: str, function: str, pipe: Connection) -> None:
-    """What the process of one exercise does."""
+    """Do the work of the process of one exercise."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
@@ -139,7 +138,7 @@ def _work(content: bytes, name: str, function: str, pipe: Connection) -> None:
             answer = "failed", f"It was stopped after {SECONDS:g} seconds: does every loop end?", ()
         except LookupError as error:
             answer = "not found", str(error.args[0]), ()
-        except BaseException as error:  # such as a cell that is no Python
+        except BaseException as error:  # such as a cell that is not Python
             words = str(error) if isinstance(error, ValueError) else execution.said(error)
             answer = "failed", words, ()
         pipe.send(answer)
@@ -167,7 +166,7 @@ def _why(verdict: Verdict) -> str:
 
 
 def _first_wrong(verdict: Verdict) -> str:
-    """The first wrong case, with its input where that is small, as `check` shows it."""
+    """Describe the first wrong case, with its input if that is small, as `check` does."""
     arguments = given(verdict.exercise, verdict.case, verdict.names)
     return f"{verdict.case.name}{f', given {arguments}' if arguments else ''}: {verdict.difference}"
 

@@ -1,4 +1,4 @@
-"""Write docs/claims.md and its summary: the verdict on every claim of the documents that the course is built from."""
+"""Write docs/claims.md and its summary: the verdict on every claim of the documents on which the course is based."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from course_lib.workbook.ledger.page import PATH, SUMMARY, counts, page, summary
 
 
 def run(check: bool = False) -> int:
-    """Write both files, or with `check` only compare; 0 where they match the results, 1 where one does not.
+    """Write both files, or only compare them with `check`. Return 0 if they match the results, 1 if not.
 
     Raises:
-        ValueError: where there is no checkout.
+        ValueError: outside a checkout.
     """
-    if not PATH.parent.is_dir():  # a package has the results without their page
-        raise ValueError(f"got no folder {PATH.parent}; give this command in a checkout of the course.")
+    if not PATH.parent.is_dir():  # a package contains the results but not their page
+        raise ValueError(f"got no folder {PATH.parent}; run this command in a checkout of the course.")
     console, texts = Console(), {PATH: page(), SUMMARY: summary()}
     for line in counts(all_statements())[0].splitlines()[2:]:
         console.print(line.strip("| "), markup=False)
@@ -29,7 +29,7 @@ def _bring_up_to_date(path: Path, text: str, check: bool, console: Console) -> i
         console.print(f"{path} is up to date.")
         return 0
     if check:
-        console.print(f"{path} differs from what the results say: `course claims` writes it.")
+        console.print(f"{path} differs from the results; run `course claims`.")
         return 1
     whole = path.with_suffix(".tmp")  # the file changes in one step
     whole.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`course prune --shape`: cut to a smaller dense model, refit it, distil it, and save what from_pretrained loads."""
+"""`course prune --shape`: make a smaller dense model, refit it, distil it, and save it for from_pretrained."""
 
 import re
 from dataclasses import fields, replace
@@ -27,10 +27,10 @@ from course_lib.pruning.structured.surgery import check_family, take
 
 
 def shape_named(text: str, now: Shape) -> Shape:
-    """ "neurons=1126,blocks=24" is the model's shape but for these sizes.
+    """Parse "neurons=1126,blocks=24": the model's shape except for these sizes.
 
     Raises:
-        ValueError: for anything else, or a shape that cannot be.
+        ValueError: for anything else, or an impossible shape.
     """
     sizes = dict(re.findall(r"(\w+)=(\d+)", text))
     names = [field.name for field in fields(Shape)]
@@ -43,10 +43,10 @@ def shape_named(text: str, now: Shape) -> Shape:
 
 
 def scorer_named(name: str) -> Scorer:
-    """The scorer of that name, whatever its capitals.
+    """Find the scorer of that name, in upper or lower case.
 
     Raises:
-        ValueError: listing those that exist.
+        ValueError: for an unknown name; the message lists those that exist.
     """
     kinds = {kind.__name__.lower(): kind for kind in discover.subclasses(scorers, Scorer)}
     if name.lower() not in kinds:
@@ -55,7 +55,7 @@ def scorer_named(name: str) -> Scorer:
 
 
 def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, length: int, seed: int, steps: int) -> int:
-    """Cut into `out`; report parameters and the perplexity after each step of the way."""
+    """Write the smaller model to `out`; report parameters and perplexity after each step."""
     console, scorer = Console(), scorer_named(score)
     refuse_foreign(out)
     model, tokenizer = load_model(str(folder_of(model_name)))
@@ -92,7 +92,7 @@ def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, len
 
 
 def _scores(scorer: Scorer, evidence: Evidence, target: Shape) -> Scores:
-    """Those of the method; blocks that leave by their influence where it has no opinion of blocks."""
+    """Compute the method's scores, and block influence to select blocks if the method does not score them."""
     scores = scorer.score(evidence)
     return scores | BlockInfluence().score(evidence) if target.blocks < evidence.shape.blocks else scores
 
@@ -106,7 +106,7 @@ def _distilled(
     steps: int,
     console: Console,
 ) -> bool:
-    """Whether the student got to the end. What an interrupted run needs stays in the folder."""
+    """Distil, and return whether it finished. If it was interrupted, the folder contains what it needs to continue."""
     schedule = replace(short_schedule(), n_steps=steps)
     text = corpora.windows("wikipedia", 64 * schedule.batch, schedule.length, tokenizer, split="calibration", seed=seed)
     try:
@@ -114,6 +114,8 @@ def _distilled(
     except NotFinite as error:
         raise ValueError(str(error)) from error
     except KeyboardInterrupt:
-        console.print(f"Stopped. What is learnt is kept in {out}: the same command goes on from there.", soft_wrap=True)
+        console.print(
+            f"Stopped. The training so far is kept in {out}: the same command continues from there.", soft_wrap=True
+        )
         return False
     return True

@@ -1,10 +1,10 @@
-"""Look over this machine and say what works, what does not, and what to do about it; what `course doctor` calls."""
+"""`course doctor`: check this machine, and say what works, what does not, and what to do about it."""
 
 from collections.abc import Iterator
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from course_lib.cli.doctor_checks import CHECKS, Row
 
@@ -12,18 +12,18 @@ COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 def rows() -> Iterator[Row]:
-    """Every check, one after the other. One that raises becomes an error row with its remedy."""
+    """Run every check in turn. A check that raises becomes an error row with its remedy."""
     for what, check, remedy in CHECKS:
         try:
             yield check()
-        except Exception as error:  # whatever is broken on this machine, the other rows must still come
+        except Exception as error:  # one broken part must not hide the other rows
             lines = str(error).splitlines()
             yield Row(what, "error", f"{type(error).__name__}: {lines[0] if lines else 'no message'}", remedy)
 
 
 def as_table(seen: list[Row]) -> Table:
-    """The rows as a table; the remedies get a column only where there are any."""
-    headings = ["", "", "found", "what to do"] if any(row.remedy for row in seen) else ["", "", "found"]
+    """Make a table of the rows; there is a column for remedies only if there are any."""
+    headings = ["", "", Column("found", overflow="fold"), "what to do"][: 3 + any(row.remedy for row in seen)]
     table = Table(*headings, title="course doctor", title_justify="left")
     for row in seen:
         colour = COLOURS[row.state]
@@ -36,13 +36,16 @@ def run(console: Console | None = None) -> int:
     """Print the table. Returns the exit code: 1 when a row is an error."""
     console = console or Console()
     seen = []
-    with console.status("Looking this machine over") as status:
+    with console.status("Checking this machine") as status:
         for row in rows():
-            status.update(f"Looked at {row.what}")
+            status.update(f"Checked {row.what}")
             seen.append(row)
     console.print(as_table(seen))
     if any(row.state == "error" for row in seen):
-        console.print("Something is broken: follow the right-hand column, then run [bold]course doctor[/] again.")
+        console.print("Something does not work: follow the right-hand column, then run [bold]course doctor[/] again.")
         return 1
-    console.print("This machine is ready.")
+    if any(row.state == "warning" for row in seen):
+        console.print("This machine is ready. The right-hand column says what to do about the warnings.")
+    else:
+        console.print("This machine is ready.")
     return 0

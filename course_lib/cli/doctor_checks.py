@@ -1,4 +1,4 @@
-"""What `course doctor` looks at: one function a row, each saying what was found and what to do about it."""
+"""The checks of `course doctor`: one function per row, which returns what it found and what to do about it."""
 
 import os
 import platform
@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+import psutil
 import torch
 
 from course_lib.data.assets.cache import asset_path, cache_folder
@@ -17,12 +18,15 @@ from course_lib.data.assets.catalogue import ASSETS
 from course_lib.data.assets.checkpoint import quiet_transformers, verify_model
 from course_lib.measure.machine import copy_bytes_per_second, decode_seconds, measure_device, prefill_seconds
 
-FREE_BYTES = 2 * 10**9  # what set-up and a long session of writing results take at most
+FREE_BYTES = 2 * 10**9  # the most that set-up and a long session of writing results take
+# The machine on which the lessons were timed: two cores, float32. A factor of two is worth a warning.
+USUAL_FLOPS_PER_SECOND, USUAL_BYTES_PER_SECOND, SLOW = 120e9, 18e9, 2.0
+BUSY = 50  # percent of all processors that other programs use
 
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     state: Literal["ok", "warning", "error"]
@@ -33,7 +37,7 @@ class Row:
 def check_python() -> Row:
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     if sys.prefix == sys.base_prefix:
-        remedy = "Install the course into one; `make lab` makes one."
+        remedy = "Install the course into one, as `make lab` does."
         return Row("Python", "warning", f"{python}, outside a virtual environment", remedy)
     return Row("Python", "ok", python)
 
@@ -57,7 +61,7 @@ def check_threads() -> Row:
 
 def check_gpu() -> Row:
     if not torch.cuda.is_available():
-        return Row("GPU", "ok", "none that torch can use; every lesson runs without")
+        return Row("GPU", "ok", "none that torch can use; no lesson needs one")
     memory = torch.cuda.get_device_properties(0).total_memory
     return Row("GPU", "ok", f"{torch.cuda.get_device_name(0)}, {memory / 1e9:.0f} GB")
 
@@ -85,11 +89,11 @@ def check_kernelspec() -> Row:
 
 # BEGIN INSTRUCTORS
 def check_sandbox() -> Row:
-    """Whether submissions can be graded here. Students do not need it."""
+    """Check whether submissions can be graded here. Students do not need it."""
     from course_lib.grading.sandbox import bubblewrap, session
 
     if problem := session.unavailable():
-        return Row("sandbox", "warning", "`course grade` has none", problem)
+        return Row("sandbox", "warning", "not available for `course grade`", problem)
     return Row("sandbox", "ok", f"{bubblewrap.version()}, for `course grade`")
 
 
@@ -120,8 +124,17 @@ def check_disk() -> Row:
     return Row("disk", "ok", space)
 
 
+def check_load() -> Row:
+    """Check whether other programs leave enough of the processors."""
+    percent = psutil.cpu_percent(interval=0.5)
+    found = f"other programs use {percent:.0f} % of the processors"
+    if percent > BUSY:
+        return Row("load", "warning", found, "Close them; until then, cells take longer than the lessons say.")
+    return Row("load", "ok", found)
+
+
 def check_model() -> Row:
-    """Load the model as the lessons do, have it prove itself, and time it."""
+    """Load the model as the lessons do, verify its output, and time it."""
     from course_lib.models import load_model
 
     with quiet_transformers():
@@ -137,22 +150,28 @@ def check_speed() -> Row:
         f"{device.flops_per_second / 1e9:.0f} GFLOP/s (float32 matmul), {device.bytes_per_second / 1e9:.1f} GB/s read"
     )
     copied = copy_bytes_per_second(torch.device("cpu"))
-    return Row("speed", "ok", f"{speeds}, {copied / 1e9:.1f} GB/s copy (read + written)")
+    found = f"{speeds}, {copied / 1e9:.1f} GB/s copy (read + written)"
+    times = max(USUAL_FLOPS_PER_SECOND / device.flops_per_second, USUAL_BYTES_PER_SECOND / device.bytes_per_second)
+    if times >= SLOW:
+        remedy = f"Cells may take about {times:.0f} times as long as the lessons say. Close other programs."
+        return Row("speed", "warning", found, remedy)
+    return Row("speed", "ok", found)
 
 
 CHECKS: tuple[tuple[str, Callable[[], Row], str], ...] = (
     ("Python", check_python, "Install Python 3.11 or newer."),
-    ("torch", check_torch, "Install the course anew, as `make lab` does in a checkout."),
+    ("torch", check_torch, "Install the course again, as `make lab` does in a checkout."),
     ("threads", check_threads, ""),
-    ("GPU", check_gpu, "The driver and torch disagree; without a GPU the lessons run too: set CUDA_VISIBLE_DEVICES="),
-    ("triton", check_kernels, "Install the course anew, as `make lab` does in a checkout."),
-    ("JupyterLab", check_jupyter, "Install the course anew, as `make lab` does in a checkout."),
+    ("GPU", check_gpu, "The driver and torch disagree. To run the lessons without a GPU, set CUDA_VISIBLE_DEVICES="),
+    ("triton", check_kernels, "Install the course again, as `make lab` does in a checkout."),
+    ("JupyterLab", check_jupyter, "Install the course again, as `make lab` does in a checkout."),
     ("kernelspec", check_kernelspec, "Run `python -m ipykernel install --sys-prefix` in the environment."),
     # BEGIN INSTRUCTORS
     ("sandbox", check_sandbox, "Only instructors need it, for `course grade`."),
     # END INSTRUCTORS
-    ("disk", check_disk, "Set COURSE_CACHE to a folder that can be written."),
+    ("disk", check_disk, "Set COURSE_CACHE to a folder that you may write to."),
     ("cache", check_cache, "Run `course setup`."),
-    ("model", check_model, "Run `course setup`, which checks the files and makes them again if needed."),
+    ("load", check_load, ""),
+    ("model", check_model, "Run `course setup`, which verifies the files and repairs them."),
     ("speed", check_speed, "Close other programs: about 1 GB of memory is needed."),
 )

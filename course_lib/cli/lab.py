@@ -1,4 +1,4 @@
-"""Start JupyterLab on the first lesson and say where it is."""
+"""Start JupyterLab on the first lesson and print its address."""
 
 import json
 import os
@@ -23,12 +23,12 @@ from course_lib.cli import doctor
 from course_lib.data.assets import cache
 from course_lib.workbook.folders import FIRST, ROOT
 
-NBGRADER = ("formgrader", "validate_assignment", "assignment_list", "course_list")  # what it adds to a server
-SECONDS_TO_START = 180  # a few are normal; a machine busy with other work takes far longer
+NBGRADER = ("formgrader", "validate_assignment", "assignment_list", "course_list")  # its server extensions
+SECONDS_TO_START = 180  # usually a few; far longer on a busy machine
 
 
 def free_port(first: int = 8888) -> int:
-    """The first port from `first` on that nobody listens on; one the system picks when twenty are taken."""
+    """Find the first free port from `first` on; if twenty are taken, the system picks one."""
     for port in (*range(first, first + 20), 0):
         with socket.socket() as listener:
             try:
@@ -40,7 +40,7 @@ def free_port(first: int = 8888) -> int:
 
 
 def command(port: int, root: Path) -> list[str]:
-    """The server's command line. It asks nothing and opens no browser by itself."""
+    """Make the server's command line. It asks no questions and opens no browser."""
     settings = [
         f"--ServerApp.root_dir={root}",
         "--ServerApp.ip=127.0.0.1",
@@ -56,7 +56,7 @@ def command(port: int, root: Path) -> list[str]:
     return [sys.executable, "-m", "jupyterlab", *settings]
 
 
-# Which kernel a student would be asked, and there is one; and the column beside which the lessons' names are cut.
+# There is only one kernel, so do not ask which; without the column, the names of the lessons fit.
 SETTINGS = {
     "@jupyterlab/notebook-extension:tracker": {"autoStartDefaultKernel": True},
     "@jupyterlab/filebrowser-extension:browser": {"showLastModifiedColumn": False},
@@ -64,10 +64,10 @@ SETTINGS = {
 
 
 def house_settings(folder: Path) -> dict[str, str]:
-    """The environment in which JupyterLab asks nothing, neither for news nor for a kernel, by settings in `folder`.
+    """Write settings into `folder` with which JupyterLab asks for neither news nor a kernel; return the environment.
 
-    Nor does it load nbgrader, which instructors have installed and which warns that it is not set up here. What goes
-    to a kernel and comes back is encrypted where it can be; else each kernel warns of others who listen.
+    They also keep JupyterLab from loading nbgrader, which instructors have installed and which warns that it is not set
+    up here. Messages to and from kernels are encrypted if possible, because otherwise each kernel prints a warning.
     """
     (lab := folder / "labconfig").mkdir()
     off = dict.fromkeys(("@jupyterlab/apputils-extension:announcements", "@jupyter/nbgrader"), True)
@@ -83,12 +83,12 @@ def house_settings(folder: Path) -> dict[str, str]:
 
 
 def has_screen() -> bool:
-    """Whether a browser window could open; without one Python would start a text browser in this terminal."""
+    """Check whether a browser window can open; without one Python would start a text browser in this terminal."""
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
 
 
 def answers(url: str) -> bool:
-    """Whether a server of this machine answers there. No proxy is asked: it would look on its own machine."""
+    """Check whether a server on this machine answers. Proxies are not used: they would look on their own machine."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(url, timeout=2):
@@ -98,7 +98,7 @@ def answers(url: str) -> bool:
 
 
 def wait_until_up(server: subprocess.Popen, port: int) -> bool:
-    """True once the server answers, False when it ended or took too long."""
+    """Return True once the server answers, False when it has ended or takes too long."""
     end = time.monotonic() + SECONDS_TO_START
     while server.poll() is None and time.monotonic() < end:
         if answers(f"http://127.0.0.1:{port}/api"):
@@ -108,45 +108,47 @@ def wait_until_up(server: subprocess.Popen, port: int) -> bool:
 
 
 def run(port: int | None = None, browser: bool = True, prepare: bool = False, root: Path = ROOT) -> int:
-    """Serve until Ctrl-C; prints the address with its token. Returns the exit code.
+    """Serve until Ctrl-C; print the address with its token. Return the exit code.
 
-    With `prepare`, set-up and the doctor come first, while the server starts; the address is given when both are well.
+    With `prepare`, set-up and the doctor run while the server starts; the address follows if both succeed.
     """
     console = Console()
     for stopping in (signal.SIGINT, signal.SIGTERM):  # a kill stops the server too, also where a shell ignores Ctrl-C
         signal.signal(stopping, signal.default_int_handler)
     if not (root / FIRST).exists():
         raise ValueError(
-            f"got no {FIRST} in {root}. Run `course start FOLDER`, which puts the lessons into a folder of yours, or "
-            "in a checkout `course build`, which writes the notebooks from their masters."
+            f"got no {FIRST} in {root}. Run `course start FOLDER`, which copies the lessons into a folder, or, in a "
+            "checkout, `course build`, which writes the notebooks from their masters."
         )
     port, token = port or free_port(), secrets.token_hex(16)
     with server_on(port, token, root) as server:
         if prepare and cache.setup(console=console):
             return 1
         if not wait_until_up(server, port):
-            console.print(f"[red]error[/] JupyterLab did not start on port {port} (see above). Try another: --port N.")
+            console.print(
+                f"[red]error[/] JupyterLab did not start on port {port} (see above). Try another one with --port N."
+            )
             return 1
         if prepare and doctor.run(console):
             return 1
         url = f"http://127.0.0.1:{port}/lab/tree/{FIRST}?token={token}"
         console.print(f"JupyterLab is at [bold]{url}[/]", soft_wrap=True)
-        console.print("Ctrl-C stops it; your work is saved as you go.")
+        console.print("Press Ctrl-C to stop it. JupyterLab saves your notebooks automatically.")
         if browser and has_screen():
             webbrowser.open(url)
         return server.wait()
 
 
 def with_course() -> str:
-    """The PATH of terminals and notebooks: `course` is found there, though nobody has activated its environment."""
+    """Make the PATH of terminals and notebooks, so that they find `course` although its environment is not active."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 @contextmanager
 def server_on(port: int, token: str, root: Path) -> Iterator[subprocess.Popen]:
-    """A running server; stopped at the end, and on Ctrl-C."""
+    """Run a server; stop it at the end, and on Ctrl-C."""
     with tempfile.TemporaryDirectory() as settings:
-        # The token by the environment, not the command line, which every user of the machine can read.
+        # The token is in the environment: every user of the machine can read the command line.
         environment = os.environ | {"JUPYTER_TOKEN": token, "PATH": with_course()} | house_settings(Path(settings))
         server = subprocess.Popen(command(port, root), env=environment, cwd=root)
         try:

@@ -1,4 +1,4 @@
-"""`course prune`: prune a checkpoint and save one that from_pretrained loads, also when it does not fit into memory."""
+"""`course prune`: prune a checkpoint, even if it does not fit in memory, and save it for from_pretrained."""
 
 import re
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ STOPPED = 130  # the exit code of a program that was interrupted
 
 
 def method_named(name: str) -> type[LayerPruner]:
-    """The pruner of that name, whatever its capitals.
+    """Find the pruner of that name, in upper or lower case.
 
     Raises:
-        ValueError: listing the methods that exist.
+        ValueError: for an unknown name; the message lists the methods that exist.
     """
     pruners = {kind.__name__.lower(): kind for kind in discover.subclasses(methods, LayerPruner)}
     if name.lower() not in pruners:
@@ -48,9 +48,9 @@ def method_named(name: str) -> type[LayerPruner]:
 
 
 def pattern_named(text: str, usual: Pattern | None = None) -> Pattern:
-    """ "0.5" is that sparsity of the method's usual pattern; "2:4" keeps 2 of every 4 inputs.
+    """Parse "0.5", that sparsity in the method's usual pattern, or "2:4", which keeps 2 of every 4 inputs.
 
-    Without a usual pattern, or where that has no sparsity to set, it is Unstructured.
+    Without a usual pattern, or if that has no sparsity to set, the pattern is Unstructured.
 
     Raises:
         ValueError: for anything else.
@@ -64,15 +64,15 @@ def pattern_named(text: str, usual: Pattern | None = None) -> Pattern:
         return Unstructured(sparsity)
     except ValueError as error:
         raise ValueError(
-            f"got pattern {text!r} ({error}); expected a sparsity such as 0.5, or kept N:M such as 2:4."
+            f"got pattern {text!r} ({error}); expected a sparsity such as 0.5, or N:M such as 2:4, which keeps N of M."
         ) from None
 
 
 def allocation_named(name: str) -> Allocation:
-    """The allocation of that name.
+    """Find the allocation of that name.
 
     Raises:
-        ValueError: listing those that exist.
+        ValueError: for an unknown name; the message lists those that exist.
     """
     if name.lower() not in ALLOCATIONS:
         raise ValueError(f"got allocation {name!r}; expected one of {', '.join(ALLOCATIONS)}.")
@@ -80,10 +80,10 @@ def allocation_named(name: str) -> Allocation:
 
 
 def folder_of(model: str) -> Path:
-    """The folder with a model's files: the course's own, one of the user's, or one fetched from the hub.
+    """Find the folder with a model's files: the course's model, a local folder, or a download from the hub.
 
     Raises:
-        ValueError: the name leads nowhere.
+        ValueError: if there is no such model.
     """
     if model == DEFAULT_MODEL:
         return Path(asset_path(model))
@@ -95,7 +95,7 @@ def folder_of(model: str) -> Path:
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise ValueError(
             f"got the model name {model!r}, which could not be loaded: {str(error).splitlines()[0]} "
-            f"Use {DEFAULT_MODEL!r} (no network needed), a folder of save_pretrained, or a hub name with a network."
+            f"Use {DEFAULT_MODEL!r} (no network needed), a folder made by save_pretrained, or a hub name."
         ) from error
 
 
@@ -113,12 +113,14 @@ def run(
     device_map: str | None = None,
     ignore: Sequence[str] = (),
 ) -> int:
-    """Prune into `out`, report what left and what it took, and the perplexity before and after where that is cheap."""
+    """Prune into `out`; report sparsity, time and memory, and perplexity before and after if that is cheap."""
     console = Console()
     kind = method_named(method)
     pruner, shares = kind(pattern_named(pattern, kind().pattern)), allocation_named(allocation)
     refuse_foreign(out)
-    source = open_source(folder_of(model))  # before the tokenizer, which is not to blame for what is no checkpoint
+    source = open_source(
+        folder_of(model)
+    )  # before the tokenizer, so that a folder without a checkpoint is reported as such
     tokenizer = _tokenizer(source.folder)
     calibration = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
     try:
@@ -132,7 +134,7 @@ def run(
     except PruningError as error:
         raise ValueError(str(error)) from error
     except KeyboardInterrupt:
-        console.print(f"Stopped. Blocks that are finished are kept in {out}: the same command goes on from there.")
+        console.print(f"Stopped. Finished blocks are kept in {out}: the same command continues from there.")
         return STOPPED
     table = Table("", "dense", f"{kind.__name__} {pattern}", title=f"{model}: {samples} × {length} tokens, seed {seed}")
     _add_rows(table, report)
@@ -143,7 +145,7 @@ def run(
             table.add_row(
                 "perplexity, held-out Wikipedia", *(_perplexity(folder, held_out) for folder in (source.folder, out))
             )
-        except ValueError as error:  # the model is pruned and saved all the same
+        except ValueError as error:  # the model is pruned and saved nevertheless
             why = f"Perplexity was not measured: {error}"
     console.print(table)
     if why:
@@ -165,7 +167,7 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def _fits(source: Source) -> bool:
-    """Whether the whole model, in float32, takes less than half of the free memory."""
+    """Check whether the whole model, in float32, needs less than half of the free memory."""
     n_weights = sum(place.n_bytes // place.dtype.itemsize for place in source.keys.values())
     return 4 * n_weights < psutil.virtual_memory().available / 2
 
@@ -177,14 +179,14 @@ def _perplexity(folder: Path, held_out: torch.Tensor) -> str:
 def _add_rows(table: Table, report: PruneReport) -> None:
     least, most = min(report.sparsity.values()), max(report.sparsity.values())
     table.add_row(
-        "sparsity of the pruned linears" if report.n_ignored else "sparsity of the blocks' linears",
+        "sparsity of the pruned layers" if report.n_ignored else "sparsity of the linear layers",
         "0 %",
         f"{100 * report.total_sparsity:.2f} %",
     )
     if report.n_ignored:
-        table.add_row("layers left dense", "", str(report.n_ignored))
-    table.add_row("least and most of a layer", "", f"{100 * least:.1f} % to {100 * most:.1f} %")
+        table.add_row("layers kept dense", "", str(report.n_ignored))
+    table.add_row("lowest and highest of a layer", "", f"{100 * least:.1f} % to {100 * most:.1f} %")
     for phase, seconds in report.seconds.items():
         table.add_row(f"seconds, {phase}", "", f"{seconds:.1f}")
     for what, n_bytes in report.bytes.items():
-        table.add_row(f"most held at once, {what}", "", f"{n_bytes / 1e6:,.2f} MB")
+        table.add_row(f"peak memory, {what}", "", f"{n_bytes / 1e6:,.2f} MB")

@@ -1,7 +1,7 @@
-"""Measure the long tables: each finished step is on disk before the next begins, so that nothing is measured twice.
+"""Run long measurements: each finished step is on disk before the next begins, so that nothing is measured twice.
 
-The result is one JSON file: what was run (command, seed, sizes), where (machine, versions), how long each step took,
-and the rows of each table. Until the last step is done it is called NAME.partial.json: a result is always whole.
+The result is one JSON file with command, seed, sizes, machine, versions, the duration of each step, and the rows of
+each table. Until the last step is done it is called NAME.partial.json, so that NAME.json is always complete.
 """
 
 import importlib
@@ -23,13 +23,13 @@ from course_lib.models import part_only
 from course_lib.workbook.lookup import folder_of
 
 LIBRARY = Path(__file__).parents[1]
-# A lesson's folder experiments/ may hold other modules as well; elsewhere the name of the file tells.
+# A lesson's folder experiments/ may contain other modules as well; elsewhere the file name decides.
 PATTERNS = ("lessons/*/experiments/*.py", "lessons/*/experiment*.py")
-TESTS = LIBRARY.parent / "tests" / "helpers"  # of a checkout: a made-up class, on which the grader is measured
+TESTS = LIBRARY.parent / "tests" / "helpers"  # of a checkout: a synthetic class, on which the grader is measured
 
 
 def files() -> dict[str, Path]:
-    """The files of all experiments by name: each defines EXPERIMENT; an experiment.py is named after its folder."""
+    """Find the files of all experiments by name: each defines EXPERIMENT; experiment.py is named after its folder."""
     paths = [path for pattern in PATTERNS for path in LIBRARY.glob(pattern)]
     paths = [path for path in (*paths, *TESTS.glob("synthetic/experiment*.py")) if _defines_one(path)]
     return {path.stem.removeprefix("experiment").removeprefix("_") or path.parent.name: path for path in sorted(paths)}
@@ -45,7 +45,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name, or a ValueError that lists them."""
+    """Load the experiment of that name; for another name, a ValueError lists them."""
     path = _file(name)
     root = LIBRARY.parent if path.is_relative_to(LIBRARY) else TESTS
     if str(root) not in sys.path:
@@ -55,16 +55,16 @@ def find(name: str) -> Experiment:
 
 
 def committed(name: str) -> Path:
-    """The result of an experiment, in the same folder: NAME.json, or measured.json next to an experiment.py."""
+    """Find the committed result of an experiment: NAME.json in its folder, or measured.json next to experiment.py."""
     path = _file(name)
     return path.with_name("measured.json" if path.stem == "experiment" else f"{name}.json")
 
 
 def called(name: str) -> str:
-    """The name of the experiment that is meant: its own, or any name of a lesson that has one, or one named after it.
+    """Find an experiment by its own name, or by any name of a lesson that has one, or has one named after it.
 
     Raises:
-        ValueError: listing the lesson's experiments, or all.
+        ValueError: for another name; the message lists the experiments of the lesson, or all.
     """
     if name in files():
         return name
@@ -80,18 +80,18 @@ def _file(name: str) -> Path:
 
 
 def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = True) -> int:
-    """Measure all steps that are not on disk yet; 0 when all are done, 130 when interrupted.
+    """Run all steps that are not on disk yet. Return 0 when all are done, 130 when interrupted.
 
     Args:
-        out: where the JSON goes; beside the experiment when None, build/reproduce/NAME.json for a quick run.
-        quick: tiny samples and the default model's first blocks alone, to see that every step works.
-        resume: keep the steps that are finished. Without it everything is measured anew.
+        out: the JSON file; None for the experiment's own folder, or build/reproduce/NAME.json for a quick run.
+        quick: tiny samples and only the first blocks of the default model, to see that every step works.
+        resume: keep finished steps. Without it everything is measured again.
     """
     experiment, console = find(name), Console()
     sizes = experiment.quick if quick else experiment.sizes
     path = Path(out) if out else QUICK_RESULTS / f"{name}.json" if quick else committed(name)
     if path.resolve().is_relative_to(LIBRARY) and not (LIBRARY.parent / "pyproject.toml").is_file():
-        raise ValueError(f"got no --out; outside a checkout name a file for the result: --out {name}.json.")
+        raise ValueError(f"got no --out; outside a checkout, name a file for the result: --out {name}.json.")
     _check_writable(path, name)
     partial = path.with_suffix(".partial.json")
     command = f"course reproduce {name}{' --quick' if quick else ''}"
@@ -108,28 +108,28 @@ def run(name: str, out: Path | None = None, quick: bool = False, resume: bool = 
         with part_only(part) if part else nullcontext():
             measure(left, experiment.seed, result, partial, console)
     except KeyboardInterrupt:
-        console.print(f"stopped; the finished steps are in {partial}. The same command goes on from there.")
+        console.print(f"Stopped. Finished steps are in {partial}; the same command continues from there.")
         return 130
     if left or partial.exists():
         done = result["steps"]
         result["steps"] = {step.name: done[step.name] for step in steps} | done  # in their order
         write(result, path)
         partial.unlink(missing_ok=True)
-    console.print(f"All steps are in {path}. `--no-resume` measures them anew.")
+    console.print(f"All steps are in {path}. To measure them again, use `--no-resume`.")
     return 0
 
 
 def _check_writable(path: Path, name: str) -> None:
-    """Before hours of measuring, and not after."""
+    """Check that the result can be written, before hours of measuring."""
     if path.is_dir():
         raise ValueError(f"got --out {path}, a folder; expected a file, such as {path / name}.json.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = error.strerror or error
-        raise ValueError(f"got --out {path}, whose folder cannot be made ({why}); name another file.") from None
+        raise ValueError(f"got --out {path}, whose folder cannot be made ({why}); choose another file.") from None
     if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"got --out {path}, in a folder that cannot be written; name another file.")
+        raise ValueError(f"got --out {path}, in a folder that you may not write to; choose another file.")
 
 
 def measure(steps: list[Step], seed: int, result: dict[str, Any], path: Path, console: Console) -> None:

@@ -1,7 +1,7 @@
-"""`course reproduce all`: every experiment, the cheapest first. What is whole already is left alone.
+"""`course reproduce all`: run every experiment, the quickest first. Complete results are left alone.
 
-What an experiment will take is read from its committed result: the seconds of its steps on the machine that it names;
-without one it is not known.
+The expected duration of an experiment comes from its committed result, which lists the seconds of each step on the
+machine that it names; without such a result it is unknown.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from course_lib.measure.experiment import QUICK_RESULTS
 from course_lib.measure.result_files import load, plain
 
 ROOT = Path(__file__).parents[2]
-WIDE = 160  # columns where no terminal sets another width
+WIDE = 160  # columns of output into a file or a pipe
 
 
 @dataclass(frozen=True)
 class Planned:
-    """An experiment, where its result goes, how much of it is there, and the seconds that the rest will take."""
+    """An experiment, the path of its result, how many steps are done, and the seconds that the rest will take."""
 
     name: str
     path: Path
@@ -35,23 +35,23 @@ class Planned:
 def run(
     only: Sequence[str] = (), out: Path | None = None, quick: bool = False, resume: bool = True, dry_run: bool = False
 ) -> int:
-    """Measure what is not there yet; then write the page of claims, where the committed results were measured.
+    """Run the experiments without a complete result; then write the claims page, if committed results have changed.
 
-    An experiment that cannot go on, because its file was begun on another machine for example, is named in the end,
-    and the others are measured.
+    If an experiment cannot continue, for example because its file was begun on another machine, the others are run, and
+    it is reported at the end.
 
     Args:
         only: names of experiments or of lessons; all when empty.
-        out: a folder for the results; beside their experiments when None, in build/reproduce for a quick run.
+        out: a folder for the results; None for the experiments' own folders, or build/reproduce for a quick run.
         quick: tiny samples and few blocks, to see that every step works.
-        resume: leave alone what is whole, and go on with what was begun. Without it everything is measured anew.
-        dry_run: say what would be done, and do nothing.
+        resume: keep complete results and continue with partial ones. Without it everything is measured again.
+        dry_run: only list what would be done.
 
     Returns:
         0 when all are done, 1 when some could not be, 130 when interrupted.
 
     Raises:
-        ValueError: for the name of no experiment.
+        ValueError: for an unknown experiment.
     """
     console = Console()
     planned = plan(only, out, quick, resume)
@@ -62,7 +62,7 @@ def run(
     for each in planned:
         console.print(f"[bold]{each.name}[/bold]")
         if each.whole:
-            console.print(f"whole already: {each.path}")
+            console.print(f"complete already: {each.path}")
             continue
         try:
             if reproduce.run(each.name, each.path, quick, resume) == 130:
@@ -76,7 +76,7 @@ def run(
 
 
 def plan(only: Sequence[str] = (), out: Path | None = None, quick: bool = False, resume: bool = True) -> list[Planned]:
-    """The cheapest first; last of all those that nobody has measured."""
+    """Sort the experiments, the quickest first; those that were never measured are last."""
     names = [reproduce.called(name) for name in only] or reproduce.names()
     planned = [_planned(name, out, quick, resume) for name in names]
     return sorted(planned, key=lambda each: (each.seconds is None, each.seconds, each.name))
@@ -96,12 +96,12 @@ def _planned(name: str, out: Path | None, quick: bool, resume: bool) -> Planned:
 
 
 def _there(path: Path) -> dict[str, Any] | None:
-    """What was begun, or else what is whole."""
+    """Load the partial result, or else the complete one."""
     return next((load(each) for each in (path.with_suffix(".partial.json"), path) if each.exists()), None)
 
 
 def _seconds(name: str, left: Sequence[str]) -> float | None:
-    """Of these steps, from the committed result; of a step that is not in it as much as of the mean of the others."""
+    """Add up these steps in the committed result; a step that is not in it counts as the mean of the others."""
     path = reproduce.committed(name)
     if not path.exists():
         return None
@@ -111,14 +111,16 @@ def _seconds(name: str, left: Sequence[str]) -> float | None:
 
 
 def show(planned: Sequence[Planned], console: Console) -> None:
-    """What would be measured, and how long that took where it was measured before."""
+    """Print what would be measured, and how long that took before."""
     table = Table(Column("experiment", no_wrap=True), "steps done", "minutes left", Column("result", overflow="fold"))
     for each in planned:
-        minutes = "not known" if each.seconds is None else f"{each.seconds / 60:.1f}"
+        minutes = "unknown" if each.seconds is None else f"{each.seconds / 60:.1f}"
         place = each.path.relative_to(ROOT) if each.path.is_relative_to(ROOT) else each.path
         table.add_row(each.name, f"{each.n_done} of {each.n_steps}", minutes, str(place))
     if not console.is_terminal:
         console.width = max(console.width, WIDE)
     console.print(table)
     known = [each.seconds for each in planned if each.seconds is not None]
-    console.print(f"{len(planned)} experiments, about {sum(known) / 60:.0f} minutes left of those that are known.")
+    console.print(
+        f"{len(planned)} experiments; those with a known duration need about {sum(known) / 60:.0f} more minutes."
+    )

@@ -1,4 +1,4 @@
-"""`course start`: the lessons in a folder of the student's choice, for a course that came as a package."""
+"""`course start`: copy the lessons into a folder, for a course that was installed as a package."""
 
 from pathlib import Path
 
@@ -9,14 +9,15 @@ from course_lib.cli import lab
 from course_lib.workbook import folders
 from course_lib.workbook.build import is_changed, write
 
-NEW, RENEWED, THERE, YOURS = "new", "a newer version", "there", "yours, left alone; rename it to get the newer version"
+NEW, RENEWED, THERE = "new", "replaced by a newer version", "up to date"
+YOURS = "kept, because you wrote in it; rename it to get the newer version"
 
 
 def run(folder: Path, port: int | None = None, browser: bool = True, serve: bool = True) -> int:
-    """Lay the lessons out in a folder; with `serve`, set up and open the first. Returns the exit code.
+    """Copy the lessons into a folder; with `serve`, set up and open the first one. Return the exit code.
 
     Raises:
-        ValueError: for a place where no folder can be.
+        ValueError: if the folder cannot be made.
     """
     console = Console()
     for name, what in lay_out(folder).items():
@@ -27,15 +28,17 @@ def run(folder: Path, port: int | None = None, browser: bool = True, serve: bool
 
 
 def lay_out(folder: Path, packaged: Path = folders.PACKAGED) -> dict[str, str]:
-    """Copy each lesson that is not there yet, and say what became of it. One that somebody wrote in stays as it is.
+    """Copy each lesson that is missing, and report each one. A notebook in which the student wrote stays as it is.
 
     Raises:
-        ValueError: for a place where no folder can be or something else is in the way, before anything is written,
-            and for a course without notebooks.
+        ValueError: before anything is written, if the folder cannot be made, or something else is in the way; and for a
+            course without notebooks.
     """
     lessons = [path for path in sorted(packaged.glob("[0-9][0-9]_*.ipynb")) if ".mine-" not in path.name]
     if not lessons:
-        raise ValueError(f"got no notebooks in {packaged}; install the course anew; in a checkout, run `course build`.")
+        raise ValueError(
+            f"got no notebooks in {packaged}; install the course again, or, in a checkout, run `course build`."
+        )
     try:
         (folder / "notebooks").mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -44,7 +47,7 @@ def lay_out(folder: Path, packaged: Path = folders.PACKAGED) -> dict[str, str]:
         raise ValueError(f"got {folder}, where the file {file} is in the way; name another folder.") from None
     except OSError as error:
         raise ValueError(
-            f"got {folder}, which cannot be made ({error.strerror}); expected one that you may write in."
+            f"got {folder}, which cannot be made ({error.strerror}); expected a folder that you may write to."
         ) from None
     targets = {path: folder / "notebooks" / path.name for path in lessons}
     if other := next((target for target in targets.values() if target.is_dir()), None):
@@ -67,8 +70,8 @@ def _copy(source: Path, target: Path) -> str:
 
 
 def _course(text: str) -> object:
-    """What the course noted in a notebook when it was built; running it or writing in it does not change that."""
+    """Read the note that the build left in a notebook; running the notebook or writing in it does not change it."""
     try:
         return nbformat.reads(text, as_version=4).metadata.get("course")
-    except Exception:  # whatever it is, it is somebody's, and is_changed says so
+    except Exception:  # an unreadable file may hold work; is_changed reports it as changed
         return None

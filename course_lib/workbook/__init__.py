@@ -1,8 +1,8 @@
-"""Functions for notebooks: `check` and `check_all`, `hint`, `mine` and `earlier` to go on with a right answer,
-`show_progress`.
+"""Functions for notebooks: `check` and `check_all`, `hint`, `show_progress`, and `mine` and `earlier`, which return the
+student's function once it is right.
 
-Each is imported when it is asked for: a check needs torch, which `course progress` has no time for. A notebook that
-imports one of them knows them all, since a check tells students to type what the notebook itself never calls.
+Each is imported on first use: a check needs torch, which would slow down `course progress`. A notebook that imports one
+of them gets them all, because a check tells students to type functions that the notebook itself does not import.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 
 _PLACES = {
     "check": ("course_lib.workbook.checks", "check"),
-    "check_all": ("course_lib.cli.check_all", "check_all"),  # it reads a notebook as grading does, which lies above
+    "check_all": ("course_lib.cli.check_all", "check_all"),  # in cli, because it reads a notebook as grading does
     "earlier": ("course_lib.workbook.yours", "earlier"),
     "hint": ("course_lib.workbook.hints", "hint"),
     "mine": ("course_lib.workbook.yours", "mine"),
@@ -33,7 +33,7 @@ def _get(name: str) -> Any:
 
 
 def _make_known() -> None:
-    """All of them become names of the notebook, but for those that it uses for something else."""
+    """Make all of them names of the notebook, except those that it already uses for something else."""
     shell = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
     for name in _PLACES if shell else ():
         shell.user_ns.setdefault(name, _get(name))

@@ -1,6 +1,6 @@
-"""`course build`: write the student notebooks from the masters, and never over a student's work.
+"""`course build`: write the student notebooks from the masters, and never replace a student's work.
 
-The names of the stubs' parameters are written too: `check` and grading show inputs under them.
+It also stores the names of the stubs' parameters, with which `check` and grading show inputs.
 """
 
 import json
@@ -18,11 +18,11 @@ NAMES = given.NAMES.relative_to(folders.CODE)  # in a checkout
 
 
 def run(names: list[str] | None = None, *, check: bool = False, force: bool = False, root: Path = masters.ROOT) -> int:
-    """Build or check the student notebooks of the lessons named. Returns the exit code.
+    """Build or check the student notebooks of these lessons. Return the exit code.
 
     Args:
-        check: write nothing; 1 if a notebook differs from what its master gives.
-        force: replace a changed notebook, after keeping a copy beside it.
+        check: write nothing; return 1 if a notebook differs from its master.
+        force: replace an edited notebook, and keep a copy next to it.
     """
     console = Console()
     chosen = masters.masters(names, root)
@@ -40,21 +40,21 @@ def run(names: list[str] | None = None, *, check: bool = False, force: bool = Fa
             failed = 1
         elif now is not None and is_changed(now) and not force:
             console.print(
-                f"{path.name}: you wrote in it, so it is left alone. To get the new version, rename yours, "
+                f"{path.name}: kept, because you wrote in it. To get the new version, rename yours, "
                 "or run `course build --force`, which keeps a copy of yours.",
                 style="yellow",
             )
             failed = 1
         else:
             if now is not None and is_changed(now):
-                console.print(f"{path.name}: yours is kept as {keep(path).name}")
+                console.print(f"{path.name}: your version is kept as {keep(path).name}")
             write(path, text)
             console.print(f"{path.name}: written")
     return failed | _parameters(chosen, root / NAMES, check, console)
 
 
 def _parameters(chosen: list[Path], path: Path, check: bool, console: Console) -> int:
-    """Write or check what the stubs of these masters call their arguments; what others do stays."""
+    """Write or check the argument names in the stubs of these masters; those of other masters stay."""
     stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     fresh = {exercise: names for master in chosen for exercise, names in masters.parameters(master).items()}
     if all(stored.get(exercise) == names for exercise, names in fresh.items()):
@@ -70,7 +70,7 @@ def _parameters(chosen: list[Path], path: Path, check: bool, console: Console) -
 
 
 def is_changed(text: str) -> bool:
-    """Whether somebody wrote in a built notebook. Unreadable files count as changed: they may hold work."""
+    """Check whether a built notebook was edited. Unreadable files count as edited: they may contain work."""
     try:
         notebook = nbformat.reads(text, as_version=4)
         return notebook.metadata["course"]["fingerprint"] != masters.fingerprint(notebook)
@@ -79,7 +79,7 @@ def is_changed(text: str) -> bool:
 
 
 def keep(path: Path) -> Path:
-    """Copy a notebook beside itself under the first free name."""
+    """Copy a notebook to the first free name in its folder."""
     number = 1
     while (copy := path.with_name(f"{path.stem}.mine-{number}.ipynb")).exists():
         number += 1
@@ -88,17 +88,17 @@ def keep(path: Path) -> Path:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all, with line feeds on every system."""
+    """Write a file completely or not at all, with line feeds on every system."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         fresh.write_text(text, encoding="utf-8", newline="\n")
         os.replace(fresh, path)
     finally:
-        fresh.unlink(missing_ok=True)  # of a full disk
+        fresh.unlink(missing_ok=True)  # after an error such as a full disk
 
 
 def write_masters(folder: Path, root: Path = masters.ROOT) -> list[Path]:
-    """The masters as notebooks with solutions, for nbval; not for students."""
+    """Write the masters as notebooks with solutions, for nbval; not for students."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"got {folder}, which is a file; expected a folder to write the masters into.")
     folder.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ def exercises_of(lesson: str) -> ModuleType:
 
 
 def file_of(exercise: Exercise) -> Path:
-    """The file that an exercise stands in: kv.slots in lessons/kv/exercises/slots.py."""
+    """Find the file of an exercise: kv.slots is in lessons/kv/exercises/slots.py."""
     lesson, name = exercise.id.split(".")
     return Path(exercises_of(lesson).__file__).with_name(f"{name}.py")
 
@@ -52,10 +52,10 @@ def find(exercise_id: object) -> Exercise:
         near = difflib.get_close_matches(str(exercise_id), ids, n=3, cutoff=0.4)
         advice = f"did you mean {' or '.join(near)}?" if near else f"expected a lesson and a name, such as {ids[0]!r}."
         raise ValueError(
-            f"got exercise {exercise_id!r}, which does not exist; {advice} The check below an exercise names it."
+            f"got exercise {exercise_id!r}, which does not exist; {advice} Its check contains the name."
         ) from None
 
 
 def functions_checked(source: str) -> dict[str, str]:
-    """The function that each `check` of a master or a cell is called with: {"wanda.score": "wanda_score"}."""
+    """Find the function that each `check` of a master or a cell receives: {"wanda.score": "wanda_score"}."""
     return dict(_CHECK.findall(source))

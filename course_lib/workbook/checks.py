@@ -32,7 +32,7 @@ def check(exercise_id: object, function: object) -> None:
     record, not_counted = _record(verdict)
     show.verdict(verdict, record, _surroundings(verdict))
     if verdict.state != "right":
-        with contextlib.suppress(Exception):  # whatever a frontend does with buttons: the verdict stands
+        with contextlib.suppress(Exception):  # a frontend without buttons must not hide the verdict
             hints.button(verdict.exercise)
     if not_counted:
         show.message(not_counted)
@@ -62,7 +62,7 @@ def last_checked() -> str:
 
 
 def judged(exercise: Exercise, function: Callable) -> Verdict:
-    """What check says about a function now. Nothing is shown or counted.
+    """Check a function now, without showing or counting anything.
 
     A right answer is not run again. Another one is, because the functions that it calls may have changed.
     """
@@ -71,7 +71,7 @@ def judged(exercise: Exercise, function: Callable) -> Verdict:
 
 
 def _record(verdict: Verdict) -> tuple[progress.Record, str]:
-    """The record with this attempt, and what is to be said where it could not be written."""
+    """Record this attempt; return the record, and a message if it could not be written."""
     attempted = verdict.state != "not attempted"
     try:
         record = progress.update(verdict.exercise.id, attempts=int(attempted), solved=verdict.state == "right")
@@ -100,9 +100,9 @@ def _surroundings(verdict: Verdict) -> show.Surroundings:
 
 def _solution(exercise_id: str) -> str:
     """The course's own solution, in a checkout; empty in a student's copy, which has no masters."""
-    from course_lib.workbook import masters  # it reads notebooks' formats, for which only a right answer has to wait
+    from course_lib.workbook import masters  # a slow import, which only a right answer needs
 
     try:
         return masters.solution(exercise_id)
-    except Exception:  # such as a master that is being written: a right answer is right all the same
+    except Exception:  # for example, an unfinished master; the answer is right nevertheless
         return ""

@@ -1,14 +1,14 @@
-"""Hints in steps: each call, and each press of the button below a check, shows one more."""
+"""Hints in steps: each call, and each click on the button below a check, shows one more."""
 
 from course_lib.checking.exercise import Exercise
 from course_lib.workbook import progress, session, show
 from course_lib.workbook.catalogue import find
 
-_shown: dict[str, int] = {}  # since the kernel started, for where progress cannot be kept
+_shown: dict[str, int] = {}  # since the kernel started, if progress cannot be stored
 
 
 def hint(exercise_id: object) -> None:
-    """Show the hints seen so far and the next one. Hints used are counted in the progress; they cost no points.
+    """Show the hints so far and the next one. Progress counts the hints; they cost no points.
 
     In a student's hands it never raises; with COURSE_STRICT=1 it raises for an exercise that does not exist.
     """
@@ -23,7 +23,7 @@ def hint(exercise_id: object) -> None:
 
 
 def button(exercise: Exercise) -> None:
-    """Show a button that does the same, where a person can press it; `hint` can be typed anywhere."""
+    """Show a button for the same, if a person can click on it; `hint` works everywhere."""
     if not session.has_widgets() or not exercise.hints:
         return
     from IPython.display import display
@@ -38,7 +38,7 @@ def button(exercise: Exercise) -> None:
 
     press.on_click(pressed)
     box = VBox([press, hints_shown], layout=Layout(align_items="flex-start", margin="0 0 0 1em"))
-    # A frontend without widgets shows the HTML, which is empty, and not the names of the widgets.
+    # A frontend without widgets shows the empty HTML instead of the names of the widgets.
     display({**box._repr_mimebundle_(), "text/html": "<span></span>", "text/plain": ""}, raw=True)
 
 
@@ -55,7 +55,7 @@ def _seen(exercise: Exercise) -> int:
 
 
 def _one_more(exercise: Exercise) -> tuple[int, str]:
-    """How many hints are shown now, and those seen so far with the next one, which is counted."""
+    """Return the number of hints shown now, and their text with the next one, which is counted."""
     n_hints, not_counted = len(exercise.hints), []
     try:
         seen = progress.seen_hints(exercise.id)
@@ -65,5 +65,5 @@ def _one_more(exercise: Exercise) -> tuple[int, str]:
     _shown[exercise.id] = n_shown = min(seen + 1, n_hints)
     lines = [f"Hint {i + 1} of {n_hints}: {text}" for i, text in enumerate(exercise.hints[:n_shown])]
     if seen >= n_hints:
-        lines.append("These are all hints of this exercise.")
+        lines.append("This exercise has no more hints.")
     return n_shown, "\n".join(lines + not_counted)

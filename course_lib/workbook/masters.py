@@ -35,23 +35,23 @@ lists what grading would run for each of them."""
 
 
 def masters(names: list[str] | None = None, root: Path = ROOT) -> list[Path]:
-    """The masters of the lessons that are asked for, by any of their names; all of them for None.
+    """Find the masters of these lessons, by any of their names; all of them for None.
 
     Raises:
-        ValueError: for a name that no lesson has, listing those that exist, and where there are no masters.
+        ValueError: for a name that no lesson has, and if there are no masters.
     """
     if not (root / "solutions").is_dir():
-        raise ValueError(f"got {root}, which has no masters; give this command in a checkout of the course.")
+        raise ValueError(f"got {root}, which has no masters; run this command in a checkout of the course.")
     return chosen(names, sorted((root / "solutions").glob("[0-9][0-9]_*.py")))
 
 
 def with_solutions(master: Path) -> NotebookNode:
-    """The master as a notebook that runs, solutions included."""
+    """Convert a master to a notebook that runs, solutions included."""
     return _finish(_read(master), master)
 
 
 def for_students(master: Path) -> NotebookNode:
-    """The student notebook: every solution region replaced by `raise NotImplementedError`."""
+    """Make the student notebook: every solution region becomes `raise NotImplementedError`."""
     notebook = _read(master)
     for cell in notebook.cells:
         cell.source = stub(cell.source, cell.metadata.get("exercise"), master.name)
@@ -59,10 +59,10 @@ def for_students(master: Path) -> NotebookNode:
 
 
 def stub(source: str, exercise: str | None, where: str) -> str:
-    """A cell without its solution regions.
+    """Replace the solution regions of a cell.
 
     Raises:
-        ValueError: when markers and the cell's exercise do not fit together, so that no solution can slip through.
+        ValueError: if markers and the cell's exercise do not match, so that no solution can get through.
     """
     if source.count(BEGIN) != source.count(END):
         raise ValueError(f"{where}: {source.count(BEGIN)} '{BEGIN}' but {source.count(END)} '{END}' in one cell.")
@@ -77,7 +77,7 @@ def stub(source: str, exercise: str | None, where: str) -> str:
 
 
 def solution(exercise_id: str, root: Path = ROOT) -> str:
-    """The cell that solves an exercise, without the marks of its region; empty where there are no masters."""
+    """Find the cell that solves an exercise, without the marks of its region; empty if there are no masters."""
     lesson = exercises_of(exercise_id.split(".")[0]).LESSON[:2]
     for master in (root / "solutions").glob(f"{lesson}_*.py"):
         for cell in _read(master).cells:
@@ -152,7 +152,7 @@ def _checked(cell: NotebookNode) -> str | None:
 
 
 def _metadata(cell: NotebookNode) -> dict:
-    """nbgrader's marks on the answer and on the check under it, so that nbgrader can take the notebooks too."""
+    """Make nbgrader's marks for the answer and its check, so that nbgrader can use the notebooks too."""
     common = {"schema_version": 3, "task": False, "grade_id": cell.id}
     if exercise := cell.metadata.get("exercise"):
         graded = {"grade": False, "solution": True, "locked": False}
@@ -161,7 +161,7 @@ def _metadata(cell: NotebookNode) -> dict:
         graded = {"grade": True, "solution": False, "locked": True, "points": find(checked).points}
         return {"nbgrader": common | graded}
     if cell.cell_type == "code" and _only_imports(cell.source):
-        return {"jupyter": {"source_hidden": True}}  # a screen of them stands between a reader and the lesson
+        return {"jupyter": {"source_hidden": True}}  # a screenful of imports would hide the start of the lesson
     return {"tags": cell.metadata["tags"]} if "tags" in cell.metadata else {}
 
 
@@ -172,11 +172,11 @@ def _only_imports(source: str) -> bool:
 
 
 def fingerprint(notebook: NotebookNode) -> str:
-    """A digest of what the cells say; running a notebook does not change it, writing in it does."""
+    """Make a digest of the cells' sources; running a notebook does not change it, editing it does."""
     contents = [[cell.cell_type, cell.source] for cell in notebook.cells]
     return hashlib.sha256(repr(contents).encode()).hexdigest()
 
 
 def as_text(notebook: NotebookNode) -> str:
-    """The notebook as it is written to disk: the same bytes for the same content."""
+    """Serialise a notebook: the same bytes for the same content."""
     return nbformat.writes(notebook) + "\n"

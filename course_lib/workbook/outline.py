@@ -1,4 +1,4 @@
-"""Which exercises there are and what they are worth, read from the text: importing the exercises takes seconds."""
+"""List the exercises and their points, read from the source text: importing the exercises takes seconds."""
 
 import ast
 import json
@@ -17,7 +17,7 @@ class Outline:
 
 
 def outlines(lessons: Path = LESSONS) -> list[Outline]:
-    """Every lesson that is here, in order; a student's copy may lack some."""
+    """List the lessons in order; a student's copy may lack some."""
     return sorted(map(_outline, lessons.glob("*/exercises/__init__.py")), key=lambda outline: outline.lesson)
 
 
@@ -37,7 +37,7 @@ def _target(node: ast.Assign) -> str | None:
 
 
 def _exercise(path: Path, name: str) -> tuple[str, int]:
-    """(id, points) of NAME = Exercise(id="...", points=..., ...), or of the data beside NAME = recorded(...)."""
+    """Read (id, points) from NAME = Exercise(id="...", points=..., ...), or from the file of NAME = recorded(...)."""
     assigned = (node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign))
     (call,) = (node.value for node in assigned if _target(node) == name)
     if call.func.id == "recorded":

@@ -1,4 +1,4 @@
-"""What a student has solved, attempted and been hinted at, by exercise: notebooks may be renamed and copied."""
+"""A student's progress: solved and attempted exercises and hints. It is stored by exercise, not by notebook."""
 
 import json
 import os
@@ -21,16 +21,16 @@ class Record:
 
     attempts: int = 0
     hints: int = 0
-    solved: str | None = None  # when it was first right, ISO 8601
+    solved: str | None = None  # time of the first right answer, ISO 8601
 
 
 def home() -> Path:
-    """The folder that holds a student's progress: COURSE_HOME, else the user's data folder."""
+    """Return the folder of a student's progress: COURSE_HOME, else the user's data folder."""
     return Path(os.environ.get("COURSE_HOME") or platformdirs.user_data_dir("sparsity-workbook"))
 
 
 def load() -> dict[str, Record]:
-    """All records. A file that cannot be read is kept beside under another name, never overwritten."""
+    """Load all records. A file that cannot be read is kept under another name, never overwritten."""
     path = home() / "progress.json"
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -44,12 +44,12 @@ def load() -> dict[str, Record]:
 
 
 def _record(attempts: int = 0, hints: int = 0, solved: str | None = None) -> Record:
-    """A record of the right types, or an error: a file edited by hand may hold anything."""
+    """Make a record of the right types, or raise: a file edited by hand may contain anything."""
     return Record(int(attempts), int(hints), None if solved is None else str(solved))
 
 
 def update(exercise_id: str, *, attempts: int = 0, hints: int = 0, solved: bool = False) -> Record:
-    """Add to the record of one exercise and return it. Written whole, under a lock, so two notebooks may be open."""
+    """Add to the record of one exercise and return it. The file is locked, so two notebooks may be open."""
     home().mkdir(parents=True, exist_ok=True)
     with FileLock(home() / "progress.lock"):
         records = load()
@@ -65,15 +65,15 @@ def update(exercise_id: str, *, attempts: int = 0, hints: int = 0, solved: bool 
 
 
 def seen_hints(exercise_id: str) -> int:
-    """How many hints of an exercise have been shown."""
+    """Return the number of hints of an exercise that have been shown."""
     return load().get(exercise_id, Record()).hints
 
 
 def in_lesson(points: dict[str, int]) -> str:
-    """How far a student is in a lesson: "3 of 8 exercises, 7 of 21 points in this lesson".
+    """Summarise the progress in a lesson: "3 of 8 exercises, 7 of 21 points in this lesson".
 
     Args:
-        points: those of each exercise of the lesson, by its id.
+        points: the points of each exercise of the lesson, by its id.
     """
     records = load()
     solved = [exercise for exercise in points if records.get(exercise, Record()).solved]
@@ -82,17 +82,17 @@ def in_lesson(points: dict[str, int]) -> str:
 
 
 def not_kept(error: OSError) -> str:
-    """What a student is told where a record could not be written, as on a full disk or in a read-only home."""
+    """Make the message for a record that could not be written, for example on a full disk."""
     return (
-        f"Not counted: {home()} cannot be written ({error.strerror or error}). Set COURSE_HOME to a folder of yours "
-        "before JupyterLab starts, and progress is kept there."
+        f"Progress was not stored: cannot write to {home()} ({error.strerror or error}). Set COURSE_HOME to a folder "
+        "that you may write to, and start JupyterLab again."
     )
 
 
 def table() -> Table:
-    """One row a lesson: solved, attempted, hints used, points."""
+    """Make the table with one row per lesson: solved, attempted, hints used, points."""
     records = load()
-    table = Table(title="Progress", caption=f"Kept in {home() / 'progress.json'}", caption_justify="left")
+    table = Table(title="Progress", caption=f"Stored in {home() / 'progress.json'}", caption_justify="left")
     table.add_column("lesson")
     for column in ("solved", "attempted", "exercises", "hints used", "points"):
         table.add_column(column, justify="right")
@@ -116,11 +116,11 @@ def show() -> None:
 
 
 def run() -> int:
-    """What `course progress` does."""
+    """Run `course progress`."""
     show()
     records = load()
     for kept in sorted(home().glob("progress.unreadable-*.json")):
-        print(f"A progress file could not be read; it is kept as {kept}")
+        print(f"A progress file could not be read. It was kept as {kept}")
     if not any(record.attempts for record in records.values()):
         print(f"Nothing attempted yet. Start with: {to_open()}")
     return 0

@@ -1,4 +1,4 @@
-"""`course run`: execute a lesson from top to bottom, showing what it prints as it goes."""
+"""`course run`: execute a lesson from top to bottom and show its output."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ _FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$(?!\s)((?:[^$\n]|\n(?!\n))+?)(
 def run(lesson: str, *, student: bool = False, html: bool = False, root: Path = masters.ROOT) -> int:
     """Execute the master (checks raise) or the student notebook; keep the result under build/run/.
 
-    In a student's copy, which has no masters, it is the notebook as it stands, with whatever was written in it.
+    In a student's copy, which has no masters, it is the student's own notebook.
     """
     console = Console()
     student = student or not (root / "solutions").is_dir()
@@ -56,10 +56,10 @@ def _lesson(lesson: str, student: bool, root: Path) -> tuple[str, NotebookNode]:
 
 
 def execute(notebook: NotebookNode, console: Console, environment: dict[str, str]) -> str | None:
-    """Run all cells in a fresh kernel. None, or the error of the cell that failed; earlier outputs are kept.
+    """Run all cells in a new kernel. Return None, or the error of the cell that failed; earlier outputs are kept.
 
     Raises:
-        KeyboardInterrupt: when it is asked for; the kernel has ended by then.
+        KeyboardInterrupt: after Ctrl-C, when the kernel has ended.
     """
     n_code = sum(cell.cell_type == "code" for cell in notebook.cells)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -73,12 +73,12 @@ def execute(notebook: NotebookNode, console: Console, environment: dict[str, str
                 if text := _text(output):
                     progress.console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
-        # What fails is said by the cell; warnings of the kernel say nothing to a student.
+        # A failing cell reports its error; warnings of the kernel do not help a student.
         quiet = ["--IPKernelApp.log_level=50"]
         client = NotebookClient(
             notebook,
             timeout=CELL_SECONDS,
-            iopub_timeout=CELL_SECONDS,  # a busy machine may send a cell's output late; without it nothing would say so
+            iopub_timeout=CELL_SECONDS,  # on a busy machine, output may be late; without this, nothing would report it
             raise_on_iopub_timeout=True,
             kernel_name="python3",
             on_notebook_start=lambda notebook: _stop_when_asked(stopped),
@@ -95,14 +95,14 @@ def execute(notebook: NotebookNode, console: Console, environment: dict[str, str
 
 
 def _stop_when_asked(stopped: asyncio.Event) -> None:
-    """Ctrl-C ends the run as an exception would. Left to itself nbclient ends the kernel twice, with a traceback."""
+    """Let Ctrl-C end the run like an exception. nbclient alone would end the kernel twice, with a traceback."""
     running = asyncio.current_task()
 
     def stop() -> None:
         stopped.set()
         running.cancel()
 
-    with contextlib.suppress(RuntimeError):  # Windows has no such signals, and no other thread than the first one
+    with contextlib.suppress(RuntimeError):  # not on Windows, and only in the main thread
         for asked in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(asked, stop)
 
@@ -116,14 +116,14 @@ def _text(output: NotebookNode) -> str:
 
 
 def environment(root: Path, strict: bool) -> dict[str, str]:
-    """Strict for masters; progress is kept apart, so that a test run never counts as a student's."""
+    """Make the environment: strict for masters, with progress of its own, so that a test run never counts."""
     home = {"COURSE_HOME": str(root / "build" / "home")}
-    # Given from a cell of another notebook, the command would hand on that notebook's name.
+    # If a cell of another notebook runs this command, that notebook's name must not be passed on.
     return os.environ | home | {"COURSE_STRICT": "1" if strict else "", "JPY_SESSION_NAME": ""}
 
 
 def _render(notebook: NotebookNode, path: Path) -> Path:
-    """The executed notebook as one page. Mathematics becomes MathML here, so that no browser has to fetch a script."""
+    """Write the executed notebook as one page. Formulas become MathML, so that no browser has to fetch a script."""
     from nbconvert import HTMLExporter
 
     from course_lib.workbook.decks.markdown import mathematics

@@ -1,11 +1,11 @@
-"""The session in which the course's functions are called: which kernel, which cell, and who looks at the output."""
+"""The session in which the course's functions are called: the kernel, the cell, and the frontend."""
 
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-_JUPYTER = "JPY_SESSION_NAME"  # Jupyter's server gives its kernels the notebook's path
+_JUPYTER = "JPY_SESSION_NAME"  # Jupyter's server sets it to the notebook's path
 _VS_CODE = "__vsc_ipynb_file__"  # VS Code sets this variable in the notebook
 
 

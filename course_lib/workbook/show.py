@@ -12,10 +12,10 @@ from course_lib.checking.judge import Verdict, counted
 from course_lib.workbook.progress import Record
 from course_lib.workbook.session import in_notebook
 
-# Left border, word: told apart without colour too.
+# Left border and word; the word makes the state clear without colour.
 _LOOK = {"right": ("#2e7d32", "Right"), "wrong": ("#c62828", "Not yet"), "not attempted": ("#757575", "Not attempted")}
 
-# How a difference begins where there is no answer to show beside the expected one.
+# The start of a difference if there is no answer to show next to the expected one.
 _NOTHING_GOT = ("it raised", "it returned", "it did not finish")
 
 
@@ -26,9 +26,9 @@ class Surroundings:
     Args:
         progress: how far the student is in the lesson.
         next_title: what the next exercise of the lesson is called; empty after the last one.
-        stale: numbers of cells that used the course's function, and are out of date now.
+        stale: numbers of cells that used the course's function and are now out of date.
         solution: the source of one way to solve the exercise.
-        waits_for: title of the exercise whose function this one calls, while that one is not written.
+        waits_for: title of the unsolved exercise whose function this one calls.
     """
 
     progress: str = ""
@@ -53,7 +53,7 @@ def message(text: str, display_id: str | None = None, update: bool = False) -> N
     """Show a few lines of text.
 
     Args:
-        display_id: a name for this output, under which it can be replaced later, with `update`.
+        display_id: a name for this output, with which it can be replaced later (`update`).
     """
     emit(text, framed(text), display_id, update)
 
@@ -64,7 +64,7 @@ def framed(text: str) -> str:
 
 
 def verdict(verdict: Verdict, record: Record, surroundings: Surroundings = _ALONE) -> None:
-    """Show what a check found."""
+    """Show the verdict of a check."""
     emit(as_text(verdict, record, surroundings), as_html(verdict, record, surroundings))
 
 
@@ -80,7 +80,7 @@ def emit(text: str, markup: str, display_id: str | None = None, update: bool = F
 
 
 def _rows(v: Verdict, record: Record, surroundings: Surroundings, pictured: bool) -> list[_Row]:
-    """What to say: which case, got, expected, where first, which mistake, what next."""
+    """Make the lines of a card: case, got, expected, first difference, mistake, next step."""
     rows = _what_is_wrong(v, pictured) if v.state == "wrong" else []
     rows.append(_Row("Next step", _next_step(v, surroundings)))
     if v.state != "right" and v.exercise.hints:
@@ -99,7 +99,7 @@ def _what_is_wrong(v: Verdict, pictured: bool) -> list[_Row]:
     else:
         values = [] if pictured else _values(v.got, v.expected)
         rows += [_Row(label, text) for label, text in zip(("Got", "Expected"), values, strict=False)]
-        # Of a single number that would be said twice.
+        # For a single number, this would repeat the lines above.
         if not values or v.difference != f"got {short(v.got)}, expected {short(v.expected)}":
             rows.append(_Row("Where", v.difference))
     if v.mistake:
@@ -112,13 +112,13 @@ def _what_is_wrong(v: Verdict, pictured: bool) -> list[_Row]:
 
 
 def _values(got: Any, expected: Any) -> list[str]:
-    """The returned and the expected value, in numbers; nothing where both are too large to be written out."""
+    """Write out the returned and the expected value; nothing if both are too large."""
     texts = [text if (text := in_full(value)) and len(text) <= LONG else "" for value in (got, expected)]
     return [text or short(value) for text, value in zip(texts, (got, expected), strict=True)] if any(texts) else []
 
 
 def _next_step(v: Verdict, surroundings: Surroundings) -> str:
-    """What to do now, in one sentence."""
+    """Describe the next step in one sentence."""
     again = "then run its cell and this one again."
     if v.waits_for:
         other = surroundings.waits_for
@@ -189,7 +189,7 @@ def _box(colour: str) -> str:
 
 
 def _picture(v: Verdict) -> str:
-    """The exercise's picture as an inline PNG; a picture that fails is left out, the verdict stands."""
+    """Make the exercise's picture as an inline PNG; a picture that fails is left out."""
     if v.exercise.picture is None or v.state == "not attempted" or v.difference.startswith(_NOTHING_GOT):
         return ""
     try:

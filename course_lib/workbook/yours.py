@@ -20,29 +20,27 @@ from course_lib.workbook.catalogue import find
 from course_lib.workbook.checks import CheckFailed, judged
 from course_lib.workbook.session import strict
 
-SECONDS = 60.0  # that all calls of a student's function may take together: it may loop over a million weights
+SECONDS = 60.0  # for all calls of a student's function together: it may loop over a million weights
 
 
 def mine(exercise_id: object, function: object) -> Callable:
-    """A function to go on with: yours if `check` finds it right, else the course's, which is called in the same way.
+    """Return your function if `check` accepts it, otherwise the course's, which is called in the same way.
 
-    It says which of the two it is. Yours is watched while it works on real data: where it raises, takes more than
-    SECONDS in all, or differs from the course's at its first call or at one whose result is of another kind than those
-    before, the course's function takes over with a message.
+    A message says which of the two it is. Your function is monitored on real data: if it raises, takes more than
+    SECONDS in all, or differs from the course's at its first call or at the first call with another kind of result,
+    the course's function takes over, with a message.
     With COURSE_STRICT=1 all of this raises CheckFailed.
 
     Raises:
-        ValueError: for an exercise that does not exist; with COURSE_STRICT=1, or without a function to give back, also
-            for one whose answer nothing in the course calls.
+        ValueError: for an exercise that does not exist; with COURSE_STRICT=1, or without a function, also for one whose
+            answer no later cell calls.
     """
     exercise = find(exercise_id)
     if exercise.library is None and callable(function) and not strict():
-        show.message(f"{exercise.title}: no later cell has a use for this answer, so here is your function as it is.")
+        show.message(f"{exercise.title}: no later cell uses this answer, so your function is returned as it is.")
         return function
     if exercise.library is None:
-        raise ValueError(
-            f"got {exercise_id}, which nothing calls after its check; expected an exercise with `library`."
-        )
+        raise ValueError(f"got {exercise_id}, which no later cell calls; expected an exercise with `library`.")
     verdict = judged(exercise, function) if callable(function) else None
     if verdict and verdict.state == "right":
         stale.uses_the_students(exercise.id)
@@ -63,7 +61,7 @@ def mine(exercise_id: object, function: object) -> Callable:
 def earlier(exercise_id: str) -> Callable:
     """Return your function from the notebook of an earlier lesson if it is right, otherwise the course's.
 
-    It is looked for in the notebooks of the folder in which this notebook runs, and watched like those of `mine`.
+    It comes from the notebooks in the folder of this notebook, and is monitored like that of `mine`.
 
     Raises:
         ValueError: for an exercise that does not exist, or that no later cell calls.
@@ -82,7 +80,7 @@ def earlier(exercise_id: str) -> Callable:
 
 
 def written_in(folder: Path, exercise_id: str) -> Callable | None:
-    """Return the function that a notebook of the folder defines for an exercise; None where there is none."""
+    """Return the function that a notebook of the folder defines for an exercise; None if there is none."""
     for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
         try:
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -91,18 +89,18 @@ def written_in(folder: Path, exercise_id: str) -> Callable | None:
                 names: dict[str, Any] = {"torch": torch, "math": math}
                 exec(compile(source, f"{path.name}: {exercise_id}", "exec"), names)
                 return next(names[node.name] for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-        except Exception:  # an unfinished or damaged notebook holds no answer
+        except Exception:  # an unfinished or damaged notebook has no answer
             continue
     return None
 
 
 class _Yours:
-    """A right answer at work on real data."""
+    """A right answer, applied to real data."""
 
     def __init__(self, exercise: Exercise, function: Callable) -> None:
         self.exercise, self.function = exercise, function
         self.seconds = 0.0
-        self.like: dict[Hashable, Any] = {}  # what the course's gave where a result was of this kind for the first time
+        self.like: dict[Hashable, Any] = {}  # by kind: the first result of the course's function
 
     def __call__(self, *arguments: Any) -> Any:
         if self.function is not None:
@@ -116,7 +114,7 @@ class _Yours:
             if problem is None:
                 return as_the_courses(outcome.value, self.like[kind])
             self.function = None
-            text = f"{self.exercise.title}, on real data: {problem}. The course's function goes on."
+            text = f"{self.exercise.title}, on real data: {problem}. The course's function takes over."
             if strict():
                 raise CheckFailed(text)
             show.message(text)
@@ -124,9 +122,9 @@ class _Yours:
 
 
 def kind_of(value: Any, arguments: tuple) -> Hashable:
-    """What changes from one layer of a model to the next only when something is wrong, and is told at no cost.
+    """Summarise a result by what changes from layer to layer only when something is wrong; this costs nearly nothing.
 
-    Of a tensor its type and axes, which arguments have its shape, and whether there are NaN in it.
+    For a tensor: type, number of axes, which arguments have its shape, and whether it contains NaN.
     """
     if isinstance(value := as_tensor(value), Tensor):
         shapes = tuple(value.shape == other.shape for other in arguments if isinstance(other, Tensor))
@@ -139,7 +137,7 @@ def kind_of(value: Any, arguments: tuple) -> Hashable:
 
 
 def as_the_courses(value: Any, like: Any) -> Any:
-    """A value of the same kind, number format and device, so that what takes the one takes the other."""
+    """Convert a value to the kind, dtype and device of another, so that it can take its place."""
     if isinstance(like, Tensor) and isinstance(value := as_tensor(value), Tensor):
         return value.to(like)
     if isinstance(like, tuple | list) and isinstance(value, tuple) and len(like) == len(value):

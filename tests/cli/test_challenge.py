@@ -48,14 +48,14 @@ def test_a_recipe_within_the_budget(tiny, file):
     code, text = told(file(recipe), Budget(held=1 / 2, read=1 / 2))  # of a model this small a third is too little
     assert code == 0
     assert "The budget is kept" in text
-    assert "nats a token more" in text
+    assert "loss increase, nats per token" in text
     assert "weights, cache" in text
 
 
 def test_the_dense_model_is_itself_and_above_the_budget(tiny, file):
     code, text = told(file({}))
     assert code == 1
-    assert "100.0% of the bytes held, above 33.3%" in text
+    assert "100.0% of the bytes stored, above 33.3%" in text
     assert "+0.000 ± 0.000 nats" in text
 
 
@@ -78,11 +78,11 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_same_command_goes_on(tiny, f
     monkeypatch.setattr(judging, "continued_losses", interrupted)
     code, text = told(path)
     assert code == challenge.STOPPED
-    assert "the same command goes on from there" in text
+    assert "the same command continues from there" in text
     assert [each.name for each in tmp_path.iterdir() if each.name != "cache"] == ["recipe.json"]
     code, text = told(path)
     assert len(reads) == 5  # the one that was interrupted; three were known
-    assert "nats a token more" in text
+    assert "loss increase, nats per token" in text
     assert told(path) == (
         code,
         text.replace("building: prune, round, fit\nreading 3 × 64 tokens: another domain\n", ""),
@@ -112,6 +112,6 @@ def test_a_bad_recipe_is_one_line(tiny, file, recipe, said, monkeypatch, capsys)
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(ValueError, match="which is no file"):
+    with pytest.raises(ValueError, match="which is not a file"):
         recipe_of(tmp_path / "none.json")
     assert "--windows" in CliRunner().invoke(app, ["challenge", "--help"], env={"COLUMNS": "120"}).output

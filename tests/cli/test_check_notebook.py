@@ -87,7 +87,7 @@ def test_a_half_and_partly_wrong_one(tmp_path):
     (said,) = rows["wanda.n_of_m"].notes
     assert said.startswith("WIDTH is needed, but `WIDTH = load_model()[0].config.hidden_size` in cell ")
     assert said.endswith("is not run: grading loads no model, data or experiment (load_model).")
-    assert "ended the process" in rows["wanda.obs_score"].reason
+    assert "ended its process" in rows["wanda.obs_score"].reason
     assert "No module named 'course_lib.lessons" in rows["wanda.interval"].notes[0]
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from typer.testing import CliRunner
@@ -22,6 +23,12 @@ def test_the_commands_of_the_plan_are_there():
     assert {"doctor", "setup", "lab", "build", "run", "progress", "slides", "reproduce", "bench", "prune"} <= set(
         COMMANDS
     )
+
+
+def test_the_version_is_that_of_the_package():
+    result = CliRunner().invoke(app.app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output == f"sparsity-workbook {version('sparsity-workbook')}\n"
 
 
 def test_progress_runs(tmp_path, monkeypatch):

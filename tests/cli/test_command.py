@@ -73,7 +73,7 @@ def test_an_interrupted_run_says_that_it_goes_on_and_does(checkpoint, tmp_path, 
     with monkeypatch.context() as patch:
         patch.setattr(Wanda, "prune", interrupted)
         assert prune(str(checkpoint), tmp_path / "out", "wanda", "0.5") == 130
-    assert "the same command goes on from there" in " ".join(capsys.readouterr().out.split())
+    assert "the same command continues from there" in " ".join(capsys.readouterr().out.split())
     assert prune(str(checkpoint), tmp_path / "out", "wanda", "0.5") == 0
 
 
@@ -117,7 +117,7 @@ def test_a_file_given_in_place_of_its_folder_is_called_that(checkpoint, tmp_path
 def test_layers_that_are_ignored_are_counted_in_the_table(checkpoint, tmp_path, capsys):
     out = tmp_path / "out"
     assert prune(str(checkpoint), out, "wanda", "2:4", ignore=["*.mlp.down_proj"]) == 0
-    assert re.search(r"layers left dense\W+2", capsys.readouterr().out)
+    assert re.search(r"layers kept dense\W+2", capsys.readouterr().out)
     model, _ = load_model(str(out), device="cpu")
     shares = {name: sparsity_of(weight_of(m)) for b in blocks(model) for name, m in linears(b).items()}
     assert shares.pop("mlp.down_proj") == 0

@@ -53,7 +53,7 @@ def test_an_interrupted_run_goes_on(checkpoint, tmp_path, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(distillation._Run, "step", interrupted)
         assert cut(checkpoint, out, "neurons=64", steps=12) == 130
-    assert "the same command goes on" in capsys.readouterr().out
+    assert "the same command continues" in capsys.readouterr().out
     assert [path.name for path in out.iterdir()] == ["unfinished"]
     assert cut(checkpoint, out, "neurons=64", steps=12) == 0
     assert cut(checkpoint, tmp_path / "whole", "neurons=64", steps=12) == 0

@@ -13,10 +13,10 @@ from course_lib.measure import machine
 from course_lib.models import tiny_model
 
 
-def ask(monkeypatch, *checks):
-    """(exit code, printed text) of a doctor who only makes these checks."""
+def ask(monkeypatch, *checks, width=160):
+    """(exit code, printed text) of a doctor with only these checks."""
     monkeypatch.setattr(doctor, "CHECKS", checks)
-    console = Console(file=io.StringIO(), width=160)
+    console = Console(file=io.StringIO(), width=width)
     return doctor.run(console), console.file.getvalue()
 
 
@@ -31,6 +31,13 @@ def test_a_warning_shows_its_remedy_and_is_no_error(monkeypatch):
     code, said = ask(monkeypatch, ("disk", lambda: Row("disk", "warning", "full", "Make room."), ""))
     assert code == 0
     assert "Make room." in said
+
+
+def test_a_long_path_is_not_cut_at_80_columns(monkeypatch):
+    path = "/home/student/" + "x" * 70
+    _, said = ask(monkeypatch, ("cache", lambda: Row("cache", "warning", path, "Make room."), ""), width=80)
+    assert "…" not in said
+    assert said.count("x") >= 70
 
 
 def test_an_error_is_exit_code_one(monkeypatch):
@@ -119,6 +126,29 @@ def test_measuring_gives_positive_rates_and_counts_bytes_as_it_says(monkeypatch)
     assert device.flops_per_second == 2 * 64**3 / 0.5
     assert device.bytes_per_second == 2**20 / 0.5
     assert machine.copy_bytes_per_second(torch.device("cpu")) == 2 * 2**20 / 0.5
+
+
+@pytest.mark.parametrize(
+    ("flops", "n_bytes", "state"),
+    [(120e9, 18e9, "ok"), (70e9, 10e9, "ok"), (50e9, 18e9, "warning"), (1e12, 6e9, "warning")],
+)
+def test_a_machine_slower_than_half_of_the_usual_is_a_warning_with_the_factor(monkeypatch, flops, n_bytes, state):
+    device = SimpleNamespace(flops_per_second=flops, bytes_per_second=n_bytes)
+    monkeypatch.setattr(doctor_checks, "measure_device", lambda: device)
+    monkeypatch.setattr(doctor_checks, "copy_bytes_per_second", lambda device: 1e9)
+    row = doctor_checks.check_speed()
+    assert row.state == state
+    assert ("about 3 times" in row.remedy) == (n_bytes == 6e9)
+
+
+@pytest.mark.parametrize(("percent", "state"), [(10.0, "ok"), (90.0, "warning")])
+def test_other_programs_at_work_are_a_warning(monkeypatch, percent, state):
+    monkeypatch.setattr(doctor_checks.psutil, "cpu_percent", lambda interval: percent)
+    row = doctor_checks.check_load()
+    assert (row.state, f"{percent:.0f} %" in row.found) == (state, True)
+    code, said = ask(monkeypatch, ("load", lambda: row, ""))
+    assert code == 0
+    assert ("about the warnings" in " ".join(said.split())) == (state == "warning")
 
 
 def test_an_unknown_device_is_refused():

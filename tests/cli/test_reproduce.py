@@ -157,7 +157,7 @@ def test_one_row_stands_on_one_line():
     [
         ("folder", r"folder, a folder; expected a file, such as .*squares\.json"),
         ("file/squares.json", "whose folder cannot be made"),
-        ("closed/squares.json", "in a folder that cannot be written"),
+        ("closed/squares.json", "in a folder that you may not write to"),
     ],
 )
 def test_where_no_result_can_be_is_said_before_anything_is_measured(place, why, experiment, tmp_path, monkeypatch):

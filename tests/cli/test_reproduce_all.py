@@ -143,8 +143,8 @@ def test_a_dry_run_measures_nothing(house, capsys):
     said = capsys.readouterr().out
     assert "0 of 2" in said
     assert "2.0" in said
-    assert "not known" in said
-    assert "3 experiments, about 2 minutes left" in said
+    assert "unknown" in said
+    assert "3 experiments; those with a known duration need about 2 more minutes." in said
     assert (house.ran, house.pages) == ([], [])
 
 
@@ -172,4 +172,4 @@ def test_the_command_passes_everything_on(monkeypatch):
     assert result.exit_code == 0
     assert asked == [(["kv", "wanda"], None, True, True, True)]
     result = CliRunner().invoke(app, ["reproduce", "kv", "--dry-run"])
-    assert "expected them with `course reproduce all`" in str(result.exception)
+    assert "these options work only with `course reproduce all`" in str(result.exception)

@@ -79,7 +79,7 @@ def test_what_a_student_wrote_is_never_replaced(tmp_path, packaged, later):
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path, packaged, monkeypatch):
     monkeypatch.setattr(start.Path, "mkdir", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "denied")))
-    with pytest.raises(ValueError, match=r"which cannot be made \(denied\); expected one that you may write in"):
+    with pytest.raises(ValueError, match=r"which cannot be made \(denied\); expected a folder that you may write to"):
         start.lay_out(tmp_path / "mine", packaged)
 
 
@@ -122,21 +122,23 @@ def test_what_opens_the_lessons_depends_on_where_one_is(tmp_path):
 
 
 def test_what_needs_masters_says_so(tmp_path):
-    with pytest.raises(ValueError, match="has no masters; give this command in a checkout"):
+    with pytest.raises(ValueError, match="has no masters; run this command in a checkout"):
         build.run(root=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_package_cannot_do_is_said(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="got 00 where no lessons are; go to the folder of `course start FOLDER`"):
+    with pytest.raises(
+        ValueError, match="got 00, but there are no lessons here; go to the folder of `course start FOLDER`"
+    ):
         lookup.chosen(["00"], [])
     monkeypatch.setattr(claims, "PATH", tmp_path / "docs" / "claims.md")
-    with pytest.raises(ValueError, match="got no folder .*docs; give this command in a checkout"):
+    with pytest.raises(ValueError, match="got no folder .*docs; run this command in a checkout"):
         claims.run()
     monkeypatch.setattr(reproduce, "LIBRARY", tmp_path / "course_lib")
     monkeypatch.setattr(reproduce, "committed", lambda name: tmp_path / "course_lib" / f"{name}.json")
     monkeypatch.setattr(reproduce, "find", lambda name: SimpleNamespace(sizes=None))
-    with pytest.raises(ValueError, match="got no --out; outside a checkout name a file .* --out wanda.json"):
+    with pytest.raises(ValueError, match="got no --out; outside a checkout, name a file .* --out wanda.json"):
         reproduce.run("wanda")
 
 
@@ -225,5 +227,5 @@ def test_the_wheel_alone_has_all_and_its_command_works_where_there_is_no_checkou
     for command in ("slides", "site"):
         refused = course(command, where=empty / "mine")
         assert (refused.returncode, refused.stdout) == (1, ""), refused.stdout
-        assert "give this command in a checkout of the course." in refused.stderr.splitlines()[-1]
+        assert "run this command in a checkout of the course." in refused.stderr.splitlines()[-1]
     assert [path.name for path in (empty / "mine").iterdir()] == ["notebooks"]

@@ -266,7 +266,7 @@ def test_warnings_of_references_and_mistakes_stay_off_the_terminal(plan, answere
 
 def test_an_answer_that_is_right_has_no_reason_why_it_is_not(plan, answered):
     """Its process may have ended after the last case in a way of its own."""
-    reason = "It ended the process it ran in (exit code 0) before every case was run."
+    reason = "It ended its process (exit code 0) before every case was run."
     result = answered(plan, lambda task: dataclasses.replace(reference(task), status="killed", reason=reason))
     assert {(each.state, each.reason) for each in result.exercises} == {("right", "")}
 

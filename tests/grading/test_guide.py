@@ -1,21 +1,15 @@
-"""What the instructor's guide and the security page say exists, and the speed that the guide quotes."""
+"""The numbers that the instructor's guide quotes are those that were measured."""
 
 import json
 import re
-from pathlib import Path
 
-import pytest
 from synthetic import experiment_challenge_class as challenge_class
 from synthetic.recipes import order
-from typer.main import get_command
 
-from course_lib.cli.app import app
 from course_lib.grading.challenge.run import HALF_A_POINT, SECONDS_A_WINDOW, Request
 from course_lib.workbook.masters import ROOT
 
 GUIDE = (ROOT / "docs" / "instructors.md").read_text(encoding="utf-8")
-CONTRIBUTING = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
-SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 RESULT = ROOT / "tests" / "helpers" / "synthetic" / "grading.json"
 
 
@@ -26,10 +20,10 @@ def test_the_speed_is_the_measured_one():
     assert stored["sizes"]["lesson"] == "04"
     assert speed["jobs"] == stored["machine"]["cores"] == 2
     said = re.search(
-        r"made-up class of (\d+) submissions of lesson 04 took (\d+) s on two cores, (\d+) a minute", GUIDE
+        r"synthetic class of (\d+) submissions of lesson 04 took (\d+) s on two cores, (\d+) per minute", GUIDE
     )
     assert [*map(int, said.groups())] == [speed["submissions"], round(speed["seconds"]), round(speed["a_minute"])]
-    [right] = re.findall(r"grades of all\s+(\d+) were the truth \(`course reproduce grading`\)", GUIDE)
+    [right] = re.findall(r"grades of all\s+(\d+) were correct \(`course reproduce grading`\)", GUIDE)
     assert int(right) == everyone["equal"] == everyone["submissions"]
     assert stored["command"] == "course reproduce grading"
 
@@ -39,14 +33,14 @@ def test_how_well_the_challenge_ranks_is_the_measured_one():
     rows, known = challenge_class.graded(stored["tables"]), challenge_class.known_of(stored["tables"])
     found = order(known, {name: row.points for name, row in rows.items()})
     [said] = re.findall(
-        r"Of (\d+) such recipes, graded on four windows of each domain, (\d+) pairs have a known order: (\w+) were "
-        r"graded against it and (\w+) alike \(`course reproduce challenge_class`\)",
+        r"Of (\d+) such recipes, graded on four windows per domain, (\d+) pairs have a known order: (\w+) were "
+        r"ranked the wrong way round and (\w+) tied \(`course reproduce challenge_class`\)",
         " ".join(GUIDE.split()),
     )
     assert all(row.place for row in rows.values()), "all keep to the budget"
     assert stored["sizes"]["windows"] == 4
     assert said == tuple("none" if n == 0 else str(n) for n in (len(known), found.pairs, found.inverted, found.alike))
-    [swing] = re.findall(r"leaving one out moves a grade by up to ([\d.]+) points", GUIDE)
+    [swing] = re.findall(r"leaving one out changes a grade by up to ([\d.]+) points", GUIDE)
     assert float(swing) == round(max(row.swing for row in rows.values()), 1)
 
 
@@ -54,8 +48,8 @@ def test_how_much_one_window_decides_is_the_measured_number():
     stored = json.loads(RESULT.with_name("challenge_noise.json").read_text(encoding="utf-8"))
     swings = [row.swing for row in challenge_class.graded(stored["tables"]).values()]
     said = re.findall(
-        r"on sixteen, for (\w+) of these recipes, by ([\d.]+) to ([\d.]+) \(`course reproduce challenge_noise`\)\. "
-        r"Twice as many halve that, so the command takes (\d+) by itself",
+        r"With sixteen windows it changes (\w+) of these recipes by ([\d.]+) to ([\d.]+) points "
+        r"\(`course reproduce challenge_noise`\)\. Twice as many windows halve this, so the default is (\d+),",
         " ".join(GUIDE.split()),
     )
     assert said == [("five", f"{min(swings):.1f}", f"{max(swings):.1f}", str(Request.windows))]
@@ -68,35 +62,9 @@ def test_the_time_a_recipe_may_take_is_more_than_was_measured():
     stored = [json.loads(RESULT.with_name(f"challenge_{name}.json").read_text("utf-8")) for name in ("class", "noise")]
     seconds = [step["seconds"] / each["sizes"]["windows"] for each in stored for step in each["steps"].values()]
     said = re.findall(
-        r"a minute of the processor for each window .*? The recipes of `challenge_class` and `challenge_noise` took "
-        r"(\d+) to (\d+) s a window on one thread",
+        r"one minute of processor time per window .*? The recipes of `challenge_class` and `challenge_noise` took "
+        r"(\d+) to (\d+) s per window on one thread",
         " ".join(GUIDE.split()),
     )
     assert said == [(f"{min(seconds):.0f}", f"{max(seconds):.0f}")]
     assert max(seconds) < SECONDS_A_WINDOW == 60
-
-
-@pytest.mark.parametrize("text", [GUIDE, SECURITY, CONTRIBUTING], ids=["guide", "security", "contributing"])
-def test_every_command_and_option_exists(text):
-    commands = get_command(app).commands
-    for name, rest in re.findall(r"course ([\w-]+)((?: [^`\n#]*)?)", text):
-        if f"`course {name}" in text or f"\ncourse {name}" in text:
-            known = {option for each in commands[name].params for option in each.opts + each.secondary_opts}
-            assert set(re.findall(r"--[a-z-]+", rest)) <= known
-    known = {
-        option for each in commands.values() for param in each.params for option in param.opts + param.secondary_opts
-    }
-    assert set(re.findall(r"`(--[a-z-]+)", text)) <= known
-
-
-@pytest.mark.parametrize(
-    "name", sorted(set(re.findall(r"\b(?:tests|course_lib|kernels)/[\w/.]+", GUIDE + SECURITY + CONTRIBUTING)))
-)
-def test_every_path_exists(name):
-    assert list(ROOT.glob(re.sub(r"(?<![A-Z])(LESSON|NAME|NN_slug)(?![A-Z])", "*", name.rstrip("./")))), name
-
-
-def test_every_link_leads_somewhere():
-    for folder, text in ((ROOT / "docs", GUIDE), (ROOT / "docs", CONTRIBUTING), (ROOT, SECURITY)):
-        links = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith(("https://", "figure:"))]
-        assert all((Path(folder) / link).exists() for link in links)

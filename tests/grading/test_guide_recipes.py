@@ -22,19 +22,20 @@ SIZES = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
 HEADS = {"num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 8192}
 TABLE = '"embedding": {"bits": 4, "group": 32}'
 RECIPES = {
-    "table and weights on 4 bits in groups of 32, cache as it is": TABLE + ', "weights": {"bits": 4, "group": 32}',
-    "the same with the cache on 4 bits and half of the neurons by CATS": (
+    "embedding table and weights with 4 bits in groups of 32, cache unchanged": TABLE
+    + ', "weights": {"bits": 4, "group": 32}',
+    "the same with a 4-bit cache and half of the neurons by CATS": (
         TABLE + ', "weights": {"bits": 4, "group": 32}, "cache": {"policy": "Full", "bits": 4},'
         '"neurons": {"selector": "CATS", "density": 0.5}'
     ),
-    "the same table, weights on 4 bits in groups of 64, a fifth of the cache by H2O": (
+    "the same table, weights with 4 bits in groups of 64, a fifth of the cache by H2O": (
         TABLE + ', "weights": {"bits": 4, "group": 64}, "cache": {"policy": "H2O", "budget": 0.2}'
     ),
-    "the same table, weights on 3 bits in groups of 64, the cache on 4 bits": (
+    "the same table, weights with 3 bits in groups of 64, a 4-bit cache": (
         TABLE + ', "weights": {"bits": 3, "group": 64}, "cache": {"policy": "Full", "bits": 4}'
     ),
 }
-LEANEST = "the leanest recipe there can be"
+LEANEST = "the smallest possible recipe"
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """course bench: the JSON is complete, the ratio is taken side by side, and a wrong side never counts as a fast one."""
 
+import io
 import json
 import math
 import re
@@ -12,6 +13,7 @@ from course_lib.kernels.gpu import report
 from course_lib.kernels.timing import contest as contest_module
 from course_lib.kernels.timing import rows as bench_rows
 from course_lib.kernels.timing.contest import Clock, Contest, Place, Side, race
+from rich.console import Console
 
 from course_lib.cli import bench, bench_table
 from course_lib.kernels import runtime
@@ -56,6 +58,24 @@ class FakeClock:
 
 def fake_contest(*names):
     return Contest("c", (1, 1), [Side(n, lambda n=n: n, Work(1, 1)) for n in names], torch.ones(1))
+
+
+def test_a_table_fits_into_80_columns():
+    row = {"contest": "a wide MLP, decoding", "shape": (4096, 11008), "verdict": "", "anchor": "dense"}
+    row |= {
+        "side": "bitmap, decode then dense, with a long name",
+        "times_anchor": 12.5,
+        "repetitions": 9,
+        "right": True,
+    }
+    row |= {"median_seconds": 0.0123, "bound_seconds": 0.0115, "share_of_bound": 0.93}
+    row |= {"times_anchor_low": 10.0, "times_anchor_high": 14.0, "low_seconds": 0.01, "high_seconds": 0.02}
+    console = Console(file=io.StringIO(), width=80)
+    bench_table.show(console, "kv", {"tables": {"sides": [row, row | {"side": "dense"}]}, "absent": {}})
+    said = console.file.getvalue()
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= 80
+    assert "12.30 ms" in said
 
 
 def test_every_bench_writes_a_complete_file_and_says_where_sparsity_loses(tmp_path, capsys):
@@ -111,13 +131,13 @@ def test_the_cpu_table_compares_dense_csr_and_bitmap_over_density(tmp_path):
 
 
 def test_an_unknown_name_is_refused():
-    with pytest.raises(ValueError, match=r"no bench called wanda: expected one of attention_mass, .*; or name none"):
+    with pytest.raises(ValueError, match=r"got bench wanda; expected one of attention_mass, .*, or no name"):
         bench.run(["wanda"])
 
 
 def test_the_interpreter_is_refused(monkeypatch):
     monkeypatch.setattr(runtime, "INTERPRETED", True)
-    with pytest.raises(ValueError, match="TRITON_INTERPRET is set: expected .*; unset it"):
+    with pytest.raises(ValueError, match="TRITON_INTERPRET is set; expected .* Unset it"):
         bench.run()
 
 

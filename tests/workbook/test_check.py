@@ -260,7 +260,7 @@ def test_hints_come_one_by_one_and_are_counted(capsys):
         hint("wanda.score")
         said = capsys.readouterr().out
         assert said.count("Hint ") == seen
-        assert ("These are all hints" in said) == (n_calls == 4)
+        assert ("This exercise has no more hints" in said) == (n_calls == 4)
         assert load()["wanda.score"].hints == seen
     hint("wanda.nonsense")
     assert "did you mean" in capsys.readouterr().out
@@ -272,11 +272,11 @@ def test_where_progress_cannot_be_kept_hints_come_one_by_one_all_the_same(home, 
         hint("wanda.keep_rows")
         said = capsys.readouterr().out
         assert said.count("Hint ") == seen
-        assert f"Not counted: {home} cannot be written (Read-only). Set COURSE_HOME" in said
+        assert f"Progress was not stored: cannot write to {home} (Read-only). Set COURSE_HOME" in said
     check("wanda.score", right)
     said = capsys.readouterr().out
     assert said.startswith("Right")
-    assert "Not counted" in said
+    assert "Progress was not stored" in said
 
 
 def test_solved_stays_solved():

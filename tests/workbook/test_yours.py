@@ -110,7 +110,7 @@ def test_one_that_fails_on_real_data_gives_way_once_and_says_why(real, said, mon
     assert torch.equal(score(WEIGHT, INPUTS), SCORE)
     out = capsys.readouterr().out
     assert said in out
-    assert "The course's function goes on." in out
+    assert "The course's function takes over." in out
     n_calls = answer.calls
     assert torch.equal(score(WEIGHT, INPUTS), SCORE)
     assert (answer.calls, capsys.readouterr().out) == (n_calls, "")
@@ -144,7 +144,7 @@ def test_a_later_result_of_another_kind_is_compared_too(later, said, capsys):
     assert torch.equal(score(WEIGHT, INPUTS), SCORE)
     out = capsys.readouterr().out
     assert said in out
-    assert "The course's function goes on." in out
+    assert "The course's function takes over." in out
 
 
 def test_the_courses_function_is_called_once_for_each_kind_of_result():
@@ -203,8 +203,8 @@ def test_strict_mode_raises_where_a_student_would_be_told(monkeypatch):
 
 def test_an_answer_that_nothing_calls_comes_back_as_it_is(capsys):
     assert mine("start.sparsity", unwritten) is unwritten
-    assert "no later cell has a use for this answer" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="which nothing calls after its check"):
+    assert "no later cell uses this answer" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="which no later cell calls"):
         mine("start.sparsity", 3)
 
 
@@ -212,7 +212,7 @@ def test_a_master_that_calls_what_nothing_needs_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="did you mean wanda.score"):
         mine("wanda.scores", unwritten)
     monkeypatch.setenv("COURSE_STRICT", "1")
-    with pytest.raises(ValueError, match="got start.sparsity, which nothing calls after its check"):
+    with pytest.raises(ValueError, match="got start.sparsity, which no later cell calls"):
         mine("start.sparsity", unwritten)
 
 

@@ -75,8 +75,8 @@ class Judged:
 
     @property
     def of_budget(self) -> str:
-        """Both shares, and on which side of their limits they are."""
-        limits = (("held", self.held, self.budget.held), ("read a token", self.read, self.budget.read))
+        """Compare both fractions with their limits."""
+        limits = (("stored", self.held, self.budget.held), ("read per token", self.read, self.budget.read))
         return "; ".join(
             f"{share:.1%} of the bytes {what}, {'within' if share <= most else 'above'} {most:.1%}"
             for what, share, most in limits

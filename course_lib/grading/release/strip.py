@@ -3,26 +3,42 @@
 import re
 
 BEGIN, END = "BEGIN INSTRUCTORS", "END INSTRUCTORS"
-_REGION = re.compile(rf"^[ \t]*(?:#|<!--) {BEGIN}.*\n(?:.*\n)*?[ \t]*(?:#|<!--) {END}.*\n+", re.MULTILINE)
-_INSTEAD = re.compile(r"^<!-- FOR STUDENTS\n((?:.*\n)*?)-->\n", re.MULTILINE)
-_MARKER = re.compile(rf"^[ \t]*(?:#|<!--) (?:{BEGIN}|{END}|FOR STUDENTS).*", re.MULTILINE)
+_REGION = re.compile(rf"^[ \t]*# {BEGIN}.*\n(?:.*\n)*?[ \t]*# {END}.*\n+", re.MULTILINE)
+_MARKER = re.compile(rf"^[ \t]*# (?:{BEGIN}|{END}).*", re.MULTILINE)
 _ROW = re.compile(r"^\| \[.*?\]\((notebooks/[^)]+)\).*\n", re.MULTILINE)
+_TABLE = re.compile(r"^\|.*\n\|[:\-|]+\n(?:\| \[.*?\]\(notebooks/.*\n)+", re.MULTILINE)
+TABLE_LINK = "[The list of lessons](../README.md#lessons)\n"  # in docs/student_readme.md
 
 
 def for_students(text: str, where: str) -> str:
-    """A text without the passages between `# BEGIN INSTRUCTORS` and `# END INSTRUCTORS`, or the same as <!-- … -->.
-
-    A comment <!-- FOR STUDENTS … --> becomes text: what is said in place of a passage.
+    """Leave out the passages between `# BEGIN INSTRUCTORS` and `# END INSTRUCTORS`.
 
     Raises:
         ValueError: when a marker has no partner, so that nothing slips through.
     """
-    text = _INSTEAD.sub(r"\1", _REGION.sub("", text))
+    text = _REGION.sub("", text)
     if left := _MARKER.search(text):
         raise ValueError(
             f"{where}: the marker {left[0].strip()!r} has no partner; expected a {BEGIN} before each {END}."
         )
     return text
+
+
+def student_readme(template: str, readme: str) -> str:
+    """Make the README of a students' copy: docs/student_readme.md with the table of lessons, moved to the top folder.
+
+    Raises:
+        ValueError: when the template has no link to the table of lessons, or the README no such table.
+    """
+    table = _TABLE.search(readme)
+    if table is None or TABLE_LINK not in template:
+        raise ValueError(
+            f"got no table of lessons in README.md, or no line {TABLE_LINK.strip()!r} in docs/student_readme.md; "
+            "expected both, for the README of the students' copy."
+        )
+    moved = re.sub(r"\]\((?!\w+:|#|\.\./)", "](docs/", template)
+    around = [part.replace("](../", "](") for part in moved.split(TABLE_LINK)]
+    return table[0].join(around)
 
 
 def without_rows(text: str, notebooks: set[str]) -> str:

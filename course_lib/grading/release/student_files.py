@@ -11,8 +11,8 @@ from course_lib.grading.release import exercises, record, strip
 from course_lib.workbook.catalogue import file_of, functions_checked, lessons
 
 _GIVEN = re.compile(
-    r"LICENSE|Makefile|README\.md|docs/(claims|models|glossary|papers)\.md|pyproject\.toml|requirements\.lock|setup\.py"
-    r"|(course_lib|kernels)/.*"
+    r"LICENSE|Makefile|README\.md|docs/(claims|glossary|install|models|papers|students)\.md"
+    r"|pyproject\.toml|requirements\.lock|setup\.py|(course_lib|kernels)/.*"
 )
 # The grader but for its reader of notebooks, every exercise with its answers, and what publishes the course.
 _KEPT_BACK = re.compile(
@@ -35,7 +35,8 @@ def student_files(chosen: list[Path], root: Path) -> dict[str, bytes]:
             files[name] = (root / name).read_bytes()
     files |= _exercises(chosen, root)
     files[_FUNCTIONS] = _functions(chosen).encode()
-    readme = strip.without_rows(files["README.md"].decode(), set(files))
+    template = (root / "docs" / "student_readme.md").read_text(encoding="utf-8")
+    readme = strip.without_rows(strip.student_readme(template, files["README.md"].decode()), set(files))
     return files | {"README.md": readme.encode()}
 
 

@@ -138,7 +138,7 @@ def ended(how: str, number: int, limits: Limits, hidden: bool = False) -> str:
         "files": "It was stopped because it made thousands of files or large ones; a function here needs none.",
         "channel": "It was stopped because what it sent to the grader was no answer, or larger than "
         f"{_size(limits.result_bytes)}.",
-        "exit": "It ended the process it ran in "
+        "exit": "It ended its process "
         + ("on a hidden case." if hidden else f"(exit code {number}) before every case was run."),
         "signal": "It crashed on a hidden case." if hidden else _crash(number, limits),
         "killed": "Its process was killed from outside, as a machine does that runs out of memory; what it would have "

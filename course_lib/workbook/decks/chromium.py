@@ -1,4 +1,4 @@
-"""Headless Chromium, where there is one: print a deck to PDF, and find slides whose content does not fit."""
+"""Headless Chromium, if installed: print a deck to PDF, and find slides whose content does not fit."""
 
 import json
 import re
@@ -16,7 +16,7 @@ QUIET = (
 )
 SECONDS = 120
 
-# Shows every slide in turn and notes what sticks out of it, in the slide's own pixels.
+# Shows every slide in turn and measures by how much its content overflows, in the slide's own pixels.
 MEASURE = """
 <script>
 async function measure() {
@@ -52,7 +52,7 @@ def find() -> str | None:
 
 
 def run(program: str, *arguments: str) -> str:
-    """What the browser writes; a fresh profile each time, so that nothing is remembered."""
+    """Run the browser with a new profile and return its output."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [program, *QUIET, f"--user-data-dir={profile}", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -71,14 +71,14 @@ def print_pdf(program: str, page: Path, pdf: Path) -> None:
 
 
 def overflowing(program: str, page: Path) -> dict[int, int]:
-    """Slides whose content does not fit: number (from 1) -> by how many pixels it sticks out."""
+    """Find slides whose content does not fit: number (from 1) -> pixels of overflow."""
     with tempfile.TemporaryDirectory() as folder:
         measured = Path(folder) / page.name
-        before, _, after = page.read_text(encoding="utf-8").rpartition("</body>")  # the speaker's view holds others
+        before, _, after = page.read_text(encoding="utf-8").rpartition("</body>")  # the speaker view contains others
         measured.write_text(f"{before}{MEASURE}</body>{after}", encoding="utf-8")
         options = ("--window-size=1280,720", "--virtual-time-budget=20000", "--dump-dom")
         seen = run(program, *options, measured.resolve().as_uri())
     report = re.search(r'<pre id="overflow">(.*?)</pre>', seen)
     if not report:
-        raise ValueError(f"the page {page} did not start in {program}")
+        raise ValueError(f"{program} could not show the page {page}")
     return dict(json.loads(report[1]))

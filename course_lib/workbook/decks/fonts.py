@@ -1,4 +1,4 @@
-"""The fonts of a deck, inside its page: text is as wide everywhere, so what fits here fits everywhere."""
+"""The fonts of a deck, embedded in its page: text has the same width everywhere, so slides fit everywhere."""
 
 import html
 import io
@@ -12,10 +12,10 @@ from course_lib.workbook.decks.markdown import data_uri
 
 RULE = '@font-face {{ font-family: "{}"; font-style: {}; font-weight: {}; src: url({}) format("woff"); }}'
 FACES = (("regular", "normal", 400), ("italic", "italic", 400), ("semibold", "normal", 600))
-# Browsers draw a letter of a formula as its slanted twin, which has a code of its own: Latin, Greek, and h.
+# Browsers draw a letter of a formula as its italic form, which has its own code: Latin, Greek, and h.
 ITALIC = (*range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C), 0x210E)
 ASCII = range(0x20, 0x7F)
-ROOT = 0x221A  # browsers draw it for <msqrt>, in which it does not stand; without the glyph a root is invisible
+ROOT = 0x221A  # browsers draw it for <msqrt>, which does not contain it; without the glyph a root is invisible
 
 
 def text_faces(folder: Path) -> str:

@@ -3,7 +3,7 @@
 `---` on a line of its own separates slides. `$...$` and `$$...$$` are mathematics, rendered to MathML here.
 `![alt](figure:lesson.file.function)` shows the figure or table that a function of course_lib/lessons/lesson/file.py
 returns without arguments: a plot of the lesson, whose arguments all have defaults. Other pictures are files
-beside the deck. What follows a line `Note:` is for the speaker.
+in the folder of the deck. The text after a line `Note:` is for the speaker.
 """
 
 import base64
@@ -34,9 +34,9 @@ MATHEMATICS = {
     "math_block": "block",
     "math_block_label": "block",
 }
-# Where the converter is behind TeX: the bars of |x| and ‖x‖ are operators, which stretch and keep a distance. The name
-# of a function keeps a thin one, from what is neither operator nor bracket. A minus behind a relation
-# or an opening bracket is no difference, and ∞ no operator. The bar over a letter is a macron, which has one width.
+# Corrections to the converter: the bars of |x| and ‖x‖ must not stretch or add space. The name of a function gets a
+# thin space, except next to operators and brackets. A minus after a relation or an opening bracket is a sign, ∞ is
+# not an operator, and the bar over a letter must not be a macron, which has a fixed width.
 THIN = "0.167em"
 BEFORE_A_SIGN = r"&#x0(?:003D|002C|2190|2192|2208|2248|2264|2265|0028|007B);|\["
 SET = (
@@ -51,7 +51,7 @@ SET = (
 
 
 def split_slides(text: str) -> list[str]:
-    """The slides of a deck. A `---` inside a code fence separates nothing."""
+    """Split a deck into slides. A `---` inside a code fence does not count."""
     slides, fenced = [[]], False
     for line in text.splitlines():
         fenced ^= line.lstrip().startswith("```")
@@ -63,7 +63,7 @@ def split_slides(text: str) -> list[str]:
 
 
 def title_of(text: str) -> str:
-    """The deck's first heading."""
+    """Return the deck's first heading."""
     match = re.search(r"^#+ +(.+)$", text, re.MULTILINE)
     if not match:
         raise ValueError("got a deck without a heading; begin its first slide with `# Title`")
@@ -71,14 +71,14 @@ def title_of(text: str) -> str:
 
 
 def section(slide: str, folder: Path) -> str:
-    """One slide as HTML."""
+    """Convert one slide to HTML."""
     body, _, notes = re.sub(r"^Note: *", "\0", slide, count=1, flags=re.MULTILINE).partition("\0")
     aside = f'<aside class="notes">{render(notes, folder)}</aside>' if notes.strip() else ""
     return f"<section>\n{render(body, folder)}{aside}</section>"
 
 
 def render(text: str, folder: Path) -> str:
-    """Markdown to HTML in which nothing refers to anything outside."""
+    """Convert Markdown to HTML without external references."""
     parser = MarkdownIt("commonmark", {"html": True}).enable("table").use(dollarmath_plugin, allow_digits=False)
     tokens = parser.parse(text)
     for token in [part for block in tokens for part in (block, *(block.children or ()))]:
@@ -94,13 +94,13 @@ def _become_html(token: Token, content: str) -> None:
 
 
 def mathematics(formula: str, display: str) -> str:
-    """A LaTeX formula as MathML; display is "inline" or "block"."""
+    """Convert a LaTeX formula to MathML; display is "inline" or "block"."""
     try:
         markup = convert(formula.strip(), display=display)
     except Exception as error:  # the library raises many kinds; all mean that the formula is not understood
         reason = str(error) or type(error).__name__
         raise ValueError(f"got the formula {formula!r}, which cannot be read: {reason}") from error
-    if unknown := re.search(r">(\\[a-zA-Z]+)<", markup):  # passed through as it stands, where LaTeX would stop
+    if unknown := re.search(r">(\\[a-zA-Z]+)<", markup):  # passed through unchanged, where LaTeX would stop
         raise ValueError(f"got the formula {formula!r}, which cannot be read: {unknown[1]} is unknown")
     for before, after in SET:
         markup = re.sub(before, after, markup)
@@ -113,14 +113,14 @@ def _picture(source: str, alternative: str, folder: Path) -> str:
         if kind == "text/html":
             return content.decode()
     elif re.match(r"[a-z]+:|//", source):
-        raise ValueError(f"got the picture {source}; a deck must not need a network: put the file beside it")
+        raise ValueError(f"got the picture {source}; a deck must not need a network: put the file into its folder")
     else:
         kind, content = mimetypes.guess_type(source)[0], (folder / source).read_bytes()
     return f'<img class="figure" alt="{html.escape(alternative)}" src="{data_uri(kind, content)}">'
 
 
 def draw(name: str) -> tuple[str, bytes]:
-    """(media type, bytes) of the figure or table that `lesson.file.function` of course_lib.lessons returns."""
+    """Draw the figure or table that `lesson.file.function` of course_lib.lessons returns: (media type, bytes)."""
     plot = plot_of(name)()
     if isinstance(plot, Table):
         return "text/html", plot.as_html().encode()
@@ -131,7 +131,7 @@ def draw(name: str) -> tuple[str, bytes]:
 
 
 def plot_of(name: str) -> Callable[[], Figure | Axes | Table]:
-    """The function `lesson.file.function` of course_lib.lessons, which needs no arguments."""
+    """Find the function `lesson.file.function` of course_lib.lessons, which needs no arguments."""
     module, _, function = name.rpartition(".")
     try:
         plot = getattr(importlib.import_module(f"course_lib.lessons.{module}"), function)
@@ -149,5 +149,5 @@ def _saved(figure: Figure, kind: str, **settings) -> bytes:
 
 
 def data_uri(kind: str | None, content: bytes) -> str:
-    """A file as an address that holds it."""
+    """Make a data URI, an address that contains the file."""
     return f"data:{kind or 'application/octet-stream'};base64,{base64.b64encode(content).decode()}"

@@ -1,4 +1,4 @@
-"""`course slides`: each deck of slides/ becomes one HTML file that needs nothing else, and a PDF."""
+"""`course slides`: make one self-contained HTML file, and a PDF, from each deck in slides/."""
 
 import html
 import os
@@ -45,15 +45,15 @@ Reveal.initialize({{ width: 1280, height: 720, margin: 0.04, center: false, disp
 
 
 def decks(names: Sequence[str] | None = None, root: Path = ROOT) -> list[Path]:
-    """The decks of the lessons that are asked for, by any of their names; all of them for None."""
+    """Find the decks of these lessons, by any of their names; all of them for None."""
     files = sorted((root / "slides").glob("[0-9][0-9]_*.md"))
     if not files:
-        raise ValueError(f"got no decks in {root / 'slides'}; give this command in a checkout of the course.")
+        raise ValueError(f"got no decks in {root / 'slides'}; run this command in a checkout of the course.")
     return sorted(chosen(names, files))
 
 
 def as_html(deck: Path) -> str:
-    """The whole page: reveal.js, styles, fonts, figures and mathematics inside."""
+    """Make the whole page, with reveal.js, styles, fonts, figures and formulas inside."""
     text = deck.read_text(encoding="utf-8")
     reveal = asset_path("reveal")
     sections = "\n".join(section(slide, deck.parent) for slide in split_slides(text))
@@ -83,9 +83,9 @@ def _scripts(reveal: Path) -> str:
 def build(
     names: Sequence[str] | None = None, pdf: bool = True, root: Path = ROOT, console: Console | None = None
 ) -> int:
-    """Write build/slides/NN_slug.html, and .pdf where Chromium is present. Returns the exit code.
+    """Write build/slides/NN_slug.html, and .pdf if Chromium is installed. Return the exit code.
 
-    1 when a slide does not fit its page, which can only be seen where Chromium is present.
+    It is 1 if a slide does not fit its page, which only Chromium can find out.
     """
     console = console or Console()
     chosen, folder = decks(names, root), root / "build" / "slides"
@@ -102,8 +102,8 @@ def build(
             chromium.print_pdf(program, page, page.with_suffix(".pdf"))
             console.print(f"{page.with_suffix('.pdf')}", soft_wrap=True)
     if not program:
-        console.print("Chromium was not found, so there is no PDF and nobody looked whether every slide fits.")
-    console.print("Open a deck in a browser: arrow keys to move, S for the speaker's notes, F for full screen.")
+        console.print("Chromium was not found, so there is no PDF, and it was not checked whether every slide fits.")
+    console.print("Open a deck in a browser: arrow keys to move, S for the speaker notes, F for full screen.")
     return int(too_full)
 
 

@@ -1,4 +1,4 @@
-"""A Sphinx extension: what the theme leaves out for people who use no mouse or hear the page."""
+"""A Sphinx extension: accessibility that the theme lacks, for the keyboard and for screen readers."""
 
 import re
 from pathlib import Path
@@ -13,10 +13,9 @@ FORM = (
     "<button>Search</button></form>"
 )
 
-# Captions of the side bar are headings without a level; what scrolls by itself is reached by no key; side bars have no
-# names; a column without one is no header; a figure of two panels is small on a phone, so that it leads to itself in
-# full size; a comma behind a formula would begin the next line; the page of the search has no heading, and to type into
-# only what a phone folds away.
+# Captions of the side bar get a heading level; scrolling boxes can be reached by keyboard; side bars get names; an
+# empty column header becomes an ordinary cell; a comma stays on the line of its formula; the search page gets a heading
+# and a search field, which a phone would fold away; a figure links to itself in full size, for phones.
 CHANGES = (
     (r'class="caption" role="heading"', r'\g<0> aria-level="2"'),
     (r'<pre(?=[\s>])|<div(?= class="table-wrapper)', r'\g<0> tabindex="0"'),
@@ -30,7 +29,7 @@ CHANGES = (
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """What Sphinx calls."""
+    """Connect the extension to Sphinx."""
     app.connect("build-finished", _change)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 

@@ -1,4 +1,4 @@
-"""`course site`: run what has changed, then let Sphinx write the pages, with myst-nb for notebooks and furo's looks."""
+"""`course site`: run changed lessons, then let Sphinx write the pages, with myst-nb and the theme furo."""
 
 import io
 import shutil
@@ -20,10 +20,10 @@ from course_lib.workbook.site.files import in_files
 from course_lib.workbook.site.treated import treated
 
 THEME = Path(__file__).parent / "theme"
-MAKERS = (Path(__file__).parent, Path(decks.__file__).parent)  # the code that makes pages of their sources
+MAKERS = (Path(__file__).parent, Path(decks.__file__).parent)  # the code that makes the pages
 TITLE = "Sparsity in large language models"
-STOPPED = "Stopped. What was executed is kept, and the pages that are there are whole. `course site` goes on."
-# A notebook has outputs already, and its headings and links are its own business.
+STOPPED = "Stopped. Executed lessons are kept, and the existing pages are complete. `course site` continues."
+# Notebooks already have their outputs.
 OPTIONS = {
     "project": TITLE,
     "extensions": ["myst_nb", mathml.__name__, access.__name__],
@@ -35,7 +35,7 @@ OPTIONS = {
     "html_show_sphinx": False,
     "html_show_copyright": False,
     "html_copy_source": False,
-    "html_use_index": False,  # nothing is marked for it
+    "html_use_index": False,  # no page has index entries
     "html_math_renderer": mathml.NAME,
     "nb_execution_mode": "off",
     "myst_enable_extensions": ["dollarmath", "colon_fence"],
@@ -57,16 +57,16 @@ def build(
 ) -> int:
     """Write the site to build/site/html, or to `out`. Only lessons whose code has changed are executed.
 
-    Returns the exit code: 1 when Sphinx warns, 130 when it was stopped.
+    Returns the exit code: 1 if Sphinx warns, 130 when interrupted.
 
     Args:
-        with_solutions: each exercise is followed by its solution, folded.
-        fresh: execute all lessons and draw all decks anew.
-        slides: put the decks beside the lessons.
+        with_solutions: show the folded solution after each exercise.
+        fresh: execute all lessons and draw all decks again.
+        slides: include the decks.
 
     Raises:
-        ValueError: for a lesson that fails, a full disk, an `out` with files of somebody else, and while another one is
-            at it.
+        ValueError: for a lesson that fails, a full disk, an `out` with other files, and while another `course site` is
+            running.
     """
     console = console or Console()
     folder = root / "build" / "site"
@@ -100,18 +100,18 @@ def build(
 def _lessons(
     names: Sequence[str] | None, folder: Path, root: Path, console: Console, with_solutions: bool, fresh: bool
 ) -> list[tuple[str, NotebookNode]]:
-    """The pages of those lessons, each executed if it has to be."""
+    """Make the pages of these lessons; execute those that have changed."""
     runs, pages = _runner(console, folder, root), []
     for master in masters.masters(list(names or []), root):
         notebook = masters.for_students(master)
         new = executed(notebook, master.stem, folder / "executed", runs, fresh)
-        console.print(f"{master.stem}: {'executed' if new else 'as before'}", highlight=False)
+        console.print(f"{master.stem}: {'executed' if new else 'unchanged'}", highlight=False)
         pages.append((master.stem, treated(notebook, masters.with_solutions(master) if with_solutions else None)))
     return pages
 
 
 def _runner(console: Console, folder: Path, root: Path) -> Callable[[NotebookNode], str | None]:
-    """Executes as for a beginner: nothing solved, checks do not raise, nobody's progress is touched or shown."""
+    """Execute as for a beginner: nothing is solved, checks do not raise, and no stored progress is used."""
     home = folder / "home"
 
     def execute(notebook: NotebookNode) -> str | None:
@@ -122,7 +122,7 @@ def _runner(console: Console, folder: Path, root: Path) -> Callable[[NotebookNod
 
 
 def _decks(stems: list[str], folder: Path, root: Path) -> list[Path]:
-    """Put the decks of those lessons where Sphinx copies them, and nothing else there; the decks."""
+    """Put the decks of these lessons, and only them, into the folder that Sphinx copies; return the decks."""
     found = [path for path in decks.decks(None, root) if path.stem in stems] if stems else []
     target = folder / "extra" / "decks"
     shutil.rmtree(target, ignore_errors=True)
@@ -134,7 +134,7 @@ def _decks(stems: list[str], folder: Path, root: Path) -> list[Path]:
 
 
 def _pages(folder: Path, target: Path) -> str:
-    """Let Sphinx write the pages, unless they are there as it would; its warnings."""
+    """Let Sphinx write the pages, unless they are up to date; return its warnings."""
     made_of = made.inputs([folder / "source", folder / "extra", *MAKERS, asset_path("math-font")])
     if made.as_made(target, made_of):
         return ""
@@ -152,6 +152,6 @@ def _sphinx(folder: Path, target: Path) -> str:
     settings = OPTIONS | {"html_extra_path": [str(folder / "extra"), str(THEME / "404.html")]}
     write(folder / "source" / "conf.py", "".join(f"{name} = {value!r}\n" for name, value in settings.items()))
     paths = (folder / "source", folder / "source", target, folder / "trees")
-    with docutils_namespace():  # what is registered goes with it, so that a process can build twice
+    with docutils_namespace():  # it removes registrations, so that a process can build twice
         Sphinx(*paths, "html", status=None, warning=warned, freshenv=True).build()
     return warned.getvalue()

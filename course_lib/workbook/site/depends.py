@@ -1,4 +1,4 @@
-"""What the code of a lesson or a deck depends on: the files that it imports, those import, and the data beside them."""
+"""The dependencies of a lesson or a deck: imported files, the files that those import, and data in their folders."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-DECKS = Path(__file__).parents[1] / "decks"  # what makes decks makes no output of a notebook
+DECKS = Path(__file__).parents[1] / "decks"  # this code makes decks, and no output of a notebook
 _LESSON = re.compile(r"(?:course_lib\.lessons\.|figure:)(\w+)")
 _NO_PYTHON = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 _EVERY_EXERCISE = "show_progress("  # lists the exercises of all lessons
@@ -16,8 +16,8 @@ _EVERY_EXERCISE = "show_progress("  # lists the exercises of all lessons
 def depends(cells: Iterable[str] = (), text: str = "", root: Path = ROOT) -> list[Path]:
     """Files of the project that can change what this code does, in the order of their names.
 
-    Imports are followed, those inside functions too. What is found by its place counts as well: all files of a folder
-    that is imported as such, all files of a lesson, and data that lies beside code.
+    Imports are followed, also those inside functions. Files that code may find by their folder count as well: all files
+    of an imported folder, all files of a lesson, and data in the same folder as code.
 
     Args:
         cells: code of a notebook.
@@ -55,13 +55,13 @@ def _names(source: str) -> tuple[str, ...]:
 
 
 def _files(module: str, root: Path) -> list[Path]:
-    """The file of a module; all files of a folder, in which the importer may look for what it has."""
+    """List the file of a module, or all files of a folder, which the importer may search."""
     path = root.joinpath(*module.split("."))
     return [path.with_suffix(".py")] if path.with_suffix(".py").is_file() else sorted(path.glob("*.py"))
 
 
 def _data(folder: Path) -> Iterator[Path]:
-    """What is no code in a folder, and in folders below it that hold none."""
+    """List the files of a folder that are not code, and those in subfolders without code."""
     for path in folder.iterdir():
         if path.is_file() and path.suffix not in (".py", ".pyc"):
             yield path

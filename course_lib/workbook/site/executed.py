@@ -1,4 +1,4 @@
-"""Notebooks with what they print, and decks with their figures, made once for each state of their code."""
+"""Notebooks with outputs, and decks with figures, made once for each state of their code."""
 
 import hashlib
 import json
@@ -19,14 +19,14 @@ _TERMINAL = re.compile(r"\x1b\[[0-9;]*m")
 def executed(
     notebook: NotebookNode, stem: str, folder: Path, run: Callable[[NotebookNode], str | None], fresh: bool = False
 ) -> bool:
-    """Give the notebook the outputs of its code, from `folder` where they were kept. Whether it had to be run.
+    """Fill in the outputs of a notebook, from `folder` if they are stored there. Return whether it had to be run.
 
-    Outputs are kept under the fingerprint of all code cells and of what they import and read, so that a changed cell
-    runs its own notebook and no other, a changed file whatever uses it, and a changed sentence none.
+    Outputs are stored under a fingerprint of all code cells and of the files that they import and read. So a changed
+    cell runs only its own notebook, a changed file the notebooks that use it, and a changed sentence none.
 
     Args:
         run: executes a notebook in place and returns the error of the cell that failed.
-        fresh: run it in any case; what was kept stays until that has gone well.
+        fresh: run it in any case; stored outputs stay until this succeeds.
 
     Raises:
         ValueError: for a notebook with a cell that fails.
@@ -35,8 +35,8 @@ def executed(
     if fresh := fresh or not kept.is_file():
         if error := run(notebook):
             raise ValueError(
-                f"{stem} does not run from top to bottom, so there is no page of it: {_said(error)}\nThe pages are as "
-                f"before. `course run {stem} --student` shows the cell; mend its master, then give this command again."
+                f"{stem} does not run from top to bottom, so it has no page: {_said(error)}\nThe pages are "
+                f"unchanged. `course run {stem} --student` shows the cell. Correct its master, then try again."
             )
         _keep(kept, masters.as_text(notebook), folder.glob(f"{stem}.*.ipynb"))
     before = _code(nbformat.read(kept, as_version=4))
@@ -46,7 +46,7 @@ def executed(
 
 
 def drawn(deck: Path, folder: Path, draw: Callable[[Path], str]) -> str:
-    """The page of a deck, from `folder` where it was kept for this text and for the code that draws it as it is."""
+    """Make the page of a deck, or take it from `folder` if its text and the code that draws it are unchanged."""
     text = deck.read_text(encoding="utf-8")
     makers = [path for path in sorted(DECKS.iterdir()) if path.is_file()]
     kept = folder / f"{deck.stem}.{_digest([text], depends(text=text) + makers)}.html"
@@ -57,13 +57,13 @@ def drawn(deck: Path, folder: Path, draw: Callable[[Path], str]) -> str:
 
 
 def fingerprint(notebook: NotebookNode, root: Path = ROOT) -> str:
-    """Of the code cells, of all files of the project that they use, and of the pinned packages."""
+    """Make a fingerprint of the code cells, of all project files that they use, and of the pinned packages."""
     cells = [cell.source for cell in _code(notebook)]
     return _digest(cells, depends(cells, root=root) + sorted(root.glob("requirements.lock")))
 
 
 def _keep(path: Path, text: str, earlier: Iterable[Path]) -> None:
-    """Write what is to be kept, and then only remove what was kept of an earlier state."""
+    """Store a file, and then remove those of earlier states."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, text)
     for old in set(earlier) - {path}:
@@ -71,7 +71,7 @@ def _keep(path: Path, text: str, earlier: Iterable[Path]) -> None:
 
 
 def _said(error: str) -> str:
-    """The error's own line: the last one of a cell's, the first one where a kernel died or a cell took too long."""
+    """Find the line of the error: the last one for a cell, the first one if a kernel died or a cell took too long."""
     lines = [line for line in _TERMINAL.sub("", error).splitlines() if line.strip()]
     return lines[-1 if "Traceback" in error else 0]
 

@@ -1,4 +1,4 @@
-"""A deck as a page of the site: pictures, fonts and scripts are files, and what decks have in common is one file."""
+"""A deck as a page of the site: pictures, fonts and scripts become files, which decks share."""
 
 import base64
 import hashlib
@@ -6,13 +6,13 @@ import mimetypes
 import re
 from pathlib import Path
 
-SMALL = 4_000  # characters; less stays in the page
+SMALL = 4_000  # characters; smaller parts stay in the page
 _INSIDE = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/=]+)")
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 def in_files(page: str, folder: Path, where: str) -> str:
-    """The page with addresses in place of what it holds. Files are named after their content.
+    """Replace embedded data by addresses of files, which are named after their content.
 
     Args:
         folder: gets the files.

@@ -1,4 +1,4 @@
-"""Whether the pages are there as they were made, from what they would be made of now: then nothing has to be done."""
+"""Check whether the pages are unchanged and were made from the current sources: then nothing has to be done."""
 
 import hashlib
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ STAMP = ".course-site-made"  # in the folder of the pages
 
 
 def inputs(paths: Iterable[Path]) -> str:
-    """A digest of those files and folders, and of all installed packages with their versions."""
+    """Make a digest of these files and folders, and of all installed packages with their versions."""
     digest = hashlib.sha256("\n".join(sorted(f"{each.name} {each.version}" for each in distributions())).encode())
     for path in paths:
         _add(digest, path)
@@ -20,12 +20,12 @@ def inputs(paths: Iterable[Path]) -> str:
 
 
 def stamp(target: Path, made_of: str) -> None:
-    """Say in the folder of the pages what they are made of, and what they are."""
+    """Store digests of the sources and of the pages in the folder of the pages."""
     write(target / STAMP, _said(target, made_of))
 
 
 def as_made(target: Path, made_of: str) -> bool:
-    """Whether these pages are made of that, none is missing, altered or new."""
+    """Check whether the pages were made from these sources, and none is missing, altered or new."""
     made = target / STAMP
     return made.is_file() and made.read_text(encoding="utf-8") == _said(target, made_of)
 
@@ -37,7 +37,7 @@ def _said(target: Path, made_of: str) -> str:
 
 
 def _add(digest: "hashlib._Hash", path: Path) -> None:
-    """The content of a file, or of all files of a folder with their names; what Python keeps for itself is left out."""
+    """Add the content of a file, or of all files of a folder with their names, except compiled Python files."""
     for name in sorted(files(path)) if path.is_dir() else [path.name]:
         if name not in (STAMP, LIST) and not name.endswith(".pyc"):
             content = (path / name if path.is_dir() else path).read_bytes()

@@ -1,4 +1,4 @@
-"""A Sphinx extension: formulas as MathML, which browsers draw by themselves, in one font cut down to their letters."""
+"""A Sphinx extension: formulas as MathML, which browsers can draw, in a font reduced to the letters used."""
 
 import logging
 from pathlib import Path
@@ -17,7 +17,7 @@ NAME = "mathml"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """What Sphinx calls."""
+    """Connect the extension to Sphinx."""
     app.add_html_math_renderer(NAME, (_inline, None), (_block, None))
     app.add_css_file("math.css")
     app.connect("build-finished", _font)
@@ -36,7 +36,7 @@ def _block(translator: HTML5Translator, node: nodes.Element) -> None:
 
 def _font(app: Sphinx, error: Exception | None) -> None:
     if error is None:
-        logging.getLogger("fontTools").setLevel(logging.WARNING)  # it tells Sphinx of every table of the font
+        logging.getLogger("fontTools").setLevel(logging.WARNING)  # it logs every table of the font
         pages = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(app.outdir).rglob("*.html")))
         rule = math_face(asset_path("math-font"), pages)
         write(Path(app.outdir) / "_static" / "math.css", f'{rule}\nmath {{ font-family: "Deck Math", math; }}\n')

@@ -1,4 +1,4 @@
-"""Where the pages go: a folder that holds a site of this course, whole, or nothing of anybody else."""
+"""The folder for the pages: it contains a complete site of this course, or nothing else."""
 
 import errno
 import os
@@ -15,16 +15,16 @@ LIST = ".course-site"  # in the folder of the pages: the files that were written
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} if hasattr(errno, "EDQUOT") else {errno.ENOSPC, errno.EFBIG}
 
 NO_ROOM = (
-    "got a full disk: {error}. What was executed is kept, and no page was changed. Make room, "
-    "then give this command again."
+    "got a full disk: {error}. Executed lessons are kept, and no page was changed. Make room, "
+    "then run this command again."
 )
 
 
 def ours(target: Path) -> None:
-    """Check that nothing but an earlier site would be replaced.
+    """Check that only an earlier site would be replaced.
 
     Raises:
-        ValueError: for a file, and for a folder with files that no build has written.
+        ValueError: for a file, and for a folder with files that are not from an earlier build.
     """
     if target.exists() and not target.is_dir():
         raise ValueError(f"got --out {target}, which is a file; expected a folder for the pages.")
@@ -34,32 +34,32 @@ def ours(target: Path) -> None:
         more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
         raise ValueError(
             f"got --out {target}, which holds files that are not of the site: {', '.join(strange[:3])}{more}; expected "
-            "a new or empty folder, or a site made before. Nothing was written. Move them, or name another folder."
+            "a new or empty folder, or an earlier site. Nothing was written. Move them, or choose another folder."
         )
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Nobody else builds in this folder meanwhile. Raises ValueError when somebody does."""
+    """Lock the folder during a build. Raise ValueError if another build is running."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / ".lock", timeout=0):  # released by the system when a run is killed
             yield
     except Timeout:
         raise ValueError(
-            f"got another `course site` at work in {folder}; expected one at a time. Wait for it, then give the same "
+            f"another `course site` is running in {folder}; expected one at a time. Wait for it, then run the same "
             "command again."
         ) from None
 
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A new folder beside the target, which takes its place when all has gone well; else the target stays as it is.
+    """Make a new folder that replaces the target at the end; after an error the target stays as it is.
 
-    Wherever it is stopped, the target is whole: as it was, or new.
+    Whenever it is interrupted, the target is complete: either the old or the new one.
     """
     fresh, old = (target.with_name(f".{target.name}.{which}") for which in ("new", "old"))
-    _back(old, target)  # of a build that was killed
+    _back(old, target)  # after a build that was killed
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     try:
@@ -74,19 +74,19 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def _back(old: Path, target: Path) -> None:
-    """What was put aside takes its place again where nothing else has, or goes."""
+    """Move the old folder back if the target is missing; otherwise delete it."""
     if old.exists() and not target.exists():
         old.rename(target)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def has_room(warnings: str) -> None:
-    """Sphinx warns of a page that it could not write, and goes on."""
+    """Raise OSError if Sphinx could not write a page: it only warns and continues."""
     for code in FULL:
         if os.strerror(code) in warnings:
             raise OSError(code, os.strerror(code))
 
 
 def files(folder: Path) -> set[str]:
-    """Their names below the folder."""
+    """List the paths of all files below the folder."""
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}

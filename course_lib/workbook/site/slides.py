@@ -1,4 +1,4 @@
-"""The page that lists the decks: what each says of itself, and the headings of its slides."""
+"""The page that lists the decks, with their titles and the headings of their slides."""
 
 import re
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
 
 def listed(decks: Iterable[Path]) -> str:
-    """The source of the page, from the texts of those decks."""
+    """Make the source of the page from the texts of the decks."""
     parts = [
         "# Slides\n",
-        "A deck for each lesson. Arrow keys turn the pages, and `s` opens the notes for the speaker.\n",
+        "A deck for each lesson. Use the arrow keys to move; `s` opens the speaker notes.\n",
     ]
     for path in decks:
         text = path.read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ def listed(decks: Iterable[Path]) -> str:
         link = f'<a href="decks/{path.stem}.html">{len(slides)} slides</a>'
         parts += [
             f"## {path.stem[:2]} · {title}\n",
-            f"{link} beside [the lesson](lessons/{path.stem}.ipynb):\n",
+            f"{link} for [this lesson](lessons/{path.stem}.ipynb):\n",
             " · ".join(headings) + ("\n" if headings else ""),
         ]
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""The pages as Sphinx reads them: front page, lessons, glossary, papers, whatever docs/ has for readers."""
+"""The sources of the pages for Sphinx: front page, lessons, slides, and the pages of docs/."""
 
 import re
 import shutil
@@ -13,10 +13,10 @@ from course_lib.workbook.build import write
 from course_lib.workbook.folders import repository
 from course_lib.workbook.site.slides import listed
 
-DOCS = ("claims", "glossary", "papers", "models", "instructors", "contributing")
+DOCS = ("claims", "glossary", "papers", "install", "students", "models", "instructors", "contributing")
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"\[((?:[^\[\]]|`[^`]*`)*)\]\((?!\w+:|#)([^)\s]+)\)")
-_HERE = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")  # to an anchor that stands in the page as HTML
+_HERE = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")  # to an anchor that is HTML in the page
 _BESIDE = re.compile(rf"\]\(\.\./docs/(?=(?:{'|'.join(DOCS)})\.md)")  # a link of a lesson
 _LESSON = re.compile(r"lessons? ((?:\d\d(?:, | and )?)+)")
 
@@ -24,11 +24,11 @@ _LESSON = re.compile(r"lessons? ((?:\d\d(?:, | and )?)+)")
 def tree(
     lessons: Iterable[tuple[str, NotebookNode]], decks: Sequence[Path], folder: Path, root: Path = masters.ROOT
 ) -> None:
-    """Write the whole source of the site into `folder`, anew.
+    """Write the whole source of the site into a new `folder`.
 
     Args:
         lessons: (stem, executed notebook).
-        decks: the texts of the slides that lie beside the lessons.
+        decks: the texts of the slides.
     """
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "lessons").mkdir(parents=True)
@@ -39,7 +39,7 @@ def tree(
         if around := around + ([launch(stem, address)] if address else []):
             notebook.cells.insert(1, new_markdown_cell(" · ".join(around)))
         for number, cell in enumerate(notebook.cells):
-            cell.id = f"cell-{number}"  # one by lot would make of the same lesson another page each time
+            cell.id = f"cell-{number}"  # a random id would change the page each time
             if cell.cell_type == "markdown":
                 cell.source = from_lesson(cell.source)
         write(folder / "lessons" / f"{stem}.ipynb", masters.as_text(notebook))
@@ -60,7 +60,7 @@ def tree(
 
 
 def launch(stem: str, address: str) -> str:
-    """Where the lesson runs without an installation."""
+    """Make links to services that run the lesson without an installation."""
     name = address.removeprefix("https://github.com/")
     binder = f"https://mybinder.org/v2/gh/{name}/HEAD?labpath=notebooks/{stem}.ipynb"
     colab = f"https://colab.research.google.com/github/{name}/blob/main/notebooks/{stem}.ipynb"
@@ -69,12 +69,12 @@ def launch(stem: str, address: str) -> str:
 
 
 def page(text: str, address: str = "", stems: Sequence[str] = ()) -> str:
-    """A page of the repository as one of the site: comments are left out, links lead to pages of the site.
+    """Convert a page of the repository to one of the site: remove comments, and link to pages of the site.
 
-    A link to a file that is no page leads to the repository, and is plain text while nobody has said where that is.
+    A link to a file without a page leads to the repository, or is plain text if its address is not set.
 
     Args:
-        stems: the lessons that have a page.
+        stems: the lessons with a page.
     """
 
     def place(match: re.Match) -> str:
@@ -92,12 +92,12 @@ def page(text: str, address: str = "", stems: Sequence[str] = ()) -> str:
 
 
 def from_lesson(text: str) -> str:
-    """The text of a lesson with links to pages that lie elsewhere on the site than in the repository."""
+    """Correct links of a lesson to pages that have another place on the site than in the repository."""
     return _BESIDE.sub("](../", text)
 
 
 def by_lesson(papers: str) -> str:
-    """The index of papers, turned round: every lesson with its papers in the order of their years."""
+    """Turn the index of papers round: every lesson with its papers."""
     found: dict[str, list[str]] = {}
     for line in papers.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
@@ -111,5 +111,5 @@ def by_lesson(papers: str) -> str:
 
 
 def contents(title: str, names: list[str]) -> str:
-    """A hidden table of contents, which makes the side bar."""
+    """Make a hidden table of contents for the side bar."""
     return "\n".join(["", "```{toctree}", ":hidden:", f":caption: {title}", "", *names, "```", ""])

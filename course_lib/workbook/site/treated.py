@@ -1,4 +1,4 @@
-"""From an executed notebook to one that Sphinx shows well: figures with their text, folded code, no live widgets."""
+"""Prepare an executed notebook for Sphinx: figures with alternative text, folded code, no live widgets."""
 
 import copy
 import html
@@ -12,8 +12,8 @@ from course_lib.workbook.decks.markdown import mathematics
 FOLDED = "hide-input"
 _IMAGE = re.compile(r'^<img alt="([^"]*)"')
 _WIDGET = "application/vnd.jupyter.widget-view+json"
-_BAR = "Output()"  # what rich draws its bars of progress in; all other widgets are controls of a picture
-_KEPT = re.compile(r"Kept in [^<]*?progress\.json")  # where, on the machine that made the page
+_BAR = "Output()"  # progress bars of rich; all other widgets control a picture
+_KEPT = re.compile(r"Stored in [^<]*?progress\.json")  # a path on the machine that made the page
 _QUESTION = re.compile(r"<summary>.*?</summary>", re.DOTALL)
 _FORMULA = re.compile(r"\$([^$]+)\$")
 _MARKUP = re.compile(r"<(?!img|svg)[^>]*>")
@@ -21,10 +21,10 @@ _TERMINAL = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def treated(notebook: NotebookNode, solutions: NotebookNode | None = None) -> NotebookNode:
-    """A copy for the page. Cells of imports are folded; each figure has the text that the house style gives it.
+    """Make a copy for the page. Cells of imports are folded, and each figure gets its alternative text.
 
     Args:
-        solutions: the master as a notebook; each exercise is then followed by its solution, folded.
+        solutions: the master as a notebook; if given, the folded solution follows each exercise.
     """
     answers = (
         {cell.metadata["exercise"]: cell for cell in solutions.cells if "exercise" in cell.metadata}
@@ -38,12 +38,12 @@ def treated(notebook: NotebookNode, solutions: NotebookNode | None = None) -> No
         if answer := answers.get(cell.metadata.get("exercise")):
             cells.append(_cell(answer.source, FOLDED))
     page.cells = cells
-    page.metadata.pop("widgets", None)  # of a notebook that was run just now: for them a page would fetch scripts
+    page.metadata.pop("widgets", None)  # otherwise the page would fetch scripts
     return page
 
 
 def _formulas(cell: NotebookNode) -> NotebookNode:
-    """The question of a folded answer is HTML, in which no reader of Markdown looks for formulas."""
+    """Convert formulas in the question of a folded answer: it is HTML, which Markdown does not parse."""
 
     def drawn(question: re.Match) -> str:
         return _FORMULA.sub(lambda formula: mathematics(formula[1], "inline"), question[0])
@@ -59,7 +59,7 @@ def _cell(source: str, *tags: str) -> NotebookNode:
 
 
 def _split(cell: NotebookNode) -> list[NotebookNode]:
-    """The cell, and for each figure after its first output one of its own: a cell has one text for all its figures."""
+    """Give each further figure a cell of its own, because a cell has one alternative text for all its figures."""
     folded = cell.metadata.get("jupyter", {}).get("source_hidden")
     first = _cell(cell.source, *([FOLDED] if folded else []))
     first.id, first.execution_count = cell.id, cell.execution_count
@@ -72,10 +72,10 @@ def _split(cell: NotebookNode) -> list[NotebookNode]:
             continue
         before = parts[-1].outputs[-1] if parts[-1].outputs else NotebookNode(output_type=None)
         if output.output_type == before.output_type == "stream" and output.name == before.name:
-            before.text += output.text  # printed a moment later
+            before.text += output.text  # printed a moment later by the same cell
             continue
         if (text is not None and parts[-1].outputs) or "mystnb" in parts[-1].metadata:
-            parts.append(_cell("#", "remove-input"))  # without a source it would be left out
+            parts.append(_cell("#", "remove-input"))  # without a source the cell would be left out
         if text is not None:
             parts[-1].metadata["mystnb"] = {"image": {"alt": text}}
         parts[-1].outputs.append(shown)
@@ -88,15 +88,15 @@ def _split(cell: NotebookNode) -> list[NotebookNode]:
 
 
 def _output(output: NotebookNode) -> tuple[NotebookNode | None, str | None]:
-    """What is shown of an output, and the alternative text if it is a figure. Widgets need a kernel: their static
-    picture is an output of its own, and stays."""
+    """Return the part of an output to show, and the alternative text of a figure. Widgets need a kernel and are left
+    out; their static picture is a separate output, which stays."""
     data = output.get("data", {})
     bar = "text/html" in data and "image/png" not in data and not _MARKUP.sub("", data["text/html"]).strip()
-    if _WIDGET in data or bar:  # a bar of progress that has gone leaves an empty frame
+    if _WIDGET in data or bar:  # a finished progress bar leaves an empty frame
         return None, None
     for said, key in ((data, "text/html"), (data, "text/plain"), (output, "text")):
         if key in said:
-            said[key] = _KEPT.sub("Kept in progress.json", said[key])
+            said[key] = _KEPT.sub("Stored in progress.json", said[key])
     if output.output_type == "error":
         output.traceback = [_TERMINAL.sub("", line) for line in output.traceback]
     if "image/png" not in data:

@@ -43,7 +43,7 @@ def test_the_budget_by_hand():
     kept = Judged(dense=dense, found=account_of(100, 100), losses=losses, budget=budget)
     assert (kept.held, kept.read, kept.within) == (1 / 3, 1 / 2, True)
     assert kept.worse == ("boolq", (0.5, 0.2))
-    assert kept.of_budget == "33.3% of the bytes held, within 33.3%; 50.0% of the bytes read a token, within 50.0%"
+    assert kept.of_budget == "33.3% of the bytes stored, within 33.3%; 50.0% of the bytes read per token, within 50.0%"
     for held, read in ((101, 100), (100, 101)):
         found = Judged(dense=dense, found=account_of(held, read), losses=losses, budget=budget)
         assert not found.within

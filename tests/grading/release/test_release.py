@@ -73,7 +73,7 @@ def test_what_students_need_is_there_and_nothing_else(copy):
     files = {"LICENSE", "Makefile", "README.md", "pyproject.toml", "requirements.lock", "setup.py"}
     assert top == files | {"course_lib", "docs", "kernels", "notebooks", "slides"}
     pages = sorted(name for name in names if name.startswith("docs/"))
-    assert pages == ["docs/claims.md", "docs/glossary.md", "docs/models.md", "docs/papers.md"]
+    assert pages == [f"docs/{name}.md" for name in ("claims", "glossary", "install", "models", "papers", "students")]
     assert {f"notebooks/{path.stem}.ipynb" for path in masters.masters()} <= names.keys()
     reader = {name for name in names if name.startswith(READER)} | {"course_lib/grading/__init__.py"}
     kept_back = r"grading|hidden_cases|kernels/gpu|solution|test_|\.git|\.ci|\.png"
@@ -146,11 +146,13 @@ def test_commands_for_students_are_there_and_those_for_instructors_are_not(copy,
 
 
 def test_the_readme_promises_what_is_there(copy, listed):
+    for page in (copy / "README.md", *(copy / "docs").glob("[!c]*.md")):  # all but claims.md
+        text = page.read_text()
+        for path in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", text):
+            assert (page.parent / path).exists(), (page.name, path)
+        for command in set(re.findall(r"`course ([a-z][\w-]+)", text)):
+            assert f"│ {command} " in listed, command
     text = (copy / "README.md").read_text()
-    for path in re.findall(r"\]\(([^)#]+)\)", text):
-        assert (copy / path).exists(), path
-    for command in set(re.findall(r"`course ([\w-]+)", text)):
-        assert f"│ {command} " in listed, command
     assert "make test" not in text
     assert "nstructor" not in text
 

@@ -211,18 +211,31 @@ def test_nothing_that_stays_is_part_of_an_answer(module):
 
 
 def test_passages_for_instructors_are_left_out():
-    text = (
-        "one\n<!-- BEGIN INSTRUCTORS: why -->\ntwo\n<!-- END INSTRUCTORS -->\n\nthree\n<!-- FOR STUDENTS\nfour\n-->\n"
-    )
-    assert strip.for_students(text, "x") == "one\nthree\nfour\n"
-    code = "a = 1\n    # BEGIN INSTRUCTORS\n    b = 2\n    # END INSTRUCTORS\nc = 3\n"
+    code = "a = 1\n    # BEGIN INSTRUCTORS: why\n    b = 2\n    # END INSTRUCTORS\nc = 3\n"
     assert strip.for_students(2 * code, "x") == 2 * "a = 1\nc = 3\n"
 
 
-@pytest.mark.parametrize("text", ["# BEGIN INSTRUCTORS\na\n", "a\n# END INSTRUCTORS\n", "<!-- FOR STUDENTS\na\n"])
+@pytest.mark.parametrize("text", ["# BEGIN INSTRUCTORS\na\n", "a\n# END INSTRUCTORS\n"])
 def test_a_marker_without_a_partner_is_refused(text):
     with pytest.raises(ValueError, match="has no partner"):
-        strip.for_students(text, "README.md")
+        strip.for_students(text, "Makefile")
+
+
+README = "# A\n\n| lesson | b |\n|:--|--:|\n| [00 A](notebooks/00_a.ipynb) | x |\n\n| other |\n|:--|\n| y |\n"
+TEMPLATE = f"# A\n\n[i](install.md) [l](../LICENSE) [o](https://x)\n\n{strip.TABLE_LINK}\n[g](glossary.md#a)\n"
+
+
+def test_the_students_readme_has_the_table_of_lessons_and_links_from_the_top_folder():
+    assert strip.student_readme(TEMPLATE, README) == (
+        "# A\n\n[i](docs/install.md) [l](LICENSE) [o](https://x)\n\n"
+        "| lesson | b |\n|:--|--:|\n| [00 A](notebooks/00_a.ipynb) | x |\n\n[g](docs/glossary.md#a)\n"
+    )
+
+
+@pytest.mark.parametrize(("template", "readme"), [("# A\n", README), (TEMPLATE, "# A\n")])
+def test_a_students_readme_without_the_table_is_refused(template, readme):
+    with pytest.raises(ValueError, match="got no table of lessons"):
+        strip.student_readme(template, readme)
 
 
 def test_rows_of_lessons_that_are_not_given_out_leave_the_table():

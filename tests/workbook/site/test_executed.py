@@ -118,7 +118,7 @@ CELL = (
 
 @pytest.mark.parametrize(("error", "said"), [(CELL, "E: by 0"), ("Kernel died\nsomewhere", "Kernel died")])
 def test_a_cell_that_fails_stops_the_build_and_keeps_nothing(tmp_path, error, said):
-    with pytest.raises(ValueError, match=f"so there is no page of it: {said}\n.*`course run 00_a --student` shows"):
+    with pytest.raises(ValueError, match=f"so it has no page: {said}\n.*`course run 00_a --student` shows"):
         executed(lesson("1"), "00_a", tmp_path / "kept", lambda notebook: error)
     assert not (tmp_path / "kept").exists()
 

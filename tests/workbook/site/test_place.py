@@ -49,7 +49,7 @@ def test_a_folder_with_files_of_somebody_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("stopped", "said"),
     [
-        (KeyboardInterrupt(), "Stopped. What was executed is kept, and the pages that are there are whole."),
+        (KeyboardInterrupt(), "Stopped. Executed lessons are kept, and the existing pages are complete."),
         (FULL, "got a full disk: .*no page was changed. Make room"),
         ("WARNING: error writing file a.html: " + str(FULL), "got a full disk: "),
     ],
@@ -120,7 +120,7 @@ def test_an_out_with_files_is_refused_before_anything_is_executed(tmp_path, monk
 
 def test_two_builds_do_not_meet(tmp_path):
     (tmp_path / "build").mkdir()
-    said = "another `course site` at work in .*; expected one"
+    said = "another `course site` is running in .*; expected one"
     with place.alone(tmp_path / "build" / "site"), pytest.raises(ValueError, match=said):
         site.build(root=tmp_path, console=Console(record=True))
     with place.alone(tmp_path / "build" / "site"):

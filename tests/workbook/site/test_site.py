@@ -218,7 +218,7 @@ def test_solutions_are_folded_under_their_exercises_when_asked_for(pages):
 
 
 def test_nothing_is_solved_in_a_page_whoever_solved_something_where_it_is_made(pages):
-    shown = pages["lessons/00_start_here.html"].partition("Kept in progress.json")[0]
+    shown = pages["lessons/00_start_here.html"].partition("Stored in progress.json")[0]
     points = re.findall(r"(\d+) of \d+ ", shown[shown.rindex("hints used") :])
     assert len(points) > 1
     assert set(points) == {"0"}
@@ -344,9 +344,9 @@ def test_whoever_comes_to_no_page_finds_the_search_from_any_depth(built):
         at = f"http://127.0.0.1:{server.server_port}/course"
         without = chromium.new_page(java_script_enabled=False)
         without.goto(f"{at}/lessons/none.html")
-        found, advice, _ = without.locator("main").inner_text().partition("From here the way to the course needs")
+        found, advice, _ = without.locator("main").inner_text().partition("The links on this page and the search need")
         assert advice
-        assert "Nothing stands at" in found
+        assert "There is no page at" in found
         assert not without.get_by_role("button").is_visible()
         assert not without.get_by_role("link").is_visible(), "which would lead from a folder nowhere"
         for address in ("lessons/deep/er/none.html", "none"):

@@ -62,7 +62,7 @@ def test_the_list_of_decks_says_what_stands_in_them(tmp_path):
     )
     assert listed([deck]).split("\n\n")[2:] == [
         "## 04 · Wanda",
-        '<a href="decks/04_wanda.html">4 slides</a> beside [the lesson](lessons/04_wanda.ipynb):',
+        '<a href="decks/04_wanda.html">4 slides</a> for [this lesson](lessons/04_wanda.ipynb):',
         "A *score* · Two\n",
     ]
 

@@ -92,11 +92,14 @@ def test_the_notebook_itself_stays_as_it_is():
 
 
 def test_where_a_machine_keeps_the_progress_is_its_own_business():
-    shown = {"text/html": "<i>Kept in /home/a/\nb/progress.json </i>", "text/plain": "Kept in /home/a/progress.json"}
-    printed = new_output("stream", text="Kept in C:\\a\\progress.json")
+    shown = {
+        "text/html": "<i>Stored in /home/a/\nb/progress.json </i>",
+        "text/plain": "Stored in /home/a/progress.json",
+    }
+    printed = new_output("stream", text="Stored in C:\\a\\progress.json")
     table, line = page(cell(new_output("display_data", data=shown), printed))[0].outputs
-    assert table.data == {"text/html": "<i>Kept in progress.json </i>", "text/plain": "Kept in progress.json"}
-    assert line.text == "Kept in progress.json"
+    assert table.data == {"text/html": "<i>Stored in progress.json </i>", "text/plain": "Stored in progress.json"}
+    assert line.text == "Stored in progress.json"
 
 
 def test_a_formula_in_the_question_of_a_folded_answer_is_drawn():

@@ -25,7 +25,7 @@ def attack(x):
     return GONE
 """,
         status="killed",
-        reason="ended the process",
+        reason="ended its process",
     ),
     "exits_in_the_second_call": Attack(
         says="Right once, then gone: the first case counts, the second does not.",
@@ -41,7 +41,7 @@ def attack(x):
     return x * 2
 """,
         status="killed",
-        reason="ended the process",
+        reason="ended its process",
         n_right=1,
     ),
     "exits_politely_at_import": Attack(
