@@ -205,4 +205,4 @@ def test_networks_that_disagree_leave_a_claim_undecided():
         row["n_left"] += 26 * (row["method"] == "OBS" and not row["refit"] and row["seed"] == 1)
     found = claims.MONKS_FEWER.judge(measured)
     assert found.ours.startswith("+1 ± 13 weights (problem 1)")
-    assert found.words == "undecided (n = 2; even 100 times as many samples would not decide)"
+    assert found.words == "undecided (n = 2; over 10 times as many samples would be needed)"
