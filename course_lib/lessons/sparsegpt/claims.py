@@ -7,16 +7,19 @@ from statistics import median
 from typing import Any
 
 from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
-from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.marks import (
+from course_lib.lessons.common.claim import (
     COMPARABLE,
     HARMED,
     OTHER_DISTANCES,
+    PERCENT,
+    POINTS,
+    TIMES,
     WHY_COMPARABLE,
     WHY_HARMED,
     WHY_OWN_NUMBER,
+    Claim,
 )
+from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.results import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, of_samples
 

@@ -7,9 +7,19 @@ from itertools import pairwise
 from typing import Any
 
 from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
+from course_lib.lessons.common.claim import (
+    DECENT,
+    HARMED,
+    OTHER_FRACTIONS,
+    OTHER_HARMS,
+    PERCENT,
+    POINTS,
+    TIMES,
+    WHY_DECENT,
+    WHY_HARMED,
+    Claim,
+)
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.marks import DECENT, HARMED, OTHER_FRACTIONS, OTHER_HARMS, WHY_DECENT, WHY_HARMED
 from course_lib.lessons.common.results import rows, spaced
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.lessons.wanda.published import PAPER, PATTERNS, PUBLISHED_CLAIMS, kept_fractions, published

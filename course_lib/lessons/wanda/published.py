@@ -4,14 +4,17 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
-from course_lib.lessons.common.claim import PERCENT, POINTS, Claim, Unit
-from course_lib.lessons.common.marks import (
+from course_lib.lessons.common.claim import (
     COMPARABLE,
     DECENT,
     OTHER_DISTANCES,
     OTHER_FRACTIONS,
+    PERCENT,
+    POINTS,
     WHY_COMPARABLE,
     WHY_DECENT,
+    Claim,
+    Unit,
 )
 from course_lib.lessons.common.results import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect

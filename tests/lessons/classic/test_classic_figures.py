@@ -172,7 +172,7 @@ def test_verdicts_follow_the_data():
     assert claims.MONKS_2.judge(measured).ours.startswith("1 of 2 networks; a median of")  # one network is enough
     xor = claims.XOR_RIGHT.judge(measured)
     assert xor.ours == "magnitude 4, OBD 3, OBS 36 of 36 networks"
-    assert claims.XOR_CHOICE.judge(measured).ours == "magnitude 36, OBD 3, OBS 36 of 36 networks"
+    assert claims.XOR_CHOICE.judge(measured).ours.startswith("magnitude 36, OBD 3, OBS 36 of 36 networks; right after")
     assert claims.lossless_counts(measured, 1) == (2, 2, 2)
     assert claims.lossless_counts(measured, 2) == (1, 1, 2)
     assert [each.value for each in claims.MONKS_FEWER.judge(measured).effects.values()] == [14, 14, 14]

@@ -10,7 +10,7 @@ SOURCE = Source(
             id="gu-1",
             at="Sparsity Definition",
             says="Zeros save memory and compute.",
-            claim="patterns-bitmap-smaller",
+            claim="patterns-zeros-save",
         ),
         Statement(
             id="gu-2",
@@ -27,14 +27,14 @@ SOURCE = Source(
         Statement(
             id="gu-4",
             at="Sparsity Patterns: unstructured",
-            says="Unstructured sparsity needs special hardware to be faster.",
-            claim="patterns-csr-no-faster",
+            says="At sparsities that keep quality, unstructured sparsity is not faster without special hardware.",
+            claim="patterns-csr-at-quality",
         ),
         Statement(
             id="gu-5",
             at="Sparsity Patterns: structured",
             says="Structured pruning often loses performance at high sparsity.",
-            claim="patterns-order-quarter",
+            claim="patterns-structured-harms",
         ),
         Statement(
             id="gu-6",
@@ -46,7 +46,7 @@ SOURCE = Source(
             id="gu-7",
             at="Sparsity Patterns: semi-structured",
             says="N:M sparsity lies between unstructured and structured sparsity.",
-            claim="patterns-order-half",
+            claim="patterns-between",
         ),
         Statement(
             id="gu-8",
@@ -84,7 +84,7 @@ SOURCE = Source(
             at="Magnitude Pruning",
             says="Retraining recovers most of what pruning 70 % by magnitude costs.",
             claim="classic-retrained",
-            published="76.0 % dense, 36.1 % pruned, 71.4 % after three epochs",
+            published="88 % of the loss at 70 % (76.0 % dense, 36.1 % pruned, 71.4 % after three epochs)",
         ),
         Statement(
             id="gu-14",
@@ -117,6 +117,7 @@ SOURCE = Source(
             at="Magnitude Pruning",
             says="On LLMs, magnitude pruning fails at a very low sparsity.",
             claim="wanda-magnitude-fails-early",
+            published="76 to 94 % of the dense accuracy at 50 % (the deck's own table)",
         ),
         Statement(
             id="gu-19",
@@ -135,19 +136,19 @@ SOURCE = Source(
             at="Optimal Brain Damage",
             says="OBD is fast and easy to compute.",
             label=Label.COUNTED,
-            why_not="one more backward pass; lesson 02 counts it",
+            why_not="one more backward pass, d numbers for d weights; lesson 02 counts it",
         ),
         Statement(
             id="gu-22",
             at="Optimal Brain Surgeon",
             says="OBS keeps a better performance than magnitude pruning and OBD.",
-            claim="classic-digits",
+            claim="classic-more-accurate",
         ),
         Statement(
             id="gu-23",
             at="Optimal Brain Surgeon",
             says="OBS needs much less retraining, or none.",
-            claim="classic-monks-fewer",
+            claim="classic-no-retraining",
         ),
         Statement(
             id="gu-24",
@@ -342,6 +343,7 @@ SOURCE = Source(
             at="Attention Sinks",
             says="Line breaks in place of the first four tokens are sinks too, so position matters more than meaning.",
             claim="sinks-newlines",
+            published="1.04 times: 5.40 with the first four tokens, 5.60 with four line breaks (Llama-2-13B)",
         ),
         Statement(
             id="gu-54",
@@ -385,6 +387,74 @@ SOURCE = Source(
             at="Comparisons",
             says="In the table larger models lose less accuracy with magnitude pruning, which the text does not say.",
             claim="wanda-published-magnitude-larger-lose-less",
+        ),
+        Statement(
+            id="gu-61",
+            at="Comparisons",
+            says="In the table SparseGPT is more accurate than magnitude pruning throughout.",
+            claim="wanda-published-sparsegpt-above-magnitude",
+        ),
+        Statement(
+            id="gu-62",
+            at="Comparisons",
+            says="In the table SparseGPT at 50 % is more accurate than the dense LLaMA-2-70B.",
+            claim="wanda-published-above-dense",
+        ),
+        Statement(
+            id="gu-63",
+            at="Comparisons",
+            says="Magnitude's metric costs O(1), and needs no calibration data and no weight update.",
+            label=Label.BY_CONSTRUCTION,
+            why_not="one look at each weight, O(d²) in the width like Wanda's, which the O(1) leaves out",
+        ),
+        Statement(
+            id="gu-64",
+            at="Magnitude Pruning and OBD",
+            says="Magnitude pruning and OBD need massive retraining to recover.",
+            claim="classic-need-retraining",
+        ),
+        Statement(
+            id="gu-65",
+            at="Illustration",
+            says="On E = 2x₁² + ½x₂² at (0.1, -0.3) the three methods are compared.",
+            label=Label.FROM_SOURCE,
+            why_not="|x| and x²H both pick x₁ (0.02 against 0.045), so the methods agree; the gradient there is "
+            "(0.4, -0.3), so it is no minimum, which the deck assumes",
+        ),
+        Statement(
+            id="gu-66",
+            at="Optimal Brain Surgeon",
+            says="Pruning one weight and adjusting the others costs θ²/(2[H⁻¹]ᵢᵢ).",
+            label=Label.THEOREM,
+            why_not="an identity where the loss is quadratic; lesson 02's tests check it",
+        ),
+        Statement(
+            id="gu-67",
+            at="Key-value Cache",
+            says="The cache is a major bottleneck in long contexts.",
+            label=Label.COUNTED,
+            why_not="Llama-2-7B in half precision: 0.5 MiB per token, more than its 12.6 GiB of weights from 25.7 "
+            "thousand tokens on",
+        ),
+        Statement(
+            id="gu-68",
+            at="Attention Sinks",
+            says="Softmax never gives a weight of exactly zero.",
+            label=Label.BY_CONSTRUCTION,
+            why_not="an exponential is positive, before rounding",
+        ),
+        Statement(
+            id="gu-69",
+            at="Attention Sinks",
+            says="Removing the sinks shifts the distribution of attention.",
+            claim="kv-first-token-weight",
+        ),
+        Statement(
+            id="gu-70",
+            at="Attention Sinks",
+            says="4 sinks with 252 recent tokens are compared with 256 recent tokens.",
+            label=Label.BY_CONSTRUCTION,
+            why_not="equal budgets; gu-48 and gu-51 use equal budgets too",
         ),
     ),
 )
