@@ -57,6 +57,15 @@ def test_flexprefill_beside_others():
     assert title(deck.rivals(none)).endswith("clearly worse than FlexPrefill: StreamingLLM")
 
 
+@pytest.mark.parametrize(("shift", "word"), [(0.1, "holds"), (-0.1, "does not hold")])
+def test_flexprefill_beside_both_earlier_rules(shift, word):
+    made = made_up.prefill(0.01)
+    for row in made["tables"]["read"]:
+        if row["rule"] in ("StreamingLLM", "vertical-slash"):
+            row["losses"] = [loss + shift for loss in row["losses"]]
+    assert claims.THAN_PRIOR.judge(made).words == word
+
+
 def test_the_floor_and_the_code_as_released():
     made = made_up.prefill(0.01, released=0.005, bare=0.1)
     assert verdicts(claims.FLOOR_CLAIMS, made) == ["does not hold", "holds"]
