@@ -5,17 +5,17 @@ from typing import Any
 
 from course_lib.lessons.capstone import comparisons, estimates, timings
 from course_lib.lessons.capstone.estimates import DENSE, DOMAINS, find, recipes, rows_of
-from course_lib.lessons.common.claim import NATS, TIMES, Claim, Unit
+from course_lib.lessons.common.claim import NATS, NO_LOSS, OTHER_LOSSES, TIMES, WHY_NO_LOSS, Claim, Unit
 from course_lib.lessons.common.results import load_published, percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
 
 Measured = dict[str, Any]
-NO_LOSS = 0.05  # nats per token: what the lessons call no loss
 SHARES = (1 / 2, 1 / 3, 1 / 4)  # of the dense model's bytes
 PARTS, GRID = "capstone/experiments/capstone", "capstone/experiments/capstone_front"
 SPARSEGPT = "Frantar and Alistarh (2023), arXiv:2301.00774"
 SCISSORHANDS = "Liu and others (2023), arXiv:2305.17118"
 PROMPTS = "Xu and others (2023), arXiv:2305.11186"
+H2O = "Zhang and others (2023), arXiv:2306.14048"
 SPECULATIVE = "Leviathan, Kalman and Matias (2023), arXiv:2211.17192"
 
 _claim = partial(Claim, results=(PARTS,), unit=NATS)
@@ -69,11 +69,19 @@ def _beyond_published(*results: Measured) -> dict[str, Effect]:
 
 def _show_sizes(*results: Measured) -> str:
     found = [f"{size.ours:.1f} times ({size.name}; published: {size.published:g})" for size in _sizes(*results)]
-    return ", ".join(found)
+    why = "; Scissorhands drops half of its budget whenever it is full, and so holds fewer tokens than the budget"
+    return ", ".join(found) + why
 
 
 def _costs_of_sizes(*results: Measured) -> dict[str, Effect]:
     return {size.name: size.cost for size in _sizes(*results)}
+
+
+def _costs_above(name: str, other: str, measured: Measured, grid: Measured) -> dict[str, Effect]:
+    """The loss of one recipe above that of another, by domain, where both were measured."""
+    found = recipes(measured, grid)
+    row, beside = find(found, name), find(found, other)
+    return {text: estimates.loss_increase(row, beside, domain) for domain, text in DOMAINS.items() if row and beside}
 
 
 def _equal_bytes(measured: Measured, grid: Measured, lesson_3: Measured | None = None) -> dict[str, Effect]:
@@ -138,8 +146,8 @@ BEST_WITHIN = _of_recipes(
     text=f"the best recipe of half or a third of the bytes raises the loss by less than {NO_LOSS} nats",
     measure=_best_within,
     below=NO_LOSS,
-    because="5 % more perplexity is what the course allows for no loss",
-    other_thresholds=(0.02, 0.1),
+    because=WHY_NO_LOSS,
+    other_thresholds=(*OTHER_LOSSES, 0.1),
     quantity="loss increase of the best recipe, by memory footprint",
     refuted=f"a loss increase of {NO_LOSS} nats or more",
 )
@@ -161,8 +169,8 @@ TIMES_SMALLER_COST = Claim(
     results=(PARTS, GRID, "compress/experiments/prompts"),
     measure=_costs_of_sizes,
     below=NO_LOSS,
-    because="5 % more perplexity is what the course allows for no loss",
-    other_thresholds=(0.02, 0.1),
+    because=WHY_NO_LOSS,
+    other_thresholds=(*OTHER_LOSSES, 0.1),
     quantity="loss increase over the dense model",
     refuted=f"a loss increase of {NO_LOSS} nats or more",
     published="no loss (larger models)",
@@ -180,13 +188,43 @@ EQUAL_BYTES = Claim(
     source=SPARSEGPT,
     larger_models=True,
 )
+H2O_FIFTH, H2O_FOUR_BITS = (
+    _of_recipes(
+        id=f"capstone-h2o-{name}",
+        text=text,
+        measure=partial(_costs_above, recipe, other),
+        below=NO_LOSS,
+        because=WHY_NO_LOSS,
+        other_thresholds=(*OTHER_LOSSES, 0.1),
+        quantity=quantity,
+        refuted=f"a text on which it costs {NO_LOSS} nats or more",
+        source=H2O,
+        larger_models=True,
+    )
+    for name, text, recipe, other, quantity in (
+        (
+            "fifth",
+            f"with 20 % of the cache, H2O raises the loss by less than {NO_LOSS} nats",
+            "H2O 20 %",
+            DENSE,
+            "loss increase over the full cache, by text",
+        ),
+        (
+            "four-bits",
+            f"rounding H2O's 20 % of the cache to 4 bits raises the loss by less than {NO_LOSS} nats",
+            "H2O 20 %, 4 bits",
+            "H2O 20 %",
+            "loss increase over the same cache without rounding, by text",
+        ),
+    )
+)
 HALF_OF_NEURONS = _of_recipes(
     id="capstone-half-of-neurons",
     text=f"rounding raises the cost of computing half of the neurons by less than {NO_LOSS} nats",
     measure=lambda measured, grid=None: comparisons.cost_of_half_neurons(recipes(measured, grid)),
     below=NO_LOSS,
-    because="5 % more perplexity is what the course allows for no loss",
-    other_thresholds=(0.02, 0.1),
+    because=WHY_NO_LOSS,
+    other_thresholds=(*OTHER_LOSSES, 0.1),
     quantity="cost of half of the neurons after rounding minus their cost in the dense model",
     refuted=f"a difference of {NO_LOSS} nats or more",
     larger_models=True,

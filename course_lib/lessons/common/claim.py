@@ -19,6 +19,34 @@ from course_lib.measure.result_files import load
 
 BENCH = "bench/"  # prefix of results that `course bench` or `make gpu` wrote
 MOST_LISTED = 3  # cases: of more, only the smallest and the largest value are shown
+LARGE = 100  # times: larger ratios are shown as "over 100"
+SKEWED = 0.2  # error of a logarithm from which on the interval of the ratio is shown, which is not symmetric
+
+
+# What words such as "no loss" count as: one mark for each kind of statement, with its reason and other usual marks.
+# Claims take them as `above=` or `below=`, `because=` and `other_thresholds=`.
+
+NO_LOSS = 0.05  # nats per token, and so the logarithm of a ratio of perplexities
+WHY_NO_LOSS = "no loss means less than 5 % more perplexity (0.05 nats per token), about the spread between texts"
+OTHER_LOSSES = (0.01, 0.02)
+
+HARMED = math.log(1.5)  # logarithm of a ratio of perplexities
+WHY_HARMED = "1.5 times is the course's mark of a harmed model"
+OTHER_HARMS = (math.log(1.25), math.log(2), math.log(3))
+
+MOST = 0.5
+WHY_MOST = "most means more than half"
+OTHER_MAJORITIES = (0.75, 0.9)
+
+COMPARABLE = 0.03  # of the answers
+WHY_COMPARABLE = "comparable means at most 3 percentage points fewer right answers"
+OTHER_DISTANCES = (0.01, 0.05)
+
+DECENT = 0.9  # of the accuracy of the dense model
+WHY_DECENT = "decent means nine tenths of the dense model's accuracy; the source names no number"
+OTHER_FRACTIONS = (0.8, 0.95)
+
+WHY_OWN_NUMBER = "the source's own number"
 
 
 @dataclass(frozen=True)
@@ -38,8 +66,16 @@ class Unit:
     signed: bool = False
 
     def __call__(self, estimate: Effect) -> str:
-        """Value ± standard error with the unit; the value alone where all cases were counted."""
-        return f"{self._number(estimate)} {self.name}".rstrip()
+        """Value ± standard error with the unit; the value alone where all cases were counted.
+
+        Ratios with a large error are shown with their 95 % interval, which is not symmetric: "22 times (95 %: 7 to
+        73)".
+        """
+        text = f"{self._number(estimate)} {self.name}".rstrip()
+        if not self._is_skewed(estimate):
+            return text
+        ends = (math.exp(min(estimate.value + side * estimate.margin, math.log(2 * LARGE))) for side in (-1, 1))
+        return f"{text} (95 %: {' to '.join(map(_ratio, ends))})"
 
     def threshold(self, value: int | float) -> str:
         """A threshold with the unit, without a sign."""
@@ -51,14 +87,27 @@ class Unit:
         if len(estimates) <= MOST_LISTED:
             return ", ".join(f"{self(each)} ({name})" for name, each in estimates.items())
         low, high = (end(estimates.values(), key=lambda each: each.value) for end in (min, max))
-        return f"{self._number(low)} to {self(high)} in {len(estimates)} cases"
+        return f"{self._number(low)} to {self._number(high)} {self.name}".rstrip() + f" in {len(estimates)} cases"
+
+    def _is_skewed(self, estimate: Effect) -> bool:
+        is_wide = self.is_log and estimate.error > SKEWED and math.isfinite(estimate.margin)
+        return is_wide and estimate.value - estimate.margin < math.log(LARGE)
 
     def _number(self, estimate: Effect) -> str:
         value, error = estimate.value * self.scale, estimate.error * self.scale
         if self.is_log:
             value = math.exp(estimate.value)
             error = value * estimate.error
+            if self._is_skewed(estimate) or value > LARGE:
+                return _ratio(value)
         return with_error(value, error, self.signed)
+
+
+def _ratio(value: float) -> str:
+    """Two significant digits, as a ratio with a wide interval deserves; "over 100" for larger ones."""
+    if value > LARGE:
+        return f"over {LARGE}"
+    return f"{value:.{max(1 - math.floor(math.log10(value)), 0)}f}"
 
 
 def with_error(value: int | float, error: int | float, signed: bool = False) -> str:
@@ -87,6 +136,7 @@ class Claim:
         source: the paper or talk that makes the claim.
         results: the result files that `measure` needs, as LESSON/NAME or bench/NAME without ".json".
         basis: what decides a claim that needs no result file.
+        from_source: whether it is decided by the numbers of the source's own tables; nothing is then measured here.
         measure: takes the loaded results in that order; returns one estimate or a mapping from case to estimate.
         above, below: the threshold. The claim is right where every estimate is above (or below) it. Without either,
             the claim is right where the estimate is above 0.
@@ -110,6 +160,7 @@ class Claim:
     refuted: str
     results: tuple[str, ...] = ()
     basis: str = "counted from shapes"
+    from_source: bool = False
     source: str = ""
     above: int | float | None = None
     below: int | float | None = None
@@ -220,7 +271,8 @@ class Judgement:
         published = f"; published: {value}" if (value := self.claim.published_value) else ""
         quantity = "" if self.claim.shown else f", {self.claim.quantity}"
         first = f"Claim: {self.claim.text}"
-        others = (f"Here{quantity}: {self.ours}{published}", f"Verdict: {self.words}")
+        place = "In the source's own table" if self.claim.from_source else "Here"
+        others = (f"{place}{quantity}: {self.ours}{published}", f"Verdict: {self.words}")
         return "\n".join([_wrapped(first, ""), *(_wrapped(line, "    ") for line in others)])
 
     __repr__ = __str__

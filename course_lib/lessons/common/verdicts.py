@@ -21,7 +21,7 @@ ERRORS = 2.0  # error bars in figures reach this many standard errors to either 
 CONFIDENCE = 0.95  # two-sided: an effect of zero is called significant in at most one of 20 samples
 MOST_NAMED = 4  # cases: a verdict names those of a few and counts those of many
 _LONGEST = 100  # characters of the names of all cases
-_OUT_OF_REACH = 100  # times the sample: beyond that, the number of samples needed is not informative
+_OUT_OF_REACH = 10  # times the sample: beyond that, the number of samples needed is not informative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +138,11 @@ def of_count(n_held: int, of: int, more_than: float = 0.0) -> Effect:
     return Effect(value=n_held / of - more_than, error=0.0, n=of)
 
 
+def of_examples(cases: Mapping[str, Effect]) -> Effect:
+    """The fraction of the cases that hold, after Holm's correction: one is enough for "can", "up to" and "permits"."""
+    return of_count(list(decide_cases(cases).values()).count(HOLDS), len(cases))
+
+
 def of_independent(better: tuple[float, float], worse: tuple[float, float], threshold: float = 0.0) -> Effect:
     """`worse` minus `better`, both with their standard errors, measured from a threshold.
 
@@ -249,12 +254,12 @@ def _samples_needed(undecided: list[Effect]) -> str:
         return ""
     hardest = max(undecided, key=lambda case: (abs(case.error / case.value) if case.value else math.inf, case.n))
     if (needed := samples_needed(hardest)) is None:
-        return f" (n = {hardest.n}; even {_OUT_OF_REACH} times as many samples would not decide)"
+        return f" (n = {hardest.n}; over {_OUT_OF_REACH} times as many samples would be needed)"
     return f" (n = {hardest.n}; about {needed} samples would decide)"
 
 
 def samples_needed(effect: Effect) -> int | None:
-    """The smallest sample whose 95 % interval would exclude 0 at the same mean and spread; None beyond 100 times n."""
+    """The smallest sample whose 95 % interval would exclude 0 at the same mean and spread; None beyond 10 times n."""
     spread = effect.error * math.sqrt(effect.n)
     low, high = effect.n, _OUT_OF_REACH * effect.n
 

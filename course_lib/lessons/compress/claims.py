@@ -5,7 +5,17 @@ from collections.abc import Callable
 from functools import partial, reduce
 
 from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.claim import PERCENT, POINTS, Claim, Unit
+from course_lib.lessons.common.claim import (
+    MOST,
+    OTHER_LOSSES,
+    PERCENT,
+    POINTS,
+    WHY_MOST,
+    WHY_NO_LOSS,
+    WHY_OWN_NUMBER,
+    Claim,
+    Unit,
+)
 from course_lib.lessons.common.effects import accuracy_gap
 from course_lib.lessons.common.results import Measured, load_published, rows
 from course_lib.lessons.common.verdicts import Effect, Effects
@@ -177,11 +187,17 @@ def transferred(measured: Measured) -> tuple[dict[str, Effect], dict[str, Effect
     return helped, fractions, beyond_dense
 
 
+def between_compressed(measured: Measured) -> dict[str, Effect]:
+    """Loss won by prompts of one compressed model on another; the dense model is no compression technique."""
+    dense = model_name(DENSE)
+    return {pair: effect for pair, effect in transferred(measured)[0].items() if dense not in pair.split(" on ")}
+
+
 MOVES = _claim(
     id="compress-moves",
-    text="a prompt learned on another model lowers the perplexity",
-    measure=_joined(lambda measured: transferred(measured)[0]),
-    quantity="loss won, by pair of models",
+    text="a prompt learned on one compressed model lowers the perplexity of one that was compressed in another way",
+    measure=_joined(between_compressed),
+    quantity="loss won, by pair of compressed models",
     refuted="a pair of models whose prompt helps only where it was learned",
     larger_models=True,
 )
@@ -189,8 +205,8 @@ HALF_TRANSFERS = _claim(
     id="compress-half-transfers",
     text="more than half of the gain beyond the dense model's transfers to another model",
     measure=_joined(lambda measured: transferred(measured)[1]),
-    above=0.5,
-    because="most of the gain is more than half",
+    above=MOST,
+    because=WHY_MOST,
     other_thresholds=(0.25, 0.75),
     unit=PERCENT,
     quantity="fraction of the own prompt's gain beyond the dense model's gain, by pair of models",
@@ -322,8 +338,8 @@ CLOSE_TO_DENSE = _claim(
     text=f"a compressed model with a prompt costs less than {CLOSE} nats per token",
     measure=_joined(partial(_by_model, above_dense)),
     below=CLOSE,
-    because="5 % more perplexity is what the course allows for no loss",
-    other_thresholds=(0.02, 0.1),
+    because=WHY_NO_LOSS,
+    other_thresholds=(*OTHER_LOSSES, 0.1),
     quantity="loss with the prompt above the dense model's, by compressed model",
     refuted=f"{CLOSE} nats or more above the dense model",
 )
@@ -333,7 +349,7 @@ EIGHT_TIMES = _both(
     text="with 50 % of the weights pruned and 4 bits, the blocks are 8 times smaller",
     measure=_joined(lambda measured: Effect(value=times_smaller(measured), error=0.0)),
     above=8,
-    because="the paper's own number, which counts 2 bits per weight and no places of the zeros",
+    because=f"{WHY_OWN_NUMBER}, which counts 2 bits per weight and no places of the zeros",
     other_thresholds=(5, 4),
     unit=Unit("times"),
     quantity="bytes of the dense blocks at 16 bits over those stored",
@@ -345,8 +361,8 @@ WITHOUT_LOSS = _both(
     text="with a learned prompt, this model has no loss",
     measure=_joined(lambda measured: above_dense(measured, BOTH)),
     below=CLOSE,
-    because="5 % more perplexity is what the course allows for no loss",
-    other_thresholds=(0.02, 0.1),
+    because=WHY_NO_LOSS,
+    other_thresholds=(*OTHER_LOSSES, 0.1),
     quantity="loss with the prompt above the dense model's",
     refuted=f"over {CLOSE} nats above the dense model with a prompt",
     published=partial(_published, "quality"),

@@ -8,6 +8,7 @@ from functools import reduce
 from statistics import fmean
 from typing import Any
 
+from course_lib.lessons.common.claim import NO_LOSS
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.results import Measured, load_measured, rows
 from course_lib.lessons.common.verdicts import Effect, of_samples
@@ -17,7 +18,7 @@ from course_lib.prompts.compressed.store import DENSE
 from course_lib.prompts.transfer import Ratio, paired_ratio, share_of_gain
 
 PARTS = ("prompts", "prompts_further", "prompts_rest")
-CLOSE = 0.05  # nats per token: 5 % of perplexity, the meaning of "no loss" in this lesson
+CLOSE = NO_LOSS  # nats per token
 METHODS = {"wanda": "Wanda", "sparsegpt": "SparseGPT", "gptq": "GPTQ", "minitron": "Minitron"}
 AMOUNTS = {"2of4": "2:4", "50-4bit": "50 % and 4 bits"}
 

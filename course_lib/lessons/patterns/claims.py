@@ -1,14 +1,15 @@
 """The claims of lesson 01: the cost of regular patterns in quality, and whether storing fewer weights saves time."""
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from course_lib.lessons.common import gpu
-from course_lib.lessons.common.claim import PERCENT, TIMES, Claim
+from course_lib.lessons.common.claim import HARMED, OTHER_HARMS, PERCENT, TIMES, WHY_HARMED, Claim
 from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
 from course_lib.lessons.common.results import load_published, rows
-from course_lib.lessons.common.verdicts import Effect
+from course_lib.lessons.common.verdicts import Effect, decide_cases, of_examples
 
 Measured = dict[str, Any]
 Points = dict[float, Row]
@@ -55,6 +56,32 @@ TWO_FOUR_COSTS = _order(
     published=_published_two_four,
 )
 
+
+def _against(freer: tuple[str, ...], stricter: tuple[str, ...], measured: Measured) -> dict[str, Effect]:
+    """Perplexity of each stricter pattern over that of the freer one at its place, with half of the weights."""
+    found = {row["pattern"]: row for row in rows(measured, "perplexity") if row["sparsity"] in (0.0, 0.5)}
+    pairs = zip(freer, stricter, strict=True)
+    return {f"{strict} over {free}": log_gap(found[free], found[strict]) for free, strict in pairs}
+
+
+BETWEEN = _order(
+    id="patterns-between",
+    text="with half of the weights pruned, 2:4 costs more than unstructured pruning and less than rows or columns",
+    measure=partial(_against, ("unstructured", "2:4", "2:4"), ("2:4", "rows", "columns")),
+    quantity="perplexity with the stricter of two patterns over that with the freer one",
+    refuted="2:4 with a perplexity that is not between those of the two others",
+)
+STRUCTURED_HARMS = _order(
+    id="patterns-structured-harms",
+    text="with half of the weights pruned, rows and columns raise the perplexity more than 1.5 times",
+    measure=partial(_against, ("dense", "dense"), ("rows", "columns")),
+    above=HARMED,
+    because=WHY_HARMED,
+    other_thresholds=OTHER_HARMS,
+    quantity="perplexity over the dense one",
+    refuted="rows or columns within 1.5 times the dense perplexity",
+)
+
 _formats = partial(Claim, results=("bench/cpu_bitmap_matvec",), unit=TIMES)
 
 
@@ -96,13 +123,38 @@ def _csr_where_smaller(bench: Measured) -> dict[str, Effect]:
 
 def _packed_slower(bench: Measured) -> dict[str, Effect]:
     of_four = [row for row in bench["tables"]["sides"] if row["side"] != row["anchor"]]
-    return {f"{row['side']}, {row['contest'].removeprefix('2:4, ')}": _slower(row) for row in of_four}
+    return {f"{_method(row['side'])}, {_tokens(row['contest'])}": _slower(row) for row in of_four}
+
+
+def _method(side: str) -> str:
+    return "unpack first" if side == "unpack, then dense" else side
+
+
+def _tokens(contest: str) -> str:
+    """2:4, tokens: 16 → 16 tokens."""
+    number = contest.removeprefix("2:4, ").removeprefix("tokens: ")
+    return f"{number} token{'' if number == '1' else 's'}" if number.isdecimal() else number
+
+
+def _saved(bench: Measured) -> dict[str, Effect]:
+    """How many times less half of the weights need, of three kinds of cost; the counts have no error."""
+    return {
+        "memory, with a bitmap": Effect(value=-math.log1p(-_bytes_saved(bench).value), error=0.0),
+        "multiplications": Effect(value=math.log(2), error=0.0),
+        "time, in CSR": of_repetitions(_sides(bench)[1]["CSR"][0.5]),
+    }
+
+
+def _show_examples(bench: Measured) -> str:
+    cases = _csr_where_smaller(bench)
+    return f"{list(decide_cases(cases).values()).count('holds')} of {len(cases)} densities; {TIMES.several(cases)}"
 
 
 BITMAP_SMALLER = _formats(
     id="patterns-bitmap-smaller",
     text="half of the weights stored with a bitmap take fewer bytes than all weights stored densely",
     measure=_bytes_saved,
+    criterion="fewer bytes than the dense format",
     unit=PERCENT,
     quantity="fraction of the bytes saved",
     refuted="a bitmap format that needs as many bytes at half density as the dense format",
@@ -120,6 +172,32 @@ CSR_FASTER_WHEN_SMALLER = _formats(
     measure=_csr_where_smaller,
     quantity="time of the dense product over that in CSR, by density",
     refuted="a density at which fewer bytes take longer",
+)
+CSR_CAN_BE_FASTER = _formats(
+    id="patterns-csr-can-be-faster",
+    text="CSR that is over 5 % smaller than the dense matrix can be faster",
+    measure=lambda bench: of_examples(_csr_where_smaller(bench)),
+    shown=_show_examples,
+    criterion="one density is enough for 'can'",
+    quantity="fraction of the densities at which CSR is smaller and faster",
+    refuted="no density at which fewer bytes take less time",
+    unit=PERCENT,
+)
+CSR_AT_QUALITY = _formats(
+    id="patterns-csr-at-quality",
+    text="with half or 40 % of the weights left, a product in CSR is slower than the dense product on a CPU",
+    measure=lambda bench: {
+        name: effect for name, effect in _csr_slower(bench).items() if name in ("density 0.5", "density 0.4")
+    },
+    quantity="time over that of the dense product, by density",
+    refuted="one of these densities at which the CPU's sparse product is faster",
+)
+ZEROS_SAVE = _formats(
+    id="patterns-zeros-save",
+    text="half of the weights take less memory, fewer multiplications and less time than all of them",
+    measure=_saved,
+    quantity="what all weights need over what half of them need; one token on a CPU",
+    refuted="a cost that is no lower",
 )
 CSR_AT_HALF = _formats(
     id="patterns-csr-at-half",

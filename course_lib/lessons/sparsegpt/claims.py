@@ -7,7 +7,18 @@ from statistics import median
 from typing import Any
 
 from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
+from course_lib.lessons.common.claim import (
+    COMPARABLE,
+    HARMED,
+    OTHER_DISTANCES,
+    PERCENT,
+    POINTS,
+    TIMES,
+    WHY_COMPARABLE,
+    WHY_HARMED,
+    WHY_OWN_NUMBER,
+    Claim,
+)
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
 from course_lib.lessons.common.results import load_published, rows, spaced
 from course_lib.lessons.common.verdicts import Effect, of_samples
@@ -24,7 +35,6 @@ PATTERNS = ("50%", "4:8", "2:4")
 PHASES = ("forward", "gram", "factorise", "solve")
 PAPERS_BLOCK = 128  # columns whose mask is chosen together
 PAPERS_GAP = 20  # per cent, appendix A.1, on OPT-2.7B
-ALIKE = 0.03  # two accuracies within 3 points are called comparable
 WITH_WANDA = (
     "sparsegpt/experiments/sparsegpt",
     "wanda/experiments/wanda",
@@ -81,6 +91,76 @@ THAN_MAGNITUDE = _claim(
 )
 
 
+def _over_dense(method: str, *results: Measured) -> Effect:
+    tables = join_tables(*results)
+    return log_gap(perplexity_row(tables, "dense", "dense"), perplexity_row(tables, method, "50%"))
+
+
+def _low_and_failing(*results: Measured) -> dict[str, Effect]:
+    """How far SparseGPT stays below the mark of a harmed model, and how far magnitude lies above it."""
+    return {
+        "SparseGPT's loss": _over_dense("sparsegpt", *results).below(HARMED),
+        "magnitude's loss": _over_dense("magnitude", *results).above(HARMED),
+    }
+
+
+def _show_over_dense(*results: Measured) -> str:
+    over = {NAMES[method]: _over_dense(method, *results) for method in ("sparsegpt", "magnitude")}
+    return f"{TIMES.several(over)} the dense perplexity"
+
+
+def _opt(model: str, method: str) -> float:
+    """The published perplexity of a model of the OPT family at 50 %."""
+    (row,) = rows(
+        load_published("sparsegpt"),
+        "opt",
+        model=model,
+        method=method,
+        pattern="dense" if method == "dense" else "50%",
+    )
+    return float(row["perplexity"])
+
+
+def _published_low() -> str:
+    parts = []
+    for model in ("OPT-175B", "OPT-125M"):
+        low, high = (_opt(model, method) / _opt(model, "dense") for method in ("sparsegpt", "magnitude"))
+        parts.append(f"{low:.2f} and {high:,.0f} times ({model})")
+    return "; ".join(parts)
+
+
+KEEPS_LOW = _claim(
+    id="sparsegpt-keeps-low",
+    text="at 50 %, SparseGPT has less than 1.5 times the dense perplexity, where magnitude pruning has more",
+    measure=_low_and_failing,
+    shown=_show_over_dense,
+    criterion=f"less than 1.5 times with SparseGPT, more with magnitude: {WHY_HARMED}",
+    quantity="distance from 1.5 times the dense perplexity",
+    refuted="a model that SparseGPT harms, or one that magnitude does not harm",
+    published=_published_low,
+)
+
+
+def _steps_of_size() -> dict[str, Effect]:
+    """By how much the ratio to the dense perplexity falls from each model of the OPT family to the next larger one."""
+    models = [row["model"] for row in rows(load_published("sparsegpt"), "opt", method="dense")]
+    ratio = {model: math.log(_opt(model, "sparsegpt") / _opt(model, "dense")) for model in models}
+    return {f"{b} after {a}": Effect(value=ratio[a] - ratio[b], error=0.0) for a, b in pairwise(models)}
+
+
+LARGER_LOSE_LESS = Claim(
+    id="sparsegpt-published-larger",
+    text="at 50 %, each larger model of the OPT family loses less with SparseGPT than the next smaller one",
+    source=PAPER,
+    basis="the table behind the paper's figure 2, perplexity on raw WikiText-2",
+    from_source=True,
+    measure=_steps_of_size,
+    unit=TIMES,
+    quantity="perplexity over the dense one for a model, over that for the next larger one",
+    refuted="a larger model that loses as much",
+)
+
+
 def _pattern_steps(methods: tuple[str, ...], *results: Measured) -> dict[str, Effect]:
     tables = join_tables(*results)
     return {
@@ -119,7 +199,7 @@ NEAR_THE_BEST = _claim(
     results=("sparsegpt/experiments/sparsegpt_layers",),
     measure=lambda measured: Effect(value=above_refit(measured) - 1, error=0.0),
     below=PAPERS_GAP / 100,
-    because="the paper's own number",
+    because=WHY_OWN_NUMBER,
     other_thresholds=(0.1, 0.4),
     unit=PERCENT,
     quantity="error above that of the least-squares refit, median of all layers",
@@ -230,12 +310,12 @@ MORE_ACCURATE = _accuracy(
 )
 ACCURACY_CLOSE = _accuracy(
     id="sparsegpt-accuracy-close",
-    text=f"at 50 % sparsity, Wanda's accuracy is at most {100 * ALIKE:.0f} points below SparseGPT's",
+    text=f"at 50 % sparsity, Wanda's accuracy is at most {100 * COMPARABLE:.0f} points below SparseGPT's",
     source=WANDA_PAPER,
-    below=ALIKE,
-    because="comparable means at most 3 percentage points apart; the source's largest difference is 0.73",
-    other_thresholds=(0.01, 0.1),
-    refuted=f"over {100 * ALIKE:.0f} points fewer right answers with Wanda",
+    below=COMPARABLE,
+    because=WHY_COMPARABLE,
+    other_thresholds=OTHER_DISTANCES,
+    refuted=f"over {100 * COMPARABLE:.0f} points fewer right answers with Wanda",
     published="54.94 against 54.21 % (LLaMA-7B), 56.24 against 56.24 % (LLaMA-2-7B)",
 )
 

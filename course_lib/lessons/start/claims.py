@@ -40,14 +40,14 @@ def batch_bytes(sizes: Transformer) -> int:
     return sizes.cache_bytes(LENGTH, SEQUENCES, HALF)
 
 
-def _size(name: str, text: str, counted: int | float, published: int | float, symbol: str) -> Claim:
-    """Return the claim that something takes `published` units; `counted` is our count in bytes."""
+def _size(name: str, text: str, counted: int | float, published: int | float, symbol: str, note: str = "") -> Claim:
+    """Return the claim that something takes `published` units; `counted` is our count in bytes, `note` explains it."""
     return Claim(
         id=f"start-{name}",
         text=text,
         measure=lambda: about(counted, published, *UNITS[symbol].values()),
         criterion=f"within 10 % of the published size, read as {' or '.join(UNITS[symbol])}: slides round and mix them",
-        shown=lambda: " or ".join(f"{counted / unit:.3g} {name}" for name, unit in UNITS[symbol].items()),
+        shown=lambda: " or ".join(f"{counted / unit:.3g} {name}" for name, unit in UNITS[symbol].items()) + note,
         quantity="the tolerance of 10 % minus the distance of our count from the published size (logarithms)",
         refuted="a count that is more than 10 % away",
         published=f"{published} {symbol}",
@@ -60,6 +60,7 @@ SEVEN_BILLION = _size(
     LLAMA2_7B.n_weights * SINGLE,
     28,
     "GiB",
+    f"; 7·10⁹ weights of 4 bytes are 28 GB or {7e9 * SINGLE / GIB:.1f} GiB",
 )
 HUNDRED_TOKENS = _size(
     "hundred-tokens",
@@ -96,7 +97,7 @@ CACHE_EXCEEDS = Claim(
     text=f"the cache of {SEQUENCES} sequences of {LENGTH} tokens is larger than the weights of Llama-2-70B",
     measure=lambda: Effect(value=batch_bytes(LLAMA2_70B) / (LLAMA2_70B.n_weights * HALF), error=0.0),
     above=1,
-    because="larger than the weights",
+    because="larger than the weights; with 64 sequences of 8,192 tokens",
     quantity="bytes of the cache over those of the weights",
     refuted="a cache that is smaller than the weights",
     unit=Unit("times the weights"),

@@ -7,19 +7,26 @@ from itertools import pairwise
 from typing import Any
 
 from course_lib.lessons.common.benchmarks import has_signal
-from course_lib.lessons.common.claim import POINTS, TIMES, Claim, Unit
+from course_lib.lessons.common.claim import (
+    DECENT,
+    HARMED,
+    OTHER_FRACTIONS,
+    OTHER_HARMS,
+    PERCENT,
+    POINTS,
+    TIMES,
+    WHY_DECENT,
+    WHY_HARMED,
+    Claim,
+)
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, mean_of
-from course_lib.lessons.common.results import load_published, rows, spaced
+from course_lib.lessons.common.results import rows, spaced
 from course_lib.lessons.common.verdicts import Effect
+from course_lib.lessons.wanda.published import PAPER, PATTERNS, PUBLISHED_CLAIMS, kept_fractions, published
 from course_lib.measure.paired import error_of_paired_shares, error_of_share
 
 Measured = dict[str, Any]
-HARMED = math.log(1.5)  # log ratio of perplexities
-WHY_HARMED = "the course's mark of a harmed model; published: Wanda 1.25 and magnitude 2.91 times at 50 % (LLaMA-2-7B)"
-OTHER_MARKS = (math.log(1.25), math.log(2))
 PAPERS_TASKS = ("boolq", "rte", "hellaswag", "winogrande", "arc_easy", "arc_challenge", "openbookqa")
-PATTERNS = ("50%", "4:8", "2:4")  # from the loosest to the tightest, all with half of the weights
-PAPER = "Sun, Liu, Bair and Kolter (2023), arXiv:2306.11695"
 OUTPUT_GROUPS = "(output, 1)"  # the paper's name for "each output row is a comparison group"
 
 _claim = partial(Claim, results=("wanda/experiments/wanda",), source=PAPER, unit=TIMES)
@@ -36,30 +43,25 @@ def sweep_rows(measured: Measured, method: str) -> list[Row]:
     return sorted(rows(measured, "sweep", method=method), key=lambda row: row["sparsity"])
 
 
-def _published(table: str, column: str, model: str, **wanted: str) -> float:
-    (row,) = rows(load_published("wanda"), table, model=model, **wanted)
-    return row[column]
-
-
 def _published_ratio(method: str, pattern: str) -> str:
     """Published perplexity over the dense one, LLaMA-2-7B on WikiText-2."""
-    value = partial(_published, "perplexity", "perplexity", "LLaMA-2-7B")
+    value = partial(published, "perplexity", "perplexity", "LLaMA-2-7B")
     ratio = value(method=method, pattern=pattern) / value(method="dense", pattern="dense")
     return f"{ratio:.2f} times (LLaMA-2-7B)"
 
 
 def _published_against_magnitude() -> str:
-    value = partial(_published, "perplexity", "perplexity", "LLaMA-2-7B", pattern="50%")
+    value = partial(published, "perplexity", "perplexity", "LLaMA-2-7B", pattern="50%")
     return f"{value(method='magnitude') / value(method='wanda'):.2f} times (LLaMA-2-7B)"
 
 
 def _published_accuracy_gain() -> str:
-    value = partial(_published, "zero_shot_mean", "accuracy", "LLaMA-7B", pattern="50%")
+    value = partial(published, "zero_shot_mean", "accuracy", "LLaMA-7B", pattern="50%")
     return f"{100 * (value(method='wanda') - value(method='magnitude')):+.1f} percentage points (LLaMA-7B, seven tasks)"
 
 
 def _published_steps() -> str:
-    value = partial(_published, "perplexity", "perplexity", "LLaMA-2-7B", method="wanda")
+    value = partial(published, "perplexity", "perplexity", "LLaMA-2-7B", method="wanda")
     ratios = ", ".join(f"{value(pattern=b) / value(pattern=a):.2f}" for a, b in pairwise(PATTERNS))
     return f"{ratios} times (LLaMA-2-7B)"
 
@@ -236,7 +238,7 @@ MAGNITUDE_HARMS = _claim(
     measure=partial(_magnitude_at, 0.5),
     above=HARMED,
     because=WHY_HARMED,
-    other_thresholds=OTHER_MARKS,
+    other_thresholds=OTHER_HARMS,
     quantity="perplexity over the dense one",
     refuted="a perplexity within 1.5 times the dense one",
     published=partial(_published_ratio, "magnitude", "50%"),
@@ -247,7 +249,7 @@ MAGNITUDE_FAILS_EARLY = _claim(
     measure=partial(_magnitude_at, 0.3),
     above=HARMED,
     because=WHY_HARMED,
-    other_thresholds=OTHER_MARKS,
+    other_thresholds=OTHER_HARMS,
     quantity="perplexity over the dense one",
     refuted="a perplexity at 30 % within 1.5 times the dense one",
 )
@@ -257,11 +259,10 @@ HALF_IS_CHEAP = _claim(
     measure=partial(_wanda_at, "50%"),
     below=HARMED,
     because=WHY_HARMED,
-    other_thresholds=OTHER_MARKS,
+    other_thresholds=OTHER_HARMS,
     quantity="perplexity over the dense one",
     refuted="over 1.5 times the dense perplexity at 50 %",
     published=partial(_published_ratio, "wanda", "50%"),
-    larger_models=True,
 )
 TWO_FOUR_IS_CHEAP = _claim(
     id="wanda-two-four-is-cheap",
@@ -269,107 +270,52 @@ TWO_FOUR_IS_CHEAP = _claim(
     measure=partial(_wanda_at, "2:4"),
     below=HARMED,
     because=WHY_HARMED,
-    other_thresholds=OTHER_MARKS,
+    other_thresholds=OTHER_HARMS,
     quantity="perplexity over the dense one",
     refuted="over 1.5 times the dense perplexity at 2:4",
     published=partial(_published_ratio, "wanda", "2:4"),
-    larger_models=True,
 )
 
 
-# What the paper's own tables say, counted from the published numbers.
-
-_table = partial(Claim, source=PAPER, unit=POINTS, basis="the paper's own table, mean accuracy of seven tasks")
-FAMILIES = (("LLaMA-7B", "LLaMA-13B", "LLaMA-30B", "LLaMA-65B"), ("LLaMA-2-7B", "LLaMA-2-13B", "LLaMA-2-70B"))
-MODELS = tuple(model for family in FAMILIES for model in family)
+# What the paper's own table says of accuracy, with the perplexity that was measured here.
 
 
-def published_accuracy(model: str, method: str, pattern: str) -> float:
-    """Mean accuracy over the paper's seven tasks, as a fraction."""
-    return _published("zero_shot_mean", "accuracy", model, method=method, pattern=pattern)
+def _kept(pattern: str, name: str, is_cheap: Claim, **record: str) -> Claim:
+    """Judged by the table; the perplexity that was measured here, a claim of its own, is shown next to it."""
 
+    def show(measured: Measured) -> str:
+        fractions = PERCENT.several(kept_fractions("wanda", pattern))
+        perplexity = is_cheap.judge(measured).ours
+        return f"{fractions} (fraction of the dense accuracy, by model); here {perplexity} the dense perplexity"
 
-def _loss_by_size() -> dict[str, Effect]:
-    """How much less accuracy each larger model of a family loses than the next smaller one."""
-    loss = {m: published_accuracy(m, "dense", "dense") - published_accuracy(m, "wanda", "50%") for m in MODELS}
-    return {
-        f"{larger} after {smaller}": Effect(value=loss[smaller] - loss[larger], error=0.0)
-        for family in FAMILIES
-        for smaller, larger in pairwise(family)
-    }
-
-
-LARGER_LOSE_LESS = _table(
-    id="wanda-published-larger-lose-less",
-    text="the larger the model, the less accuracy Wanda costs at 50 %",
-    measure=_loss_by_size,
-    quantity="accuracy lost by the next smaller model minus that lost by the larger one",
-    refuted="a larger model of a family that loses more",
-)
-ALWAYS_ABOVE_MAGNITUDE = _table(
-    id="wanda-published-above-magnitude",
-    text="with each pattern and model of the paper's table, Wanda is more accurate than magnitude pruning",
-    measure=lambda: {
-        f"{model}, {spaced(pattern)}": Effect(
-            value=published_accuracy(model, "wanda", pattern) - published_accuracy(model, "magnitude", pattern),
-            error=0.0,
-        )
-        for model in MODELS
-        for pattern in PATTERNS
-    },
-    quantity="Wanda's accuracy minus magnitude's, by model and pattern",
-    refuted="a model and a pattern for which magnitude is as accurate",
-)
-SPARSEGPT_ABOVE, SPARSEGPT_ABOVE_2_4 = (
-    _table(
-        id=f"wanda-published-sparsegpt-above-{name}",
-        text=f"at {spaced(pattern)}, SparseGPT is more accurate than Wanda for each model of the paper's table",
-        measure=lambda pattern=pattern: {
-            model: Effect(
-                value=published_accuracy(model, "sparsegpt", pattern) - published_accuracy(model, "wanda", pattern),
-                error=0.0,
-            )
-            for model in MODELS
-        },
-        quantity="SparseGPT's accuracy minus Wanda's, by model",
-        refuted="a model for which Wanda is as accurate",
+    return Claim(
+        id=f"wanda-published-{name}",
+        source=PAPER,
+        results=is_cheap.results,
+        from_source=True,
+        measure=lambda _measured: kept_fractions("wanda", pattern),
+        shown=show,
+        above=DECENT,
+        because=WHY_DECENT,
+        other_thresholds=OTHER_FRACTIONS,
+        unit=PERCENT,
+        quantity="fraction of the dense accuracy, by model",
+        refuted="a model that keeps less",
+        **record,
     )
-    for name, pattern in (("half", "50%"), ("2-4", "2:4"))
+
+
+HALF_KEEPS = _kept(
+    "50%",
+    "half-keeps",
+    HALF_IS_CHEAP,
+    text="with half of the weights, Wanda keeps over 90 % of the dense accuracy for each model of the paper's table",
 )
-COMPARABLE = _table(
-    id="wanda-published-comparable",
-    text="with each pattern and model of the paper's table, Wanda is within 3 percentage points of SparseGPT",
-    measure=lambda: {
-        f"{model}, {spaced(pattern)}": Effect(
-            value=published_accuracy(model, "sparsegpt", pattern) - published_accuracy(model, "wanda", pattern),
-            error=0.0,
-        )
-        for model in MODELS
-        for pattern in PATTERNS
-    },
-    below=0.03,
-    because="comparable means at most 3 percentage points below",
-    other_thresholds=(0.01, 0.02),
-    quantity="SparseGPT's accuracy minus Wanda's, by model and pattern",
-    refuted="a model and a pattern for which Wanda is over 3 percentage points below",
+TWO_FOUR_KEEPS = _kept(
+    "2:4",
+    "two-four-keeps",
+    TWO_FOUR_IS_CHEAP,
+    text="at 2:4, Wanda keeps over 90 % of the dense accuracy for each model of the paper's table",
 )
-PUBLISHED_SECONDS = Claim(
-    id="wanda-published-seconds",
-    text="SparseGPT's metric takes over 100 times as long as Wanda's",
-    source=PAPER,
-    basis="the paper's own table, seconds without the forward passes",
-    measure=lambda: {
-        model: Effect(
-            value=_published("seconds", "seconds", model, method="sparsegpt")
-            / _published("seconds", "seconds", model, method="wanda"),
-            error=0.0,
-        )
-        for model in FAMILIES[0]
-    },
-    above=100,
-    because="the text says slower without a number; two orders of magnitude is what its table shows",
-    unit=Unit("times"),
-    quantity="seconds for SparseGPT's metric over those for Wanda's, by model",
-    refuted="a model for which it takes at most 100 times as long",
-)
+TABLE_CLAIMS = PUBLISHED_CLAIMS  # found here by the claims page
 PAPER_CLAIMS = (BELOW_MAGNITUDE, ACCURACY_WITH_SIGNAL, TIGHTER_PATTERNS, OUTPUT_GROUP_IS_BEST, MORE_CALIBRATION)

@@ -15,21 +15,30 @@ PATH = LIBRARY.parent / "docs" / "claims.md"
 SUMMARY = LIBRARY / "lessons" / "capstone" / "verdicts.json"  # the same verdicts as data, for the last lesson
 TITLE = "# Claims"
 INTRODUCTION = f"""
-This page lists what the course's source documents claim, in our words, and what we measured. `course claims` writes it
+This page lists what the course's source documents state, in our words, and what we measured. `course claims` writes it
 from the committed results; no verdict and no number of ours is typed in by hand.
 
-*Published* and *measured here* are in the same unit; ± is one standard error. *Counts as* is the threshold from which
-on a claim is right, with its reason. The verdict comes from the 95 % interval (Student's t) around our value. A claim
-**{HOLDS}** where the interval lies on the claim's side of the threshold, **{FAILS}** where it lies on the other side,
-and is **{UNDECIDED}** where it contains the threshold. Where a claim names several cases, all of them must hold.
-Otherwise it **{PARTLY}** where no case fails and at least half of them hold, and is **{MIXED}** where some cases hold
-and others fail; single cases are decided after Holm's correction for their number. **{NOT_AT_THIS_SCALE.capitalize()}**
-replaces "{FAILS}" for claims about larger models: the default model has 135 million parameters, and its weights were
-rounded to 4 bits once. A value without ± was counted over all existing cases, such as the layers of the model. n is the
-number of independent samples per case; a dash means that it is not known.
+*Published* and *measured here* are in the same unit where they can be compared; ± is one standard error, and that of
+the median of the repetitions for times. Ratios with a large error are given with their 95 % interval. *Counts as* is
+the threshold from which on a claim is right, with its reason; where another reasonable threshold changes the verdict,
+it follows. The verdict comes from the 95 % interval (Student's t) around our value. A claim **{HOLDS}** where the
+interval lies on the claim's side of the threshold, **{FAILS}** where it lies on the other side, and is **{UNDECIDED}**
+where it contains the threshold. Where a claim names several cases, all of them must hold; where it says that something
+can happen ("permits", "up to"), one is enough. Otherwise it **{PARTLY}** where no case fails and at least half of them
+hold, and is **{MIXED}** where some cases hold and others fail; single cases are decided after Holm's correction for
+their number.
+
+**{NOT_AT_THIS_SCALE.capitalize()}** replaces "{FAILS}" for claims about larger models: the default model has 135
+million parameters, and its weights were rounded to 4 bits once. The label does not say that size is the reason:
+OPT-125M in lesson 03's table is as small and loses less.
+
+A value without ± was counted over all existing cases, such as the layers of a model; n is then their number. In lesson
+07 what is counted in each layer comes from two texts. Otherwise n is the number of independent samples per case; a
+dash means that it is not known.
 
 Some statements need no measurement or cannot have one here: they are true by construction, theorems, counts of
-operations or bytes, or comparisons within the source's own table, or they need a larger model or a GPU.
+operations or bytes, or comparisons within the source's own table, or they need a larger model or a GPU. Where a claim
+is decided by the source's own numbers, its verdict follows the label.
 """.strip()
 
 
@@ -49,7 +58,7 @@ def summary() -> str:
         {
             "id": statement.id,
             "says": statement.says,
-            "verdict": verdict_of(statement) if statement.claim else Label.OPEN,
+            "verdict": word if (word := verdict_of(statement)) in WORDS else Label.OPEN,
             "lesson": lesson_of(all_claims()[statement.claim])[:2] if statement.claim else None,
         }
         for statement in all_statements()
@@ -59,20 +68,25 @@ def summary() -> str:
 
 def verdict_of(statement: Statement) -> str:
     """One of the words of the verdict rule, or the label that says why nothing is measured."""
-    return judged(statement.claim).verdict if statement.claim else str(statement.label)
+    if not statement.claim:
+        return str(statement.label)
+    return str(Label.FROM_SOURCE) if all_claims()[statement.claim].from_source else judged(statement.claim).verdict
 
 
 def counts(statements: Iterable[Statement]) -> list[str]:
-    """One row per verdict."""
+    """One row per verdict, then how many claims judge the statements, since some judge several."""
+    statements = list(statements)
     found = Counter(map(verdict_of, statements))
-    lines = ["| verdict | claims |", "|:--|--:|"]
+    lines = ["| verdict | statements |", "|:--|--:|"]
     lines += [f"| {word} | {found[word]} |" for word in (*WORDS, *Label)]
-    return ["\n".join([*lines, f"| all | {sum(found.values())} |"])]
+    judging = [statement.claim for statement in statements if statement.claim]
+    said = f"{len(judging)} statements are judged by {len(set(judging))} claims of the lessons."
+    return ["\n".join([*lines, f"| all | {sum(found.values())} |"]), said]
 
 
 def table(statements: Iterable[Statement]) -> str:
     """One row per statement."""
-    head = ("", "claim", "published", "measured here", "n", "counts as", "verdict", "decided by")
+    head = ("", "statement", "published", "measured here", "n", "counts as", "verdict", "decided by")
     lines = [_row(head), "|:--|:--|:--|:--|--:|:--|:--|:--|"]
     return "\n".join([*lines, *(_row(_cells(statement)) for statement in statements)])
 
@@ -84,12 +98,17 @@ def _cells(statement: Statement) -> tuple[str, ...]:
     found, claim = judged(statement.claim), all_claims()[statement.claim]
     published = statement.published or claim.published_value
     decided = f"lesson {lesson_of(claim)[:2]}, [{statement.claim}](#{statement.claim}), {_run(claim)}"
-    return statement.id, said, published, _ours(claim), found.n, counts_as(claim), found.words, decided
+    return statement.id, said, published, _ours(claim), found.n, counts_as(claim), _words(claim), decided
 
 
 def _ours(claim: Claim) -> str:
     ours = claim.judge().ours
     return ours if claim.shown else f"{ours} ({claim.quantity})"
+
+
+def _words(claim: Claim) -> str:
+    words = claim.judge().words
+    return f"{Label.FROM_SOURCE}: {words}" if claim.from_source else words
 
 
 def counts_as(claim: Claim) -> str:
@@ -121,8 +140,7 @@ def by_lesson() -> list[str]:
 
 def _claim_cells(claim: Claim) -> tuple[str, ...]:
     anchor = f'<a id="{claim.id}"></a>{claim.id}'
-    words = claim.judge().words
-    return anchor, claim.text, claim.published_value, _ours(claim), counts_as(claim), words, claim.refuted
+    return anchor, claim.text, claim.published_value, _ours(claim), counts_as(claim), _words(claim), claim.refuted
 
 
 def lesson_of(claim: Claim) -> str:

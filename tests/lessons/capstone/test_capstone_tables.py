@@ -54,6 +54,25 @@ def test_differences_are_those_of_the_windows_that_both_read():
     assert estimates.loss_increase(student(), dense, "wikipedia").n == 2
 
 
+@pytest.mark.parametrize(
+    ("fifth", "four_bits", "words"),
+    [
+        (0.01, 0.03, ["holds", "holds"]),
+        (0.3, 0.9, ["not at this scale"] * 2),
+        (0.3, 0.31, ["not at this scale", "holds"]),
+    ],
+)
+def test_what_h2o_costs_and_what_rounding_adds(fifth, four_bits, words):
+    grid = made.of_grid({"H2O 20 %": fifth})
+    parts = made.parts()
+    for row in parts["tables"]["subsets"]:
+        if estimates.subset_name(frozenset(row["parts"])) == "H2O 20 %, 4 bits":
+            row |= {"wikipedia": made.losses(four_bits), "boolq": made.losses(four_bits)}
+    judged = [claim.judge(parts, grid) for claim in (claims.H2O_FIFTH, claims.H2O_FOUR_BITS)]
+    assert [each.words for each in judged] == words
+    assert list(judged[0].effects) == ["Wikipedia", "BoolQ"]
+
+
 def test_costs_of_parts_alone_and_together():
     # Added last, pruning and rounding cost 0.3 more, cache and prompt 0.2 less, neurons the same: on two texts.
     judged = claims.LAST_MINUS_ALONE.judge(made.parts())

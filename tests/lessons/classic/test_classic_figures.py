@@ -172,7 +172,7 @@ def test_verdicts_follow_the_data():
     assert claims.MONKS_2.judge(measured).ours.startswith("1 of 2 networks; a median of")  # one network is enough
     xor = claims.XOR_RIGHT.judge(measured)
     assert xor.ours == "magnitude 4, OBD 3, OBS 36 of 36 networks"
-    assert claims.XOR_CHOICE.judge(measured).ours == "magnitude 36, OBD 3, OBS 36 of 36 networks"
+    assert claims.XOR_CHOICE.judge(measured).ours.startswith("magnitude 36, OBD 3, OBS 36 of 36 networks; right after")
     assert claims.lossless_counts(measured, 1) == (2, 2, 2)
     assert claims.lossless_counts(measured, 2) == (1, 1, 2)
     assert [each.value for each in claims.MONKS_FEWER.judge(measured).effects.values()] == [14, 14, 14]
@@ -205,4 +205,4 @@ def test_networks_that_disagree_leave_a_claim_undecided():
         row["n_left"] += 26 * (row["method"] == "OBS" and not row["refit"] and row["seed"] == 1)
     found = claims.MONKS_FEWER.judge(measured)
     assert found.ours.startswith("+1 ± 13 weights (problem 1)")
-    assert found.words == "undecided (n = 2; even 100 times as many samples would not decide)"
+    assert found.words == "undecided (n = 2; over 10 times as many samples would be needed)"

@@ -86,7 +86,7 @@ def test_the_stored_ideas_can_be_repeated():
             "holds",  # the claim is about networks after training
         ),
         (dict.fromkeys(small.SITUATIONS, 0.2), "does not hold"),
-        (dict.fromkeys(small.SITUATIONS, 0.9), "undecided (n = 3; even 100 times as many samples would not decide)"),
+        (dict.fromkeys(small.SITUATIONS, 0.9), "undecided (n = 3; over 10 times as many samples would be needed)"),
     ],
 )
 def test_the_order_is_judged_situation_by_situation(order, said):

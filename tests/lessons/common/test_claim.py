@@ -55,6 +55,24 @@ def test_our_value_stands_in_the_claims_unit(unit, said):
     assert claim(GAIN, unit=unit).judge().ours == said
 
 
+@pytest.mark.parametrize(
+    ("value", "error", "n", "said"),
+    [
+        (math.log(22), 0.5, 8, "22 times (95 %: 6.7 to 72)"),  # t = 2.36 for 7 degrees of freedom
+        (math.log(22), 0.5, 2, "22 times (95 %: 0.038 to over 100)"),  # t = 12.7 for one
+        (math.log(6721), 0.8, 8, "over 100 times"),
+        (math.log(22), 0.1, 8, "22.0 ± 2.2 times"),
+        (math.log(150), 0.0, 8, "over 100 times"),
+    ],
+)
+def test_ratios_with_a_large_error_are_shown_with_their_interval(value, error, n, said):
+    assert TIMES(Effect(value=value, error=error, n=n)) == said
+
+
+def test_what_the_sources_own_table_says_was_not_found_here():
+    assert "    In the source's own table, loss won: +0.300" in str(claim(GAIN, from_source=True).judge())
+
+
 def test_a_threshold_is_written_in_the_claims_unit_with_its_reason():
     assert claim(GAIN).counts_as == "more than 0 nats per token"
     assert claim(GAIN, below=math.log(1.05), unit=TIMES, because="the paper's 5 %").counts_as == (
@@ -64,8 +82,8 @@ def test_a_threshold_is_written_in_the_claims_unit_with_its_reason():
 
 
 def test_other_thresholds_that_change_the_verdict_are_named():
-    found = claim(GAIN, above=0.2, other_thresholds=(0.1, 0.29, 0.5), unit=PERCENT).judge()
-    assert found.flips == {"29 %": "undecided (n = 9; about 141 samples would decide)", "50 %": "does not hold"}
+    found = claim(GAIN, above=0.2, other_thresholds=(0.1, 0.28, 0.5), unit=PERCENT).judge()
+    assert found.flips == {"28 %": "undecided (n = 9; about 38 samples would decide)", "50 %": "does not hold"}
     assert claim(GAIN, above=0.2).judge().flips == {}
     two = claim(GAIN, Effect(value=0.5, error=0.02, n=9), above=0.2, other_thresholds=(0.4,)).judge()
     assert two.flips == {"0.4 nats per token": "mixed (holds in case 1; fails in case 0)"}

@@ -1,10 +1,20 @@
 """Effects from rows: paired where the rows allow it, worked by hand."""
 
 import math
+import statistics
 
 import pytest
+import torch
 
-from course_lib.lessons.common.effects import accuracy_gap, log_gap, mean_of, share_above, share_gap
+from course_lib.lessons.common.effects import (
+    accuracy_gap,
+    log_gap,
+    mean_of,
+    of_repetitions,
+    share_above,
+    share_gap,
+    side_by_side,
+)
 from course_lib.lessons.common.verdicts import Effect, verdict
 
 
@@ -55,3 +65,32 @@ def test_the_mean_has_welch_and_satterthwaites_degrees_of_freedom():
     assert mean_of(pair).degrees_of_freedom == pytest.approx(16 / 3)
     assert mean_of([pair[0], Effect(value=1.0, error=0.0, n=30)]).degrees_of_freedom == pytest.approx(2)
     assert mean_of([Effect(value=1.0, error=0.3), Effect(value=1.0, error=0.3)]).degrees_of_freedom == math.inf
+
+
+def timed(times, spread=0.1, **more):
+    """A row of a bench whose 10 and 90 % points lie `spread` below and above its median, as logarithms."""
+    ends = {"_low": times * math.exp(-spread), "": times, "_high": times * math.exp(spread)}
+    return {f"times_anchor{end}": value for end, value in ends.items()} | more
+
+
+@pytest.mark.parametrize("n", [5, 12, 30])
+def test_the_error_of_a_speedup_is_that_of_the_median_of_its_repetitions(n):
+    """In 2000 made-up benches whose logarithms have a standard deviation of 0.2."""
+    samples = 0.2 * torch.randn(2000, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    errors = []
+    for repetitions in samples.tolist():
+        deciles = statistics.quantiles(repetitions, n=10, method="inclusive")
+        ends = {"_low": deciles[0], "": statistics.median(repetitions), "_high": deciles[-1]}
+        row = {f"times_anchor{end}": math.exp(value) for end, value in ends.items()} | {"repetitions": n}
+        errors.append(of_repetitions(row).error)
+    medians = samples.quantile(0.5, dim=1)
+    assert statistics.fmean(errors) == pytest.approx(medians.std().item(), rel=0.08)
+
+
+def test_a_speedup_is_judged_with_the_degrees_of_freedom_of_its_repetitions():
+    effect = of_repetitions(timed(1.5, repetitions=5), times=1.2)
+    assert (effect.value, effect.n) == (pytest.approx(math.log(1.25)), 5)
+    assert side_by_side(timed(1.5, repetitions=5), timed(1.2, repetitions=9)).n == 5
+    alone = of_repetitions(timed(1.5))
+    assert (alone.error, alone.n) == (pytest.approx(0.2 / 2.56), None)  # how many repetitions is not known
+    assert of_repetitions(timed(1.5, repetitions=1)).undecided

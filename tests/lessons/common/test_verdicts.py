@@ -13,6 +13,7 @@ from course_lib.lessons.common.verdicts import (
     Effect,
     decide_cases,
     of_count,
+    of_examples,
     of_independent,
     of_samples,
     of_series,
@@ -34,10 +35,10 @@ from course_lib.lessons.common.verdicts import (
         (0.30, 0.1, 4, "undecided (n = 4; about 5 samples would decide)"),
         (1.20, 0.1, 2, "undecided (n = 2; about 3 samples would decide)"),  # t = 12.71 for one degree of freedom
         (-1.30, 0.1, 2, "does not hold"),
-        (0.001, 0.03, 8, "undecided (n = 8; even 100 times as many samples would not decide)"),
+        (0.001, 0.03, 8, "undecided (n = 8; over 10 times as many samples would be needed)"),
         (0.10, 0.1, 12, "undecided (n = 12; about 49 samples would decide)"),  # t = 2.011 at n = 49: 0.0990 / 0.1
         (-0.10, 0.1, 12, "undecided (n = 12; about 49 samples would decide)"),
-        (0.0, 0.1, 12, "undecided (n = 12; even 100 times as many samples would not decide)"),
+        (0.0, 0.1, 12, "undecided (n = 12; over 10 times as many samples would be needed)"),
         (0.1, math.inf, 12, "undecided"),
         (1e-9, 0.0, 30, "holds"),
         (0.0, 0.0, 30, "does not hold"),  # counted, and not more than the threshold
@@ -83,7 +84,7 @@ YES, NO, OPEN = (
         ([NO, OPEN], "does not hold (fails in 1 of 2)"),  # a claim of each case is refuted by one
         ([OPEN, NO, OPEN, NO], "does not hold (fails in 2 of 4)"),
         ([OPEN, NO, OPEN], "mixed (fails in 1; undecided in 2)"),
-        ([OPEN, Effect(value=0.05, error=0.1, n=20)], "undecided (n = 20; about 310 samples would decide)"),
+        ([OPEN, Effect(value=0.08, error=0.1, n=20)], "undecided (n = 20; about 123 samples would decide)"),
         ([OPEN, Effect(value=0.05, error=0.1)], "undecided"),
     ],
 )
@@ -255,3 +256,13 @@ def test_of_many_true_nulls_any_is_decided_in_one_of_20_tries(seed):
     wrong = sum(set(decide_cases(cases).values()) != {"undecided"} for cases in tries) / len(tries)
     assert wrong < 0.05 + 4 * math.sqrt(0.05 * 0.95 / len(tries))
     assert sum(any(not case.undecided for case in cases.values()) for cases in tries) / len(tries) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("effects", "fraction"),
+    [([1.0, -1.0, -1.0], 1 / 3), ([-1.0, -1.0], 0.0), ([0.0, 0.0], 0.0), ([1.0, 1.0], 1.0)],
+)
+def test_one_example_is_enough_for_what_can_happen(effects, fraction):
+    found = of_examples({f"case {i}": Effect(value=value, error=0.1, n=8) for i, value in enumerate(effects)})
+    assert (found.value, found.error, found.n) == (fraction, 0, len(effects))
+    assert verdict(found) == ("holds" if fraction else "does not hold")

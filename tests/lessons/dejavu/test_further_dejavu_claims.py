@@ -37,7 +37,7 @@ def test_predictors_are_asked_for_twice_the_speed(times, word):
     [
         ([0.5, 0.51, 0.52], "holds"),
         ([0.3, 0.31, 0.32], "does not hold"),
-        ([0.2, 0.6], "undecided (n = 2; even 100 times"),
+        ([0.2, 0.6], "undecided (n = 2; over 10 times"),
     ],
 )
 def test_a_batch_beside_twice_one_sequence(together, word):

@@ -30,7 +30,7 @@ def test_weights_and_products_are_counted(weights, flops, word, held):
     [
         ([0.1, 0.2, 0.1], "holds"),
         ([0.9, 0.8, 0.9], "does not hold"),
-        ([0.1, 0.9, 0.5], "undecided (n = 3; even 100 times as many samples would not decide)"),
+        ([0.1, 0.9, 0.5], "undecided (n = 3; over 10 times as many samples would be needed)"),
     ],
 )
 def test_problems_are_paired(mixer, word):

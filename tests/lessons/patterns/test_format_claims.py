@@ -120,3 +120,67 @@ def test_on_a_gpu_each_number_of_tokens_counts(times, word):
     run = gpu_run(*others, times)
     assert claims.OWN_KERNEL_ON_A_GPU.judge(run).words == "holds"
     assert claims.BITMAP_KERNEL_ON_A_GPU.judge(run).words == word.replace("tokens: ", "density ")
+
+
+@pytest.mark.parametrize(
+    ("csr", "word", "shown"),
+    [
+        ({0.5: 0.7, 0.1: 3.0}, "holds", "1 of 2 densities"),  # one example is enough
+        ({0.5: 0.7, 0.1: 0.8}, "does not hold", "0 of 2 densities"),
+    ],
+)
+def test_one_density_shows_that_csr_can_be_faster(csr, word, shown):
+    judged = claims.CSR_CAN_BE_FASTER.judge(bitmap(csr))
+    assert judged.words == word
+    assert judged.ours.startswith(shown)
+
+
+@pytest.mark.parametrize(
+    ("csr", "word"),
+    [
+        ({0.5: 0.7, 0.4: 0.8, 0.1: 3.0}, "holds"),
+        ({0.5: 1.4, 0.4: 2.0, 0.1: 0.1}, "does not hold"),
+        ({0.5: 0.7, 0.4: 2.0, 0.1: 0.1}, "mixed (holds in density 0.5; fails in density 0.4)"),
+    ],
+)
+def test_densities_that_keep_quality(csr, word):
+    assert claims.CSR_AT_QUALITY.judge(bitmap(csr)).words == word
+
+
+@pytest.mark.parametrize(
+    ("csr", "bytes_", "word"),
+    [
+        (2.0, 60, "holds"),
+        (0.5, 60, "mixed (holds in memory, with a bitmap, multiplications; fails in time, in CSR)"),
+        (0.5, 120, "mixed (holds in multiplications; fails in memory, with a bitmap, time, in CSR)"),
+    ],
+)
+def test_what_zeros_save(csr, bytes_, word):
+    judged = claims.ZEROS_SAVE.judge(bitmap({0.5: csr}, bitmap_bytes=bytes_))
+    assert judged.words == word
+    assert "2 times (multiplications)" in judged.ours
+
+
+ONE_STEP = "mixed (holds in 2:4 over unstructured; fails in rows over 2:4, columns over 2:4)"
+ROWS_ALONE = "mixed (holds in rows over dense; fails in columns over dense)"
+HALF = {"dense": 0.0, "unstructured": 1.0, "2:4": 2.0, "columns": 5.0, "rows": 6.0}
+
+
+def at_half(**changed):
+    result = perplexities(HALF | changed)
+    for row in result["tables"]["perplexity"]:
+        row["sparsity"] = 0.0 if row["pattern"] == "dense" else 0.5
+    return result
+
+
+@pytest.mark.parametrize(
+    ("changed", "between", "harms"),
+    [
+        ({}, "holds", "holds"),
+        ({"columns": 0.3, "rows": 0.2}, ONE_STEP, "does not hold"),
+        ({"unstructured": 2.5, "columns": 0.3, "rows": 1.0}, "does not hold", ROWS_ALONE),
+    ],
+)
+def test_two_four_lies_between_unstructured_and_structured(changed, between, harms):
+    assert claims.BETWEEN.judge(at_half(**changed)).words == between
+    assert claims.STRUCTURED_HARMS.judge(at_half(**changed)).words == harms

@@ -34,7 +34,7 @@ def title(figure) -> str:
 
 
 @pytest.mark.parametrize(
-    ("cost", "share", "cheap"), [(0.01, 0.5, "holds"), (0.03, 0.9, "not at this scale"), (0.0204, 0.9, "undecided")]
+    ("cost", "share", "cheap"), [(0.01, 0.5, "holds"), (0.08, 0.9, "not at this scale"), (0.0504, 0.9, "undecided")]
 )
 def test_flexprefill_over_gamma(cost, share, cheap):
     made = made_up.prefill(cost, share=share)
@@ -52,8 +52,18 @@ def test_flexprefill_beside_others():
     assert claims.THAN_WINDOW.judge(made).estimates[""].value == pytest.approx(0.05)
     assert "with sinks over FlexPrefill's: 1.05" in str(claims.THAN_WINDOW.judge(made))
     assert title(deck.rivals(made)).endswith("clearly worse than FlexPrefill: StreamingLLM and random")
+    assert claims.THAN_PRIOR.judge(made).verdict == "mixed"  # the window with sinks is worse, the other rule better
     none = made_up.prefill(0.6)
     assert title(deck.rivals(none)).endswith("clearly worse than FlexPrefill: StreamingLLM")
+
+
+@pytest.mark.parametrize(("shift", "word"), [(0.1, "holds"), (-0.1, "does not hold")])
+def test_flexprefill_beside_both_earlier_rules(shift, word):
+    made = made_up.prefill(0.01)
+    for row in made["tables"]["read"]:
+        if row["rule"] in ("StreamingLLM", "vertical-slash"):
+            row["losses"] = [loss + shift for loss in row["losses"]]
+    assert claims.THAN_PRIOR.judge(made).words == word
 
 
 def test_the_floor_and_the_code_as_released():
@@ -96,12 +106,14 @@ def test_heads():
 def test_the_title_over_gamma_says_what_was_measured():
     said = title(plots.over_gamma(made_up.prefill(0.01)))
     assert "γ = 0.95 reads 50 % at 2048 and 25 % at 4096 tokens" in said
-    assert "At most 1.0 % more perplexity; 2 of 2 within 2 %" in said
+    assert "At most 1.0 % more perplexity; 2 of 2 within 5 %" in said
 
 
 def test_deltas_over_the_threshold():
-    made = made_up.delta({0.5: 0.01, 1.0: 0.05}, {0.5: 0.25, 1.0: 0.7})
-    assert claims.NOTHING_LOST.judge(made).ours == "25 %"
+    made = made_up.delta({0.5: 0.01, 1.0: 0.08}, {0.5: 0.25, 1.0: 0.7})
+    assert claims.NOTHING_LOST.judge(made).ours.startswith("25 %, the largest")
+    assert claims.NOTHING_LOST.judge(made).ours.endswith("of 25 % (+1.0 %), 70 % (+8.3 %)")
+    assert claims.NOTHING_LOST.judge(made).n == "4"  # windows
     assert claims.NOTHING_LOST.judge(made).verdict == "not at this scale"
     cheap = made_up.delta({0.5: 0.01, 1.0: 0.015}, {0.5: 0.25, 1.0: 0.7})
     assert claims.NOTHING_LOST.judge(cheap).verdict == "holds"
@@ -142,6 +154,12 @@ def test_drafts():
     assert claims.MORE_STAY.judge(made).words == "holds"
     slow = made_up.drafts({"24 of 30 blocks": 0.9, "lookup": 0.9}, tokens=10)
     assert verdicts(claims.PASS_CLAIMS, slow)[:2] == ["does not hold", "does not hold"]
+    assert claims.CAN_LOAD_FEWER.judge(made).words == "holds"
+    assert claims.CAN_LOAD_FEWER.judge(made).ours == "4 of 4 drafts and texts; at best 2.00 tokens per pass"
+    assert claims.CAN_LOAD_FEWER.judge(slow).words == "does not hold"
+    one = made_up.drafts({"24 of 30 blocks": 0.9, "lookup": 0.9}, tokens=10)
+    one["tables"]["speculated"][0]["passes"] = [5, 5]
+    assert claims.CAN_LOAD_FEWER.judge(one).words == "holds"  # one draft is enough
 
 
 def test_a_lookup_drafts_only_where_it_finds_something():
@@ -179,6 +197,15 @@ def test_steered_answers():
     worse = RIGHT | {("chosen", "named"): "0" * 20, ("none", "nothing"): "1" * 20}
     judged = right_answers(made_up.steering(worse))["self-named"]
     assert (judged.verdict, judged.ours[:4]) == ("not at this scale", "-100")
+
+
+@pytest.mark.parametrize(
+    ("steered", "prompted", "word"),
+    [("1" * 20, "0" * 20, "holds"), ("0" * 20, "1" * 20, "does not hold"), ("1" * 20, "1" * 20, "undecided")],
+)
+def test_steered_to_the_named_sentence_or_prompted_with_it(steered, prompted, word):
+    made = made_up.steering(RIGHT | {("chosen", "named"): steered, ("none, prompted", "named"): prompted})
+    assert claims.NAMED_STEERED.judge(made).verdict == word
 
 
 def test_conditions_that_were_not_measured_are_left_out():

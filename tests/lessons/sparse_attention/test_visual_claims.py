@@ -38,8 +38,8 @@ def words(measured: dict) -> list[str]:
 
 
 def test_all_better_and_no_part_matters():
-    """40 points ahead: holds. The same answers without a part: undecided. 2 points lost of 5: holds."""
-    found = words(made_up())
+    """40 points ahead: holds. The same answers without a part: undecided. 1 of 181 right answers lost: holds."""
+    found = words(made_up(n_all=181))
     assert found[:4] == ["holds"] * 4
     assert all(word.startswith("undecided") for word in found[4:9])
     assert found[9] == "holds"
@@ -51,10 +51,29 @@ def test_parts_that_matter_and_parts_that_harm():
 
 
 def test_too_much_lost():
-    """40 points lost are not comparable; 100 answers of 200 are not clearly fewer than 101."""
+    """84 of 184 right answers lost are not comparable; 100 answers of 200 are not clearly fewer than 101."""
     found = words(made_up(own=100, others=101))
-    assert found[0] == "not at this scale"
+    assert found[0] == "does not hold"  # of the larger model in the paper too
     assert found[1].startswith("undecided")
+
+
+@pytest.mark.parametrize(("others", "word"), [(100, "holds"), (184, "does not hold"), (166, "undecided")])
+def test_what_attention_alone_keeps(others, word):
+    """100 of 184 are 54 %, less than 90; 166 of 184 are 90.2 %, with an error of 2.3 %."""
+    found = claims.ATTENTION_ALONE.judge(made_up(others=others))
+    assert found.verdict == word
+    assert found.estimates[""].value == pytest.approx(others / 184)
+
+
+def test_the_error_of_a_fraction_is_that_of_paired_questions():
+    """own 1, 1, 0, 0 of whole 1, 1, 1, 0: 2/3, and residuals (1 − 2/3, 1 − 2/3, −2/3, 0) over a mean of 3/4."""
+    measured = {"tables": {"answers": [
+        {"method": ALL, "share": 1.0, "right": "1110"}, {"method": METHOD, "share": 0.1, "right": "1100"}
+    ]}}  # fmt: skip
+    found = estimates.kept(measured)
+    residuals = [4 / 9, 4 / 9, -8 / 9, 0.0]
+    assert found.value == pytest.approx(2 / 3)
+    assert found.error == pytest.approx((sum(each**2 for each in residuals) / 3 / 4) ** 0.5)
 
 
 def test_pairs_decide():
@@ -68,6 +87,6 @@ def test_pairs_decide():
 
 def test_the_committed_result_is_judged():
     assert len([claim.judge() for claim in claims.VISUAL_CLAIMS]) == 10
-    assert claims.A_TENTH.published_value == "85.5 % of the score of all tokens (LLaVA-OneVision)"
+    assert claims.A_TENTH.published_value == "85.5 % of the score of all tokens (LLaVA-OneVision, table 1)"
     assert claims.CALIBRATED.published_value.startswith("+1.6 percentage points")  # 57.8 less 56.2
     assert estimates.dense(results("visual_tokens"))["n"] >= 1000

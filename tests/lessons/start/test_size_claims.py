@@ -56,5 +56,5 @@ def test_the_closer_of_two_units_counts():
     assert about(counted, 28, claims.GIB, claims.GB).value == pytest.approx(math.log(1.1) - math.log(28e9 / counted))
     assert not about(counted, 28, claims.GIB).holds
     assert claims.SEVEN_BILLION.judge().words == "holds"
-    assert claims.SEVEN_BILLION.judge().ours == "25.1 GiB or 27 GB"
+    assert claims.SEVEN_BILLION.judge().ours == "25.1 GiB or 27 GB; 7·10⁹ weights of 4 bytes are 28 GB or 26.1 GiB"
     assert claims.SEVEN_BILLION.counts_as.startswith("within 10 % of the published size, read as GiB or GB")

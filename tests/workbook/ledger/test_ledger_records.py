@@ -175,7 +175,16 @@ def test_statements_are_short_sentences_without_a_verdict():
 
 def test_a_verdict_is_one_of_the_words_or_a_label_that_says_why_there_is_none():
     for statement in STATEMENTS.values():
-        assert verdict_of(statement) in (WORDS if statement.claim else list(Label))
+        is_measured = statement.claim and not CLAIMS[statement.claim].from_source
+        assert verdict_of(statement) in (WORDS if is_measured else list(Label))
+
+
+def test_what_the_sources_own_numbers_decide_is_labelled_so_with_its_verdict():
+    text = page()
+    for name in {statement.claim for statement in JUDGED if CLAIMS[statement.claim].from_source}:
+        assert f"| from the source's own table: {CLAIMS[name].judge().words} |" in text
+    n_claims = len({statement.claim for statement in JUDGED})
+    assert f"{len(JUDGED)} statements are judged by {n_claims} claims of the lessons." in text
 
 
 def test_counts_are_given_where_a_statement_is_counted():

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from course_lib.lessons.capstone import comparisons, estimates
-from course_lib.lessons.capstone.claims import NO_LOSS
 from course_lib.lessons.capstone.comparisons import COPYING, GREEDY, RUNNING, Drafted
 from course_lib.lessons.capstone.methods import Number
 from course_lib.lessons.capstone.timings import FEWER, WAYS, TimedRecipe, timed, timed_recipes
+from course_lib.lessons.common.claim import NO_LOSS
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.results import Measured, listed

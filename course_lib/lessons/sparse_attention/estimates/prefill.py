@@ -3,6 +3,7 @@
 from itertools import pairwise
 from statistics import fmean
 
+from course_lib.lessons.common.claim import NO_LOSS
 from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.results import Measured
 from course_lib.lessons.common.verdicts import Effect, Effects, of_count, of_independent, of_samples
@@ -16,7 +17,7 @@ from course_lib.lessons.sparse_attention.experiments.sparse_attention import (
 )
 from course_lib.measure.paired import mean_and_error
 
-CLOSE = 0.02  # nats per token above dense attention: 2 % of perplexity, here the meaning of "no loss"
+CLOSE = NO_LOSS  # nats per token above dense attention
 AWARE = 0.5  # of the texts on which a head has to be query-aware to be called so
 
 

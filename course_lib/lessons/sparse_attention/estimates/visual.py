@@ -53,10 +53,16 @@ def parts(measured: Measured) -> dict[str, dict[float, Effect]]:
     return {part: ahead(measured, f"without {part}", first=True) for part in PARTS}
 
 
-def lost(measured: Measured) -> Effect:
-    """Right answers with the fewest tokens minus those with all tokens, question by question."""
-    own, whole = (questions(found) for found in (at(measured, METHOD, min(shares(measured))), [dense(measured)]))
-    return of_samples([one - other for one, other in zip(own, whole, strict=True)])
+def kept(measured: Measured, method: str = METHOD) -> Effect:
+    """Right answers with the fewest tokens over those with all tokens.
+
+    The error is that of the ratio of two means on the same questions, by linearization.
+    """
+    own, whole = (questions(found) for found in (at(measured, method, min(shares(measured))), [dense(measured)]))
+    fraction = sum(own) / sum(whole)
+    mean = sum(whole) / len(whole)
+    off = of_samples([(one - fraction * other) / mean for one, other in zip(own, whole, strict=True)])
+    return Effect(value=fraction, error=off.error, n=off.n)
 
 
 def by_share(effects: dict[float, Effect]) -> dict[str, Effect]:

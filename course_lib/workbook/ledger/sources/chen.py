@@ -30,8 +30,8 @@ SOURCE = Source(
         Statement(
             id="chen-4",
             at="Major Challenges",
-            says="Beyond the pretrained window perplexity explodes.",
-            claim="sinks-dense-beyond",
+            says="Beyond the pretrained length perplexity explodes.",
+            claim="sinks-rolling",
             published="5641 dense, 5.40 StreamingLLM (Llama-2-13B)",
         ),
         Statement(
@@ -60,7 +60,7 @@ SOURCE = Source(
         Statement(
             id="chen-8",
             at="StreamingLLM",
-            says="StreamingLLM is 22 times as fast as a sliding window with recomputation.",
+            says="StreamingLLM is up to 22 times as fast as a sliding window with recomputation.",
             claim="sinks-twenty-two",
             published="22 times",
         ),
@@ -69,14 +69,14 @@ SOURCE = Source(
             at="Deja Vu",
             says="Contextual sparsity makes decoding 2 times as fast as FasterTransformer.",
             claim="dejavu-twice",
-            published="2 times (OPT-175B, eight A100)",
+            published="2.5, 2.4, 2.1 and 1.8 times after 128, 256, 512 and 1,024 tokens (OPT-175B, eight A100)",
         ),
         Statement(
             id="chen-10",
             at="Deja Vu",
             says="Contextual sparsity makes decoding 6 times as fast as Hugging Face.",
-            label=Label.GPU,
-            why_not="compares implementations on eight A100",
+            label=Label.FROM_SOURCE,
+            why_not="in the paper's latencies: 6.8, 6.3, 5.6 and 4.8 times after 128, 256, 512 and 1,024 tokens",
             published="6 times",
         ),
         Statement(
@@ -89,7 +89,7 @@ SOURCE = Source(
         Statement(
             id="chen-12",
             at="Compress, Then Prompt",
-            says="A learned prompt recovers the accuracy lost by this compression.",
+            says="A learned prompt recovers the accuracy lost by pruning and quantization.",
             claim="compress-without-loss",
         ),
         Statement(
@@ -128,7 +128,7 @@ SOURCE = Source(
         Statement(
             id="chen-18",
             at="Sparsity for Smaller Cache Size",
-            says="This allows a cache 20 times smaller at the same accuracy.",
+            says="Sparse attention allows a cache 20 times smaller at the same accuracy.",
             claim="kv-five-per-cent",
             published="20 times",
         ),
@@ -155,19 +155,21 @@ SOURCE = Source(
             id="chen-22",
             at="Greedy Algorithm for Low-cost Policy",
             says="Summing the attention of previous tokens works without access to the full attention matrix.",
-            claim="kv-than-window",
+            label=Label.OPEN,
+            why_not="lesson 07 compares H2O with a window (tai-53), not with sums over the whole text",
         ),
         Statement(
             id="chen-23",
             at="Greedy Algorithm for Low-cost Policy",
-            says="Heavy hitters with recent tokens are better than initial tokens with recent tokens.",
-            claim="kv-than-sinks",
+            says="Recent tokens in addition to heavy hitters improve the policy.",
+            label=Label.OPEN,
+            why_not="H2O without recent tokens is not measured; gu-56 compares H2O with a window with sinks",
         ),
         Statement(
             id="chen-24",
             at="H2O: Throughput and Latency",
             says="H2O is compatible with quantization.",
-            claim="kv-fewer-bits",
+            claim="capstone-h2o-four-bits",
         ),
         Statement(
             id="chen-25",
@@ -206,7 +208,6 @@ SOURCE = Source(
             at="Understanding Attention Sinks",
             says="Without its initial tokens a window fails; with four of them it does not.",
             claim="sinks-collapse",
-            published="5158.07 and 5.40 (Llama-2-13B)",
         ),
         Statement(
             id="chen-31",
@@ -218,9 +219,9 @@ SOURCE = Source(
         Statement(
             id="chen-32",
             at="Understanding Attention Sinks",
-            says="An ordinary model needs several initial tokens; one is not enough.",
+            says="A vanilla model needs several initial tokens; one is not enough.",
             claim="sinks-one-is-not-enough",
-            published="18.49 with one, 18.05 with four",
+            published="1.02 times: 18.49 with one, 18.05 with four (160 million parameters)",
         ),
         Statement(
             id="chen-33",
@@ -233,28 +234,28 @@ SOURCE = Source(
             id="chen-34",
             at="Understanding Attention Sinks",
             says="Without initial tokens each of the three models fails.",
-            claim="sinks-slot-missed",
-            published="27.87, 29214 and 1235",
+            label=Label.OPEN,
+            why_not="the vanilla and zero-sink models trained here form no sink; chen-73 judges the learnable sink",
+            published="1.54, 1,622 and 69 times: 27.87, 29,214 and 1,235 without initial tokens",
         ),
         Statement(
             id="chen-35",
             at="Understanding Attention Sinks",
             says="Vision transformers show a similar phenomenon, and registers remove it.",
-            claim="sinks-registers",
+            label=Label.OPEN,
+            why_not="no patch exceeds three median norms in the small vision transformers trained here",
         ),
         Statement(
             id="chen-36",
             at="StreamingLLM",
             says="Window attention breaks when initial tokens are evicted.",
             claim="sinks-window-along",
-            published="5158 against 5.40",
         ),
         Statement(
             id="chen-37",
             at="StreamingLLM",
             says="StreamingLLM is as good as a sliding window with recomputation.",
             claim="sinks-as-afresh",
-            published="5.40 against 5.43",
         ),
         Statement(
             id="chen-38",
@@ -267,13 +268,14 @@ SOURCE = Source(
             id="chen-39",
             at="StreamingH2O",
             says="Positions within the cache work for H2O as well.",
-            claim="kv-streaming-h2o",
+            label=Label.OPEN,
+            why_not="lesson 07 streams 1,280 tokens, which is within the pretrained length",
         ),
         Statement(
             id="chen-40",
             at="Existing Approaches and Challenges (Deja Vu)",
-            says="Unstructured sparsity is not hardware-efficient.",
-            claim="patterns-csr-no-faster",
+            says="At sparsities that keep quality, unstructured sparsity is not hardware-efficient.",
+            claim="patterns-csr-at-quality",
         ),
         Statement(
             id="chen-41",
@@ -312,7 +314,7 @@ SOURCE = Source(
         Statement(
             id="chen-46",
             at="Contextual Sparsity: Existence",
-            says="Together they leave a seventh of the parameters at the same accuracy.",
+            says="Heads and neurons together leave a seventh of the parameters at the same accuracy.",
             claim="dejavu-few-of-both",
             published="85 %, 7 times",
         ),
@@ -331,7 +333,7 @@ SOURCE = Source(
         Statement(
             id="chen-49",
             at="Contextual Sparsity: Prediction",
-            says="The input of a block predicts which of its neurons it needs.",
+            says="The input of a block predicts which of its neurons it needs (ReLU).",
             claim="dejavu-predictor-relu",
         ),
         Statement(
@@ -387,7 +389,7 @@ SOURCE = Source(
         Statement(
             id="chen-58",
             at="Hardware-efficient Implementation",
-            says="One kernel should index and multiply, and rows used together should be contiguous.",
+            says="One kernel should index and multiply.",
             claim="dejavu-one-kernel",
         ),
         Statement(
@@ -400,15 +402,17 @@ SOURCE = Source(
         Statement(
             id="chen-60",
             at="Deja Vu: 2x and 6x",
-            says="The best performance is at batch size 1.",
+            says="Deja Vu gains most at batch size 1, with ReLU and 175 billion parameters.",
             claim="dejavu-batch-needs-more",
         ),
         Statement(
             id="chen-61",
             at="Deja Vu: 2x and 6x",
             says="Accuracy is kept in combination with 4-bit weights.",
-            claim="dejavu-rounded",
-            published="0.86, 0.452, 0.726 and 0.754 on four tasks, W4A16 (OPT-175B: 0.86, 0.446, 0.726, 0.758)",
+            label=Label.FROM_SOURCE,
+            why_not="against 4-bit weights without Deja Vu (0.85, 0.44, 0.714 and 0.757): +1.0, +1.2, +1.2 and -0.3 "
+            "points on four tasks",
+            published="0.86, 0.452, 0.726 and 0.754 on four tasks, W4A16 (OPT-175B)",
         ),
         Statement(
             id="chen-62",
@@ -437,7 +441,7 @@ SOURCE = Source(
         Statement(
             id="chen-66",
             at="Prompt Helps SparseGPT pruned models",
-            says="It improves a compressed model more than the full one.",
+            says="A learned prompt improves a compressed model more than the full one (the course's control).",
             claim="compress-beyond-dense",
         ),
         Statement(
@@ -457,6 +461,100 @@ SOURCE = Source(
             at="Prompt Learning Strategy",
             says="Learned prompts transfer to other tasks.",
             claim="compress-tasks",
+        ),
+        Statement(
+            id="chen-70",
+            at="Understanding Attention Sinks",
+            says="A zero sink, with which softmax may decline, still wants initial tokens.",
+            label=Label.FROM_SOURCE,
+            why_not="19.90 with one initial token, 18.27 with two, 18.01 with four",
+        ),
+        Statement(
+            id="chen-71",
+            at="Understanding Attention Sinks",
+            says="Two initial tokens are enough for a vanilla model.",
+            label=Label.FROM_SOURCE,
+            why_not="18.05 with two and 18.05 with four",
+        ),
+        Statement(
+            id="chen-72",
+            at="Understanding Attention Sinks",
+            says="Models trained with a sink suffer more without initial tokens.",
+            label=Label.FROM_SOURCE,
+            why_not="29,214 with a zero sink and 1,235 with a learnable sink, against 27.87",
+        ),
+        Statement(
+            id="chen-73",
+            at="Understanding Attention Sinks",
+            says="A model trained with a learnable sink fails without it.",
+            claim="sinks-needs-its-sink",
+            published="69 times (160 million parameters)",
+        ),
+        Statement(
+            id="chen-74",
+            at="Understanding Attention Sinks",
+            says="A sink token costs no quality.",
+            label=Label.FROM_SOURCE,
+            why_not="18.01 and 18.02 with a sink token, against 18.05, with four slots",
+        ),
+        Statement(
+            id="chen-75",
+            at="Major Challenges",
+            says="At this length and batch the cache is larger than the weights.",
+            claim="start-cache-exceeds",
+            published="160 against 140 GB, 1.14 times",
+        ),
+        Statement(
+            id="chen-76",
+            at="Contextual Sparsity: Existence",
+            says="Skipping 80 % of attention and 95 % of the MLP skips 85 % of a block.",
+            label=Label.FROM_SOURCE,
+            why_not="with the slide's shapes (4d² and 8d²) it is (0.8 · 4 + 0.95 · 8) / 12 = 90 %, or 10 times; 85 % "
+            "are 6.7 times",
+        ),
+        Statement(
+            id="chen-77",
+            at="Contextual Sparsity: Prediction",
+            says="Nearest-neighbour search can predict which neurons are needed.",
+            label=Label.OPEN,
+            why_not="lesson 09 times such searches (chen-50); what they find is not judged",
+        ),
+        Statement(
+            id="chen-78",
+            at="Deja Vu: 2x and 6x",
+            says="At batch size 1 loading the weights bounds the latency.",
+            label=Label.COUNTED,
+            why_not="2 operations for each weight of 2 bytes, where processors do tens to hundreds per byte; lesson "
+            "00 shows the roofline",
+        ),
+        Statement(
+            id="chen-79",
+            at="Prompt Helps SparseGPT pruned models",
+            says="At 62.5 % sparsity a written prompt repairs some answers, and a learned prompt all.",
+            label=Label.FROM_SOURCE,
+            why_not="of three questions 0 without a prompt, 2 with the written prompt (one of them vague), 3 with "
+            "the learned one",
+        ),
+        Statement(
+            id="chen-80",
+            at="Greedy Algorithm for Low-cost Policy",
+            says="Once evicted, a token cannot be attended to again.",
+            label=Label.BY_CONSTRUCTION,
+            why_not="its key and value are no longer stored",
+        ),
+        Statement(
+            id="chen-81",
+            at="StreamingLLM",
+            says="StreamingLLM with 4 + 1024 slots is compared with a window of 0 + 1024.",
+            label=Label.FROM_SOURCE,
+            why_not="four slots more than the window; the paper's table, quoted in lesson 08, has 4 + 1020",
+        ),
+        Statement(
+            id="chen-82",
+            at="Hardware-efficient Implementation",
+            says="Rows that are used together should be stored contiguously.",
+            label=Label.OPEN,
+            why_not="lesson 09 times kernels on one order of the rows",
         ),
     ),
 )

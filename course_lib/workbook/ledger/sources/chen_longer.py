@@ -23,8 +23,8 @@ SOURCE = Source(
         Statement(
             id="chen-longer-3",
             at="LLMs are Very Expensive to Deploy (lengths)",
-            says="Log perplexity rises once the input is longer than the training window.",
-            claim="sinks-dense-beyond",
+            says="Log perplexity rises once the input is longer than the pretrained length.",
+            claim="sinks-rolling",
         ),
         Statement(
             id="chen-longer-4",
@@ -46,20 +46,30 @@ SOURCE = Source(
             id="chen-longer-6",
             at="Infinite Streaming Ability",
             says="StreamingLLM forgets the middle of the context.",
-            claim="kv-forgets-the-middle",
+            label=Label.BY_CONSTRUCTION,
+            why_not="what lies between the sinks and the window is evicted and cannot be attended to; lesson 07 asks "
+            "for it",
         ),
         Statement(
             id="chen-longer-7",
             at="Deja Vu: 2x and 6x, table",
             says="With heads and neurons chosen by Deja Vu, four tasks lose no accuracy.",
-            claim="dejavu-few-of-both",
+            label=Label.FROM_SOURCE,
+            why_not="-1.0, +0.4, 0.0 and -0.5 points on the four tasks, -0.3 on average",
             published="0.86, 0.446, 0.726, 0.758 dense; 0.85, 0.45, 0.726, 0.753 chosen (OPT-175B)",
         ),
         Statement(
             id="chen-longer-8",
             at="Quiz",
             says="100 tokens of the same distribution can be generated with fewer than 100 loads of the model.",
-            claim="sparse_attention-fewer-loads",
+            claim="sparse_attention-can-load-fewer",
+        ),
+        Statement(
+            id="chen-longer-9",
+            at="Demo",
+            says="StreamingH2O holds 1,000 to 1,004 slots.",
+            label=Label.BY_CONSTRUCTION,
+            why_not="the policy's budget",
         ),
     ),
 )
