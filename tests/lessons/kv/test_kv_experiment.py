@@ -7,7 +7,7 @@ import pytest
 
 from course_lib.lessons.common import subject
 from course_lib.lessons.common.results import load_measured, load_published
-from course_lib.lessons.kv import experiment
+from course_lib.lessons.kv.experiments import kv as experiment
 from course_lib.lessons.kv.experiments import settings
 from course_lib.measure.result_files import as_text, plain
 from course_lib.models import Part, part_only

@@ -47,7 +47,7 @@ def _group_mass_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(weights: Tensor, valid: Tensor, n_key_value: int) -> Tensor:
-    from course_lib.lessons.kv.running.own import group_mass
+    from course_lib.lessons.kv.steps import group_mass
 
     return group_mass(weights, valid, n_key_value)
 

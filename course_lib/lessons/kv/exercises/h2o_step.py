@@ -115,7 +115,7 @@ def _other_slots(total: Tensor, newest: Tensor, keep: Tensor, right: Tensor) -> 
 
 
 def _library(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.kv.running.own import h2o_step
+    from course_lib.lessons.kv.steps import h2o_step
 
     return h2o_step(score, new, position, budget, recent)
 

@@ -70,7 +70,7 @@ def _both_grids(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Fi
 
 
 def _library(row: Tensor, n_bits: int, group_size: int) -> Tensor:
-    from course_lib.lessons.kv.running.own import quantize_row
+    from course_lib.lessons.kv.steps import quantize_row
 
     return quantize_row(row, n_bits, group_size)
 

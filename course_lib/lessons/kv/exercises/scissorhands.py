@@ -1,4 +1,4 @@
-"""The exercise kv.scissorhands, "Count how often nobody looks": its cases and its named mistakes.
+"""The exercise kv.scissorhands, "Count how often attention is low": its cases and its named mistakes.
 
 Dimension key: G heads of a group, W queries, N slots.
 """
@@ -172,7 +172,7 @@ def _agree_on_counts(got: Any, expected: Any, case: Case) -> str | None:
 
 SCISSORHANDS = Exercise(
     id="kv.scissorhands",
-    title="Count how often nobody looks",
+    title="Count how often attention is low",
     difficulty=4,
     minutes=12,
     points=4,

@@ -21,7 +21,7 @@ def _window_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(position: Tensor, budget: int) -> Tensor:
-    from course_lib.lessons.kv.running.own import window_keep
+    from course_lib.lessons.kv.steps import window_keep
 
     return window_keep(position, budget)
 
