@@ -81,7 +81,7 @@ GROUP_MASS = Exercise(
         Variant("float64", lambda w, v, h: _group_mass(w.double(), v, h)),
     ),
     hints=(
-        "Three sums: over the queries that are valid, over the heads of a group; and none over keys.",
+        "Sum over the valid queries and over the heads of a group, but not over the keys.",
         "weights.unflatten(1, (n_key_value, -1)) has shape (B, H, G, Q, N).",
         "Multiply by valid[:, None, :, None] first, then sum over axes 2 and 3 of the unflattened tensor.",
     ),
