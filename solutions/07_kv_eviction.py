@@ -24,13 +24,13 @@ import torch
 from transformers import AttentionInterface, DynamicCache
 
 from course_lib.data import corpora, needles
-from course_lib.kv.analysis.retrieval import retrieve
 from course_lib.kv.cache import evicting
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.lessons.common import cache_speed, gpu
 from course_lib.lessons.kv import claims, plots, steps, tables, widgets
+from course_lib.measure.paired import wilson
 from course_lib.models import load_model
 from course_lib.workbook import check, mine
 
@@ -581,20 +581,35 @@ check("kv.deferred", leading_right)
 # </details>
 #
 # Now we compare both protocols on the real model. Ten texts of 112 tokens each hide a secret word at a depth of 10,
-# 30, 50, 70 or 90 % of the text. The cache keeps 28 slots, a quarter of the tokens. `retrieve` counts an answer only
-# if all of its tokens are right.
+# 30, 50, 70 or 90 % of the text. The cache keeps 28 slots, a quarter of the tokens. All answers are a single token,
+# so it is enough to look at one prediction. (`Window(1.0)` keeps 100 % of the tokens, that is, everything.)
 
 # %%
 haystacks = needles.samples("word", 10, 112, tokenizer, seed=0)
-question, answer = (tokenizer.decode(ids) for ids in (haystacks[0].questions[0], haystacks[0].answers[0]))
-print(f"question {question!r}, answer {answer!r}")
+prompt_ids = torch.stack([sample.prompt for sample in haystacks])
+question_ids = torch.stack([sample.questions[0] for sample in haystacks])
+answer_ids = torch.stack([sample.answers[0] for sample in haystacks])
+print(f"question {tokenizer.decode(question_ids[0])!r}, answer {tokenizer.decode(answer_ids[0])!r}")
+
+
+@torch.no_grad()
+def fraction_right(policy, asked_in_prompt):
+    """Ask for the secret words; return the fraction of right answers with its 95 % interval."""
+    with evicting(model, policy) as cache:  # the policy evicts at the end of every pass
+        if asked_in_prompt:
+            logits_after_question = model(torch.cat([prompt_ids, question_ids], dim=1), past_key_values=cache).logits
+        else:
+            model(prompt_ids, past_key_values=cache)
+            logits_after_question = model(question_ids, past_key_values=cache).logits
+    n_right_answers = int((logits_after_question[:, -1].argmax(dim=1) == answer_ids[:, 0]).sum())
+    return n_right_answers / len(answer_ids), wilson(n_right_answers, len(answer_ids))
+
+
 quarter = {"full": Window(1.0), "window": Window(28), "4 sinks + window": StreamingLLM(28, sinks=4)}
 quarter["H2O"] = H2O(28, recent=14)
-leaked = {name: retrieve(model, [each.naive() for each in haystacks], quarter[name]) for name in ("window", "H2O")}
-fair = {name: retrieve(model, haystacks, policy) for name, policy in quarter.items()}
 by_protocol = {
-    protocol: {name: (each.exact, each.interval) for name, each in retrieved.items()}
-    for protocol, retrieved in (("asked in the prompt", leaked), ("asked after the eviction", fair))
+    "asked in the prompt": {name: fraction_right(quarter[name], True) for name in ("window", "H2O")},
+    "asked after the eviction": {name: fraction_right(policy, False) for name, policy in quarter.items()},
 }
 plots.answers(by_protocol, len(haystacks))
 
@@ -606,10 +621,12 @@ plots.answers(by_protocol, len(haystacks))
 # are long, but the leak is far larger.
 #
 # For the next figure we repeated the fair test with 20 texts of 384 tokens, with the policies of this lesson and five
-# more, which section 13 describes. The columns show how deep in the text the needle was.
+# more, which section 13 describes. The columns show how deep in the text the needle was. The claim below the figure
+# compares every policy with a plain window of the same size: is it worth choosing at all?
 
 # %%
-plots.by_depth()
+display(plots.by_depth())
+print(claims.CHOOSING.judge())
 
 # %% [markdown]
 # Each cell is the percentage of four needles that were found. Look at the left panel, where a fifth of the prompt is
@@ -617,12 +634,6 @@ plots.by_depth()
 # holds it. Needles at the beginning and in the middle are lost. So the perplexity of a text can be close to that of
 # the full cache while most of the text has been forgotten.
 #
-# Then is it worth choosing the tokens at all? We compared every policy with a plain window of the same size:
-
-# %%
-print(claims.CHOOSING.judge())
-
-# %% [markdown]
 # In none of the 42 cases is a policy significantly better than the window, and in 14 of them it is significantly
 # worse. With 20 questions we can see only large differences: the largest one in favour of a policy is 10 points, the
 # largest one against it 30 points. In other words, none of these policies can foresee which sentence the question
@@ -634,10 +645,12 @@ print(claims.CHOOSING.judge())
 #
 # In section 5 H2O had a lower perplexity than a window with sinks, on one text. For the next figure we compressed six
 # prompts of 512 tokens with eight policies and several budgets, and measured the perplexity of the 128 tokens after
-# each prompt (`course reproduce kv`).
+# each prompt (`course reproduce kv`). The claim compares H2O with the window that keeps four sinks, prompt by prompt:
+# does attention choose better than age?
 
 # %%
-plots.compressed()
+display(plots.compressed())
+print(claims.THAN_SINKS.judge())
 
 # %% [markdown]
 # In the left panel one curve is far above all others: the plain window (dark blue, circles), which has lost the first
@@ -645,17 +658,10 @@ plots.compressed()
 # Look at the left end, where only 10 % of the prompt is kept: even the best policy has 1.14 times the perplexity of
 # the full cache. At 50 %, H2O is within 2 % of it.
 #
-# Does attention choose better than age? To answer this we compare H2O with the window that keeps four sinks, prompt
-# by prompt:
-
-# %%
-print(claims.THAN_SINKS.judge())
-
-# %% [markdown]
-# The perplexity of the window with sinks is 4 to 8 % higher than that of H2O, depending on the budget. Compare this
-# with the plain window, whose perplexity is 3.1 to 4.4 times that of H2O. So keeping the first token matters most,
-# and choosing the other tokens by attention adds a little. At three of the four budgets, six prompts are not enough
-# to tell this difference from chance.
+# Now the claim. The perplexity of the window with sinks is 4 to 8 % higher than that of H2O, depending on the budget.
+# Compare this with the plain window, whose perplexity is 3.1 to 4.4 times that of H2O. So keeping the first token
+# matters most, and choosing the other tokens by attention adds a little. At three of the four budgets, six prompts
+# are not enough to tell this difference from chance.
 #
 # ## 8. What it costs, and when it does not pay off
 #
@@ -676,7 +682,8 @@ for batch_size in (1, 32):
 # (`course bench kv`): eight steps of decoding after 4,096 tokens, with one sequence and with eight.
 
 # %%
-cache_speed.steps()
+display(cache_speed.steps())
+print(claims.LATENCY_CLAIM.judge())
 
 # %% [markdown]
 # The figure shows how many times as fast each cache is as `DynamicCache`. The hatched bars belong to the transformers
@@ -687,11 +694,7 @@ cache_speed.steps()
 # tokens are evicted in one step and none in the next seven. SnapKV, a policy that evicts once at the end of the
 # prompt, gains most because it has no decisions to make during the steps. Rounding to 4 bits (section 12) makes each
 # step slower, since the numbers have to be converted back.
-
-# %%
-print(claims.LATENCY_CLAIM.judge())
-
-# %% [markdown]
+#
 # The authors measured larger models on a GPU, with a larger batch in the freed memory. We quote their numbers:
 
 # %%
@@ -757,28 +760,19 @@ for i in times_even_in_all.topk(6).indices:
 # the tokens that receive the most attention, or the same without the first token, or random ones.
 
 # %%
-plots.masked()
+display(plots.masked())
+print(claims.MASKED_BUT_FIRST.judge())
 
 # %% [markdown]
 # Both axes are logarithmic. Without the heaviest 10 % of the tokens (dark) the perplexity is more than 20 times as
 # high. But this curve mixes two things, since the first token is by far the heaviest one. The fair curve is the
 # middle one (red), where the first token is spared: the other heavy hitters matter as well, but far less.
-
-# %%
-print(claims.MASKED_BUT_FIRST.judge())
-
-# %% [markdown]
+#
 # There is one more thing to know about the sum of H2O: it favours old tokens, because a token that arrived early was
 # visible to more queries. If we divide the sum by the number of these queries, we rank by the mean instead (the
-# option `normalised` of `H2O`).
-
-# %%
-plots.bias()
-
-# %% [markdown]
-# The left panel shows how many of the slots for older tokens hold tokens from the first quarter of the prompt. By the
-# sum (dark) these are 19 to 37 points more than by the mean (red). The right panel shows whether the mean is the
-# better choice. All error bars contain zero, so eight prompts do not decide it.
+# option `normalised` of `H2O`). In eight prompts, ranking by the sum filled 19 to 37 percentage points more of the
+# slots for older tokens with tokens from the first quarter of the prompt. Whether the mean is the better choice is
+# undecided: the perplexity of the text after the prompt does not differ significantly.
 #
 # ## 10. Optional: Scissorhands
 #
@@ -788,20 +782,16 @@ plots.bias()
 # layers of OPT. If this holds, a cache can tell from the past which tokens it will need.
 
 # %%
-plots.persistence()
+display(plots.persistence())
+print(claims.PERSISTENCE.judge())
 
 # %% [markdown]
 # The upper curve (dark) is the persistence of our model. It is above the mark of 95 % nearly everywhere. But look at
 # the second curve (red): it is the fraction of all early tokens that are pivotal for any query. This is what a random
-# set of tokens would score, and it is nearly as high. A result that chance almost reaches says little. A stricter
-# count takes the mean over the queries, so that a single query is not enough:
-
-# %%
-print(claims.PERSISTENCE.judge())
-
-# %% [markdown]
-# With the stricter count, 99 % of the later pivotal tokens were pivotal before, and chance gives 41 %. So importance
-# does persist.
+# set of tokens would score, and it is nearly as high. A result that chance almost reaches says little.
+#
+# The claim uses a stricter count, the mean over the queries, so that a single query is not enough. With this count,
+# 99 % of the later pivotal tokens were pivotal before, and chance gives 41 %. So importance does persist.
 #
 # The method counts, over the last $w$ queries, how often the weight of a token was **low**, that is, below $1/t$.
 # When a head holds more tokens than its budget, it evicts the tokens with the highest counts, and half of the budget
@@ -855,11 +845,18 @@ check("kv.scissorhands", scissorhands_keep)
 # ## 11. Optional: merge instead of drop
 #
 # So far evicted tokens are lost. We could also add each of them to a similar token that is kept. Is there a similar
-# one? The next cell evicts four fifths of a text as H2O does. For every evicted token it looks for the kept key with
-# the highest cosine similarity, and does the same for values.
+# one? Section 5 left us with the positions that H2O kept, and section 2 with all keys and values. For every evicted
+# token we look for the kept key with the highest cosine similarity, and do the same for values.
 
 # %%
-plots.nearest(steps.nearest_kept(model, text[:256], 51))
+similarities = {"keys": [], "values": []}
+for layer, (_, _, kept_positions, _) in zip(full_cache.layers, my_attention.cache.values(), strict=True):
+    is_in_cache = torch.zeros(layer.keys.shape[1:3], dtype=torch.bool).scatter(1, kept_positions, True)  # (H, tokens)
+    for name, vectors in (("keys", layer.keys[0]), ("values", layer.values[0])):
+        unit_vectors = vectors / vectors.norm(dim=2, keepdim=True)
+        cosines = (unit_vectors @ unit_vectors.mT).masked_fill(~is_in_cache[:, None], -1)  # (H, tokens, kept tokens)
+        similarities[name].append(cosines.amax(dim=2)[~is_in_cache])
+plots.nearest({name: torch.stack(by_layer) for name, by_layer in similarities.items()})
 
 # %% [markdown]
 # The key of a token decides which queries read it, its value what they read. In all layers but the
@@ -996,16 +993,13 @@ for n_bits in (8, 4, 2):
     increase = losses_after_rounding(lambda row, bits=n_bits: round_to_grid(row, bits, 32)) - exact_losses
     error = increase.std() / len(increase) ** 0.5
     print(f"{n_bits} bits: loss increase {increase.mean():+.3f} ± {error:.3f} nats per token")
-
-# %% [markdown]
-# The number after ± is the standard error over the 64 tokens. With 8 bits nothing changes. With 4 bits the change is
-# not larger than its error. With 2 bits the loss rises by 0.66 nats, that is, the perplexity nearly doubles. For
-# caches that also evict, we measured 4 bits on six prompts:
-
-# %%
 print(claims.FEWER_BITS.judge())
 
 # %% [markdown]
+# The number after ± is the standard error over the 64 tokens. With 8 bits nothing changes. With 4 bits the change is
+# not larger than its error. With 2 bits the loss rises by 0.66 nats, that is, the perplexity nearly doubles. The
+# claim is about caches that also evict, measured on six prompts.
+#
 # 4 bits do not make the cache 8 times smaller than float32, because every group also stores its smallest number and
 # its step size, and the newest tokens stay in full precision.
 #
@@ -1042,7 +1036,8 @@ tables.policies()
 # that evicts cannot know the second question when it evicts. Recycled attention can look again:
 
 # %%
-plots.second_needle()
+display(plots.second_needle())
+print(claims.LOOKS_AGAIN.judge())
 
 # %% [markdown]
 # Look at the three groups on the right. Without any further full step, recycled attention forgets the second word.
@@ -1050,11 +1045,7 @@ plots.second_needle()
 # has changed (*by similarity*) it finds 95 % of the second words. The failure of the fixed interval has a simple
 # reason in our test: the second full step falls on the first word of the second question, before the question says
 # which word it is about.
-
-# %%
-print(claims.LOOKS_AGAIN.judge())
-
-# %% [markdown]
+#
 # So recycled attention may save time, but it **saves no memory**.
 #
 # ## 14. Optional: an open task

@@ -30,7 +30,7 @@ def test_the_heaviest_are_read_only_by_their_own_query(which, masked):
     assert torch.equal(read, expected)
 
 
-def test_at_random_the_first_token_stays():
+def test_random_masking_spares_the_first_token():
     choice = reading.without(2, estimates.RANDOM, torch.Generator().manual_seed(0))
     assert choice(WEIGHTS)[0, 0, 0, :, 0].all()
     with pytest.raises(ValueError, match="got 'lightest'; expected 'heaviest'"):
@@ -88,7 +88,7 @@ def test_the_committed_stories_are_those_of_the_prompt():
 
 
 def test_the_drawn_cache_never_holds_more_than_its_slots():
-    """Each query reads the five slots and itself; the first token stays throughout."""
+    """Each query reads the five slots and itself; the first token is always kept."""
     is_read = deck.example_reads()
     assert is_read.sum(dim=1).max() == deck.N_SLOTS + 1
     assert is_read[:, 0].all()

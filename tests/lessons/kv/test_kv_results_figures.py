@@ -79,7 +79,7 @@ def made_up(second=0.9, window=0.1):
     }
 
 
-def test_the_best_policies_at_the_smallest_budget_are_those_not_told_apart():
+def test_the_best_policies_are_those_that_do_not_differ_significantly():
     said = "10 % of a prompt, n = 3: at best 2.10 times the full cache,\nSnapKV and H2O do not differ significantly"
     assert title(plots.compressed(made_up())) == said  # 0.05, 0.05 and 0: two errors, and not more
     apart = made_up()
@@ -101,7 +101,7 @@ def test_the_second_question_names_each_kind_of_recycled_attention():
 
 
 @pytest.mark.parametrize(("second", "word"), [(0.9, "holds"), (0.0, "does not hold"), (0.4, "undecided")])
-def test_recycled_attention_must_be_clearly_better(second, word):
+def test_recycled_attention_must_be_significantly_better(second, word):
     judged = claims.LOOKS_AGAIN.judge(made_up(second))
     assert judged.verdict == word  # against 6 of 20
     assert judged.ours.startswith(f"{100 * second - 30:+.0f} ± 1")
