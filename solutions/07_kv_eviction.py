@@ -373,8 +373,7 @@ for head, mass_of_keys in enumerate(received / received.sum(dim=1, keepdim=True)
 # H2O (heavy-hitter oracle, algorithm 1 of the paper) keeps a running sum for every slot. After each pass it adds the
 # attention that the slots have just received. If there are more tokens than slots, it evicts the tokens with the
 # lowest sums. A token that has just arrived had no time to collect attention, so the newest `recent` tokens are
-# protected. Here is one step in which five tokens compete for
-# four slots and the newest token is protected:
+# protected. Here is one step in which five tokens compete for four slots and the newest token is protected:
 #
 # | position of the token | 0 | 6 | 2 | 9 | 3 |
 # |:--|--:|--:|--:|--:|--:|
@@ -859,10 +858,9 @@ for layer, (_, _, kept_positions, _) in zip(full_cache.layers, my_attention.cach
 plots.nearest({name: torch.stack(by_layer) for name, by_layer in similarities.items()})
 
 # %% [markdown]
-# The key of a token decides which queries read it, its value what they read. In all layers but the
-# first the upper curve, for the keys, is clearly above the one for the values: the median cosine is 0.80 for keys and
-# 0.50 for values. If we merge
-# two tokens, the same queries find them, but they read a mixture of two different values.
+# The key of a token decides which queries read it, its value what they read. In all layers but the first the upper
+# curve, for the keys, is clearly above the one for the values: the median cosine is 0.80 for keys and 0.50 for
+# values. If we merge two tokens, the same queries find them, but they read a mixture of two different values.
 #
 # **D2O** (Wan and others, 2024) merges an evicted token into the kept token with the most similar key, if their
 # cosine
