@@ -682,6 +682,7 @@ for batch_size in (1, 32):
 
 # %%
 display(cache_speed.steps())
+display(tables.published_speed())
 print(claims.LATENCY_CLAIM.judge())
 
 # %% [markdown]
@@ -694,14 +695,9 @@ print(claims.LATENCY_CLAIM.judge())
 # prompt, gains most because it has no decisions to make during the steps. Rounding to 4 bits (section 12) makes each
 # step slower, since the numbers have to be converted back.
 #
-# The authors measured larger models on a GPU, with a larger batch in the freed memory. We quote their numbers:
-
-# %%
-tables.published_speed()
-
-# %% [markdown]
-# Compare the two last rows: H2O generates 18.83 tokens per second, and FlexGen 8.5. FlexGen moves data between the
-# GPU and the memory of the host, so that H2O also saves transfers there.
+# The table below the figure quotes what the authors report for larger models on GPUs. Compare the two last rows: H2O
+# generates 18.83 tokens per second, and FlexGen 8.5. FlexGen moves data between the GPU and the memory of the host,
+# so that H2O also saves transfers there.
 #
 # - **It does not pay off** when the cache is small compared with the weights, that is, for one sequence and a short
 #   text. Each step then reads the weights, and eviction saves none of them.
