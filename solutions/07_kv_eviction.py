@@ -1,116 +1,106 @@
 # %% [markdown]
 # # 07 · KV eviction: which tokens stay in the cache
 #
-# A language model keeps a key and a value of every token that it has read: the key-value cache. Long texts, and many
-# of them at once, fill the memory with keys and values, and each new token reads all of them. Most of what it reads
-# gets hardly any attention. Which part of the cache can be evicted?
+# To predict the next token, a language model reads the keys and values of all tokens before it. They are stored in
+# the **key-value cache** (KV cache), which grows with every token. Long texts and large batches fill the memory of a
+# GPU with keys and values. At the same time most of them receive hardly any attention. **KV eviction** removes the
+# keys and values of some tokens for good. In this lesson we ask which tokens to evict, and what the model loses.
 #
-# **Afterwards you can** write eviction policies for a key-value cache (a window, heavy hitters, counts, merging), test
-# a policy with a question that it could not foresee, and say when evicting saves time and when it saves only memory.
-# **You need** lesson 00, section 3, and attention: queries, keys, values, softmax. **Time**: two hours, more than half
-# of them for exercises.
+# We start with the simplest rule, a window of the newest tokens, and see it fail. Then you write the parts of
+# **H2O** (Zhang and others, 2023), which keeps the tokens that have received the most attention. One function of
+# about 30 lines joins the parts to a cache that evicts while the real model reads. At the end we ask the model for
+# something that may have been evicted.
 #
-# This lesson builds the answers that people have found, from a window in two lines to merging and four bits. Each one
-# runs on a real model, with tensors that really shrink. Why the first token of a text matters so much is the subject
-# of lesson 08.
+# **Afterwards you can** write a KV cache that evicts, turn attention weights into one score per cached token, test a
+# policy with a question that it could not foresee, and say when eviction saves time and when it saves only memory.
 #
-# Of the eight functions that you will write, four go to work on the real model as soon as they are right: the window,
-# the attention that a key receives, H2O's step and the rounding.
+# **You need** section 3 of lesson 00, and attention: queries, keys, values, softmax.
+#
+# **Time**: the core path, sections 1 to 8, takes about two hours, 39 minutes of it for exercises. The optional
+# sections 9 to 14 take another hour and a half, 30 minutes of it for exercises.
 
 # %%
 import torch
+from transformers import AttentionInterface, DynamicCache
 
-from course_lib.data import corpora
-from course_lib.lessons.kv.running import live
-from course_lib.lessons.kv import heavy_hitters as heavy, questions, stories as written
-from course_lib.lessons.kv.running import own_text, words
-from course_lib.lessons.kv.experiments.heavy import STORY
-from course_lib.kv.analysis.attention_statistics import attention_statistics, kinds_of
-from course_lib.kv.policies.d2o import D2O
-from course_lib.kv.policies.ems import EMS
-from course_lib.kv.policies.full import Full
+from course_lib.data import corpora, needles
+from course_lib.kv.cache import evicting
 from course_lib.kv.policies.h2o import H2O
-from course_lib.kv.policies.scissorhands import rising
-from course_lib.kv.policies.snapkv import SnapKV
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
-from course_lib.kv.quantized import Quantized
-from course_lib.kv.recycled import Recycled, recycling
-from course_lib.lessons.kv.running.measure import beside, nearest_that_stays, race, slots_by_layer
-from course_lib.models import blocks, heads, load_model
-from course_lib.data.needles import samples
-from course_lib.lessons.kv import figures as plots
-from course_lib.lessons.kv import measured as results
-from course_lib.lessons.common import cache_speed as speed
-from course_lib.lessons.common import gpu
-from course_lib.lessons.common.table import Table, number, plus_minus
-from course_lib.lessons.common.results import load_measured, say
-from course_lib.lessons.common.verdicts import of_count, verdict
-from course_lib.lessons.kv import tables as printed
-from course_lib.attention.windowed import attention_weights
-from course_lib.kv.analysis.retrieval import read, retrieve
-from course_lib.lessons.common.by_mask import ByMask
-from course_lib.lessons.kv.running.own import ByStep, losses_after
+from course_lib.lessons.common import cache_speed, gpu
+from course_lib.lessons.kv import claims, plots, steps, tables, widgets
+from course_lib.measure.paired import wilson
+from course_lib.models import load_model
 from course_lib.workbook import check, mine
+
+# %% [markdown]
+# The model is SmolLM2-135M-Instruct. It uses **grouped-query attention** (Ainslie and others, 2023): several query
+# heads share one **key-value head**, and only key-value heads have a cache. The text is one window of Wikipedia.
 
 # %%
 model, tokenizer = load_model()
-n_layers, sizes = len(blocks(model)), heads(model)
-(text,) = corpora.windows("wikipedia", 1, 384, tokenizer, split="evaluation", seed=0)
-story = tokenizer(STORY, return_tensors="pt").input_ids[0]
-print(f"{n_layers} layers, {sizes.n_query} query heads on {sizes.n_key_value} key-value heads of size {sizes.size}")
+(text,) = corpora.windows("wikipedia", 1, 384, tokenizer, split="evaluation", seed=0)  # 384 tokens
+n_layers, n_key_value_heads = model.config.num_hidden_layers, model.config.num_key_value_heads
+n_query_heads, size_of_head = model.config.num_attention_heads, model.config.head_dim
+print(f"{n_layers} layers, each with {n_query_heads} query heads and {n_key_value_heads} key-value heads")
+print(f"size of a head: {size_of_head}")
 
 # %% [markdown]
 # ## 1. The idea in one picture
 #
-# A cache with a *budget* has room for so many tokens; each place is a *slot*, which holds one key and one value. The
-# model below reads the beginning of a story, eight tokens at a time, with 32 slots in every key-value head. Each row
-# of the picture is a moment: dark tokens are in the cache, light grey ones have been evicted. A window keeps the
-# newest tokens. H2O (Zhang and others, 2023) keeps half of its slots for the newest, and gives the other half to those
-# that have received most attention so far.
-
-# %%
-budget = 32
-policies = {
-    "window": Window(budget),
-    "4 sinks + window": StreamingLLM(budget, sinks=4),
-    "H2O": H2O(budget, recent=budget // 2),
-}
-histories = {name: live.watch(model, tokenizer, story, policy) for name, policy in policies.items()}
-layer, head = 12, 1
-kept = {name: history.kept[:, layer, head] for name, history in histories.items()}
-plots.streams(kept, histories["H2O"].n_read, f"layer {layer}, head {head}")
-
-# %% [markdown]
-# The same as text: what is white on dark is in the cache, what is grey has been evicted. Every key-value head keeps
-# tokens of its own, because each head looks for something else. In a running notebook there are controls above the
-# text, with which you can play the stream and choose the policy, the layer and the head; an exported page shows the
-# last moment under H2O. Which words stay for long?
-
-# %%
-controls = live.explore(dict(reversed(histories.items())), layer, head)
-
-# %% [markdown]
-# ## 2. What a memory holds
+# We give the cache of every key-value head a fixed number of **slots**, its **budget**. A slot holds the key and the
+# value of one token. When there are more tokens than slots, an **eviction policy** decides which tokens are kept.
 #
-# In lesson 00 you computed how many bytes a cache takes. Now the question is the reverse: how many tokens fit into a
-# given memory? A token takes a slot in every key-value head of every block. Query heads take none, because the query of
-# a token is used once and never read again.
+# The next cell reads the beginning of a story, eight tokens at a time, with a budget of 32 slots and three policies:
+#
+# - a **window** keeps the newest tokens;
+# - **4 sinks + window** always keeps the first four tokens as well (StreamingLLM, Xiao and others, 2023);
+# - **H2O** uses half of its slots for the newest tokens, and the other half for the tokens that have received the
+#   most attention so far.
+
+# %%
+story = tokenizer(steps.STORY, return_tensors="pt").input_ids[0]
+three_policies = {"window": Window(32), "4 sinks + window": StreamingLLM(32, sinks=4), "H2O": H2O(32, recent=16)}
+histories = {name: widgets.watch(model, tokenizer, story, policy) for name, policy in three_policies.items()}
+kept_in_head = {name: history.kept[:, 12, 1] for name, history in histories.items()}  # layer 12, head 1
+plots.streams(kept_in_head, histories["H2O"].n_read, "layer 12, head 1")
+
+# %% [markdown]
+# Time runs downwards: each row shows the cache after eight more tokens. Dark tokens are in the cache, light grey ones
+# have been evicted. In the left panel a band of constant width moves to the right. In the middle panel there is also
+# a vertical line at the left edge, the four sinks. In the right panel look at the other vertical lines: these tokens
+# are old, but H2O keeps them because many queries attend to them.
+#
+# The next view shows the same as text. Tokens in the cache are white on dark, evicted tokens are grey. In a running
+# notebook you can play the text and choose the policy, the layer and the head. An exported page shows the last moment
+# with H2O. Each key-value head keeps its own tokens. Which words stay for a long time?
+
+# %%
+controls = widgets.explore(dict(reversed(histories.items())), 12, 1)
+
+# %% [markdown]
+# ## 2. How many tokens fit?
+#
+# In lesson 00 you computed the bytes of a cache from the number of tokens. Now we ask the reverse: the memory is
+# given, so how large can the budget be? Every token needs one slot in each key-value head of each layer. Query heads
+# need no slots, because a query is used once and then thrown away.
 
 # %% [markdown]
 # ### How many tokens fit
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
-# How many slots may each head have, so that the caches of `batch` sequences fit into `n_bytes`? Work out first what one
-# token costs. All sequences get the same number of slots; where the memory does not hold one token of each, it is 0.
+# How many slots can each head have, so that the caches of `batch` sequences fit into `n_bytes`? First work out what
+# one token costs. All sequences get the same number of slots. If the memory does not hold one token of each sequence,
+# the answer is 0.
 
 
 # %% exercise="kv.slots"
 def slots_that_fit(n_bytes, n_blocks, n_query, n_key_value, head_size, batch, value_bytes):
-    """The budget of each head, a whole number.
+    """Compute the budget of each head, an integer.
 
-    n_blocks blocks have n_query query heads, which share n_key_value key-value heads of size
-    head_size. A number takes value_bytes bytes. 0 where not even one token fits.
+    Each of the n_blocks transformer blocks has n_query query heads that share n_key_value
+    key-value heads of size head_size. A number takes value_bytes bytes.
     """
     ### BEGIN SOLUTION
     bytes_per_token = 2 * n_blocks * n_key_value * head_size * value_bytes
@@ -122,38 +112,67 @@ def slots_that_fit(n_bytes, n_blocks, n_query, n_key_value, head_size, batch, va
 check("kv.slots", slots_that_fit)
 
 # %% [markdown]
-# Does the memory really shrink? The model reads a text under two policies, and the bytes of all keys and values that
-# are held after a pass are counted:
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# One token of one sequence needs a key and a value in each key-value head of each block:
+#
+# $$ \text{bytes per token} = 2 \cdot \text{blocks} \cdot \text{key-value heads} \cdot \text{head size} \cdot
+# \text{bytes per number} $$
+#
+# The batch needs this once per sequence, so we divide the memory by both and round down. For example, our model has
+# 30 blocks and 3 key-value heads of size 64. In float32 a token takes $2 \cdot 30 \cdot 3 \cdot 64 \cdot 4 =
+# 46{,}080$ bytes, so 1 GB holds 21,701 tokens of one sequence, or 678 tokens of each of 32 sequences.
+#
+# </details>
+#
+# Does the real model use as many bytes? The next function reads the text through any cache, 16 tokens per forward
+# pass, and returns the loss of each prediction. We will use it for all caches of this lesson. `DynamicCache` is the
+# usual cache of the transformers library, which keeps everything.
+
 
 # %%
-peak_memory = []
-for name, policy in {"full": Full(), "window": Window(64)}.items():
-    found = race(model, text[:257], {name: policy}, chunk=64)[name]
-    peak_memory.append({"cache": name, "MB after a pass, at most": found.peak_bytes / 1e6})
-display(Table(peak_memory, caption="Keys and values", formats={"MB after a pass, at most": number(2)}))
-print(f"formula: {2 * n_layers * sizes.n_key_value * sizes.size * 4 * 64 / 1e6:.2f} MB for 64 slots")
+@torch.no_grad()
+def losses_through(cache, token_ids=text, chunk=16):
+    """Read a text in chunks; return the loss of every prediction in nats."""
+    losses = []
+    for start in range(0, len(token_ids) - 1, chunk):
+        end = min(start + chunk, len(token_ids) - 1)
+        logits = model(token_ids[None, start:end], past_key_values=cache).logits[0]
+        losses.append(torch.nn.functional.cross_entropy(logits, token_ids[start + 1 : end + 1], reduction="none"))
+    return torch.cat(losses)
+
+
+full_cache = DynamicCache(config=model.config)
+full_losses = losses_through(full_cache)
+bytes_in_cache = sum(layer.keys.nbytes + layer.values.nbytes for layer in full_cache.layers)
+print(f"{full_cache.get_seq_length()} tokens take {bytes_in_cache / 1e6:.2f} MB")
+print(f"perplexity {full_losses.mean().exp():.1f}")
 
 # %% [markdown]
+# The cache holds 383 tokens, because the last token of the text is only predicted. $383 \cdot 46{,}080$ bytes are the
+# 17.65 MB that the cell counts. This loss with the full cache is the **baseline** of the lesson: no policy can be
+# expected to do better with fewer tokens.
+#
 # ## 3. The window
 #
-# The simplest policy keeps the newest tokens. The cache hands it the positions of the tokens in its slots, one row for
-# each head of each sequence. The order of the slots says nothing about age, because a new token takes whatever slot
-# has become free.
+# The simplest policy keeps the newest tokens. The cache gives it the positions of the tokens in its slots, one row
+# for each head of each sequence. The order of the slots says nothing about age: in the library a new token takes any
+# slot that is free.
 
 # %% [markdown]
 # ### A window in two lines
 # **Exercise** · difficulty 1 of 5 · 5 minutes · 2 points
 #
-# Which slots stay, when each head may keep `budget` of them, its newest? Two lines are enough. Positions may have gaps,
-# since other tokens have left before, but exactly `budget` slots stay.
+# Which slots are kept, when each head may keep its newest `budget` tokens? Two lines are enough. Positions may have
+# gaps, since other tokens have been evicted before, but exactly `budget` slots are kept in every head.
 
 
 # %% exercise="kv.window"
 def window_keep(position, budget):
-    """The mask of a window.
+    """Choose the slots that a window keeps.
 
-    position: (B, H, N), of the token in each slot, all different within a head. Returns (B, H, N),
-    bool, True = stays.
+    position: (B, H, N), of the token in each slot, all different within a head.
+    Returns (B, H, N), bool, True = kept.
     """
     ### BEGIN SOLUTION
     newest = position.topk(budget, dim=-1).indices
@@ -165,139 +184,156 @@ def window_keep(position, budget):
 check("kv.window", window_keep)
 
 # %% [markdown]
-# Those two lines are a policy. `course_lib/kv/policies/window.py` writes it as a score: the score of a slot is its
-# position, and the slots with the lowest scores are evicted. The model now reads a text twice, once with a cache that
-# keeps everything and once with one that asks your function which slots stay. The picture shows the ratio of the two
-# perplexities. Some passages are harder than others, but they are equally hard for both caches, so that the ratio
-# shows the cache alone.
-
-# %%
-budget, window = 64, mine("kv.window", window_keep)
-by_window = ByMask(budget, stays=lambda slots: window(slots.position.long(), budget))
-found = race(model, text, {"full": Full(), "window": by_window})
-plots.excess({"window": found["window"].losses}, found["full"].losses, budget)
-
-# %% [markdown]
-# Nothing is lost while the cache fills up. The collapse begins when the first token of the text is evicted. Lesson 08
-# finds out why, and repairs it by keeping that token. This lesson takes another way and lets the attention decide which
-# tokens stay.
+# <details><summary>Solution (open it once your check is right)</summary>
 #
-# ## 4. Few tokens receive most of the attention
+# The newest tokens have the highest positions, so `topk` finds their slots, and `scatter` writes True at these slots
+# of a mask that is False everywhere else. Comparing positions with a threshold such as `last - budget` fails as soon
+# as there are gaps. For example, with the positions 0, 1, 5, 9 and a budget of 2, the window keeps 5 and 9.
 #
-# For every token, add up the attention that all queries give to it. If all tokens were alike, each would receive an
-# even share.
+# </details>
+#
+# Now we evict from the cache of the real model. A `DynamicCache` holds two tensors per layer, `keys` and `values`, of
+# shape (sequences, key-value heads, tokens, head size). To evict a token means to index these tensors, nothing more.
+# There is one trap: the model counts positions from the length of the cache, and a cache that evicts is shorter than
+# the text. So we pass the true positions of the new tokens as `position_ids`. Keys need no correction, because they
+# are stored with their rotary position embedding already applied.
+
 
 # %%
-statistics = attention_statistics(model, text)
-plots.mass_by_rank(statistics.mass, (0, n_layers // 2, n_layers - 1))
+@torch.no_grad()
+def losses_with_window(keep_newest_tokens, n_slots, chunk=16):
+    """Read the text through a cache that evicts all but the newest tokens after every pass."""
+    cache, position, losses = DynamicCache(config=model.config), torch.arange(0), []
+    for start in range(0, len(text) - 1, chunk):
+        new = torch.arange(start, min(start + chunk, len(text) - 1))
+        logits = model(text[None, new], position_ids=new[None], past_key_values=cache).logits[0]
+        losses.append(torch.nn.functional.cross_entropy(logits, text[new + 1], reduction="none"))
+        position = torch.cat([position, new])
+        if len(position) > n_slots:
+            is_kept = keep_newest_tokens(position[None, None], n_slots)[0, 0]  # all heads keep the same tokens
+            position = position[is_kept]
+            for layer in cache.layers:
+                layer.keys, layer.values = layer.keys[:, :, is_kept], layer.values[:, :, is_kept]
+    print(f"{sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers) / 1e6:.2f} MB at the end")
+    return torch.cat(losses)
+
+
+n_slots = 64
+window_losses = losses_with_window(mine("kv.window", window_keep), n_slots)
+plots.excess({"window": window_losses}, full_losses, n_slots)
 
 # %% [markdown]
-# Zhang and others (2023, section 3) call the tokens at the left **heavy hitters** and find that the attention they
-# receive falls like a power of the rank, which is a straight line in this picture. The grey line is such a power,
-# fitted to the middle layer from the second rank to half of all. Outside that range it does not fit: the first token
-# stands far above it, and at the end the curves break off, because the last tokens were visible to few queries. Who
-# are the heavy hitters?
+# The memory has really shrunk: 64 slots take 2.95 MB. The figure shows how many times the perplexity of the full
+# cache the window has, in blocks of 32 tokens. Both caches read the same text, so difficult passages are difficult
+# for both, and the ratio shows only the effect of the eviction. Up to the dotted line all tokens fit into the 64
+# slots, and the ratio is 1. As soon as the first tokens are evicted, the ratio rises, to more than 7 in the second
+# block. Over all tokens after the dotted line, the window has 3.0 times the perplexity of the full cache.
+#
+# This is surprising, because the last 64 tokens should be enough to predict most words. The reason is the first token
+# of the text: the model collapses when this single token is evicted. Lesson 08 explains why, and StreamingLLM avoids
+# the problem with its sinks. Here we take another way: we let the attention decide which tokens are kept.
+#
+# **Cost**: a window needs no attention weights. In each step it evicts as many tokens as it reads.
+#
+# ## 4. A few tokens receive most of the attention
+#
+# How much attention does each token receive? We ask the model for its attention weights. Only the implementation
+# called "eager" returns them, since faster implementations never store the whole matrix. Every row of the matrix
+# belongs to one query and sums to 1. We average over the heads and the queries of a layer, which leaves one number
+# per token, the fraction of all attention that it receives.
 
 # %%
-plots.who_receives(statistics.by_kind(kinds_of(text, tokenizer)))
+usual_implementation = model.config._attn_implementation
+model.set_attn_implementation("eager")
+with torch.no_grad():
+    attention_by_layer = torch.cat(model(text[None], output_attentions=True, use_cache=False).attentions)
+model.set_attn_implementation(usual_implementation)
+print(tuple(attention_by_layer.shape), "= (layers, query heads, queries, keys)")
+mass_by_layer = attention_by_layer.mean(dim=(1, 2))  # (layers, keys)
+plots.mass_by_rank(mass_by_layer, (0, n_layers // 2, n_layers - 1))
 
 # %% [markdown]
-# The paper's abstract explains the heavy hitters behind the first token: they are tokens that often occur together with
-# others. Counted within a fixed reach, each occurrence has the same number of neighbours, so a token that occurs often
-# also occurs often with others, and we may count occurrences. But then one part of the claim is true by arithmetic: ten
-# occurrences of "the" collect more than one of them. The other part is not: does a *single* occurrence of a frequent
-# token receive more than one of a rare token? We count both in four texts. What a token receives is divided by what it
-# would receive if every query spread its attention evenly; the first token and the last quarter are left out.
+# In each layer we have sorted the tokens by the attention that they receive: rank 1 is the token that receives most.
+# Both axes are logarithmic. If all tokens received the same, the curves would lie on the dotted line. Instead they
+# fall steeply. Look at the title: depending on the layer, 5 % of the tokens receive between 18 and 85 % of all
+# attention. Zhang and others call these tokens **heavy hitters**. They report that the attention falls like a power
+# of the rank, which is a straight line in this figure. The grey line is such a power, fitted to layer 15 from rank 2
+# to half of all tokens. At rank 1 the curves of layers 15 and 29 are far above any such line.
+#
+# Which tokens are these? The next figure splits the attention of every layer into three parts: the first token of the
+# text, the 16 nearest tokens of each query (itself included), and all others.
 
 # %%
-passages = words.counted(
-    model, tokenizer.decode, corpora.windows("wikipedia", 4, 384, tokenizer, split="evaluation", seed=0)
-)
-say(words.said(passages))
-words.drawn(passages[1])
+is_near = torch.ones(len(text), len(text)).tril().triu(-15)  # (queries, keys): the query itself and 15 tokens before it
+is_near[:, 0] = 0  # the first token is counted on its own
+to_first = mass_by_layer[:, 0]
+to_near = (attention_by_layer * is_near).sum(dim=3).mean(dim=(1, 2))
+plots.receivers({"first token": to_first, "16 nearest": to_near, "all others": 1 - to_first - to_near})
 
 # %% [markdown]
-# The sum, which is what H2O ranks by, follows how often a token occurs; a single occurrence follows it weakly. The word
-# "the" is a heavy hitter for both reasons: there are many of it, and each single one receives more than an even share.
-# `course reproduce heavy` counted the same in twice as many texts:
+# Look at the dark area, the first token: in layers 3 to 9 it receives about a fifth of all attention, and from layer
+# 12 on between 36 and 79 %. It has no special meaning in this text, and yet no other token comes close. This explains
+# the points at rank 1 in the previous figure. The nearest tokens (red, hatched) receive 28 % on average. The other 31
+# % go to all the rest of the text, and the early layers contribute most of it.
+#
+# Since few tokens receive most of the attention, most weights must be close to zero. Zhang and others call a weight
+# **negligible** if it is below 1 % of the largest weight of its row.
 
 # %%
-say(words.committed())
+is_visible = torch.ones_like(attention_by_layer, dtype=torch.bool).tril()  # a query sees no later token
+is_negligible = is_visible & (attention_by_layer < 0.01 * attention_by_layer.amax(dim=3, keepdim=True))
+negligible_by_layer = is_negligible.sum(dim=(1, 2, 3)) / is_visible.sum(dim=(1, 2, 3))
+least, most = 100 * negligible_by_layer.min(), 100 * negligible_by_layer.max()
+print(f"negligible weights: {least:.0f} % to {most:.0f} % by layer, mean {100 * negligible_by_layer.mean():.0f} %")
+print(f"over 95 % in {int((negligible_by_layer > 0.95).sum())} of {n_layers} layers")
 
 # %% [markdown]
-# Since few tokens receive most, most weights are next to nothing. The paper counts a weight as negligible when it is
-# below 1 % of the largest of its row, and reports that over 95 % of them are, in almost all layers of OPT. "Almost
-# all" is read as 95 % of the layers here. The share grows with the length of the text, because each row has more
-# entries beside its one largest; section 11 has the same count for texts of 1024 tokens.
+# On average 88 % of the weights are negligible. For larger models Zhang and others report over 95 % in almost all
+# layers. The number grows with the length of the text, because every row has more entries besides its largest one:
+# with texts of 1,024 tokens, 18 of our 30 layers are above 95 % instead of 4.
+#
+# Does this mean that a cache could be 20 times smaller? We tested it with an **oracle**, that is, with a method that
+# uses information which no real method has: every query reads only its own largest weights, as many as 5 % of the
+# tokens that it sees. No cache can do this, because it would have to know the next query in advance.
 
 # %%
-sparsity = 100 * statistics.sparsity
-above = int((sparsity > 95).sum())
-word = verdict(of_count(above, n_layers, more_than=0.95), larger_models=True)
-print(f"negligible: {sparsity.min():.0f} % to {sparsity.max():.0f} % by layer, mean {sparsity.mean():.0f} %")
-say(f"Claim: over 95 % in almost all layers, on {len(text)} tokens: in {above} of {n_layers}: {word}")
+print(claims.FIVE_PER_CENT.judge())
 
 # %% [markdown]
-# That is counted over all heads of a layer. EMS, which section 7 describes, starts from the observation that heads
-# differ in how sparse their attention is, and in how redundant their keys are, that is how much one key is like
-# another. If so, one budget for all heads is too large for some and too small for others. Each dot is a head:
-
-# %%
-plots.by_head(statistics.sparsity_by_head)
-
-# %% [markdown]
-# Some head of nine always comes first, even where all are alike. So `course reproduce heavy` chose the first and the
-# last head of each layer on one half of its texts, and compared them on the other half. Redundancy is measured as the
-# cosine of a key with the one before it that is most like it.
-
-# %%
-say(heavy.heads_verdict())
-
-# %% [markdown]
-# If 95 % of the weights are negligible, are the other 5 % enough, and could a cache be 20 times smaller, as the talk on
-# H2O concludes? `course reproduce heavy` tried it with an oracle: each query reads only its own largest weights, as
-# many as 5, 10 or 20 % of the tokens it can see. No cache can do that, since it does not know the next query; what the
-# oracle loses is the least that any policy of that size could hope for. And what happens when the heavy hitters are
-# what is missing? A second measurement hides a share of the tokens of every head from all later queries: those that
-# receive most, the same but for the first token, or as many drawn at random.
-
-# %%
-say(heavy.provenance())
-display(heavy.enough_table())
-say(heavy.enough_verdict())
-heavy.masked()
-
-# %%
-say(heavy.masked_verdict())
-
-# %% [markdown]
-# To evict by attention we need one number for each slot. A key-value head is read by a *group* of query heads, three of
-# them in this model (grouped-query attention). The heads of a group share one cache, so they have to decide together.
-# The attention that key $j$ receives is summed over them and over the queries $i$:
+# Even with the perfect choice for every query, 5 % of the tokens are not enough: the perplexity is 1.6 times the
+# original. Many negligible weights together are not negligible. A policy with 5 % of the slots should do worse still,
+# since it keeps the same tokens for all later queries.
+#
+# To evict by attention we need one score per slot. A key-value head is read by a **group** of query heads, three in
+# this model. They share one cache, so they have to decide together: we add up the attention that key $j$ receives
+# over the heads $h$ of the group and over the queries $i$,
 #
 # $$ m_j = \sum_{h \in \text{group}} \; \sum_{i} A^{(h)}_{ij} $$
 #
-# A sum over the keys instead would tell nothing, since each row of $A$ sums to 1.
+# For example, take one query and a group of two heads with the weights (0.6, 0.3, 0.1) and (0.2, 0.2, 0.6). The group
+# gives the three keys 0.8, 0.5 and 0.7. Alone, the first head would evict key 2. The group evicts key 1.
 
 # %% [markdown]
 # ### What a key receives
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# From the attention of all query heads compute $m_j$ for each key-value head. Neighbouring query heads form a group.
-# Shorter sequences of a batch are padded, and the rows of queries that are not `valid` hold numbers without meaning.
-# The mean over a group in place of its sum is right too, since it puts the slots of a head in the same order; a mean
-# over the queries is not, because sums of several passes are added up later.
+# Compute $m_j$ for each key-value head from the attention of all query heads. Neighbouring query heads form a group:
+# with six query heads and two key-value heads, heads 0 to 2 are the first group. Shorter sequences of a batch are
+# padded, and the rows of queries that are not `valid` hold meaningless numbers. You may take the mean over the group
+# in place of its sum, because this does not change the order of the slots of a head. You may not take the mean over
+# the queries, because later we add up the results of several passes.
 
 
 # %% exercise="kv.group_mass"
 def group_mass(weights, valid, n_key_value):
-    """What each key receives.
+    """Add up the attention that each key receives.
 
-    weights: (B, heads, Q, N), softmax rows. valid: (B, Q), bool. Returns (B, n_key_value, N).
+    weights: (B, heads, Q, N), softmax rows. valid: (B, Q), bool.
+    Returns (B, n_key_value, N).
     """
     ### BEGIN SOLUTION
-    asked = weights * valid[:, None, :, None]
-    by_group = asked.unflatten(1, (n_key_value, -1))  # (B, H, G, Q, N)
+    masked_weights = weights * valid[:, None, :, None]
+    by_group = masked_weights.unflatten(1, (n_key_value, -1))  # (B, H, G, Q, N)
     return by_group.sum(dim=(2, 3))
     ### END SOLUTION
 
@@ -306,57 +342,70 @@ def group_mass(weights, valid, n_key_value):
 check("kv.group_mass", group_mass)
 
 # %% [markdown]
-# Your function adds up the attention of the story of section 1 in one layer. Which tokens receive most?
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# Set the rows of padding to zero, split the axis of the query heads into (groups, heads of a group), and sum over the
+# heads of the group and over the queries. The axis of the keys must stay: a sum over the keys is 1 for every query,
+# whatever the attention is.
+#
+# Two mistakes in public code arise at this step. Some code repeats keys and values for every query head before it
+# caches them, which makes the cache of this model three times as large. Other code adds up the scores over all
+# sequences of the batch, so that one text evicts tokens of another one.
+#
+# </details>
+#
+# We apply your function to layer 12. Which tokens of the text receive the most attention in each key-value head?
 
 # %%
-received, shown = mine("kv.group_mass", group_mass), story
-in_layer = attention_weights(model, shown[None])[layer][None]  # (1, query heads, queries, tokens)
-for head_mass in received(in_layer, torch.ones(1, len(shown), dtype=torch.bool), sizes.n_key_value)[0]:
-    shares = head_mass / head_mass.sum()
-    print("  ".join(f"{tokenizer.decode(shown[i])!r} {100 * shares[i]:.0f} %" for i in shares.topk(6).indices))
+all_valid = torch.ones(1, len(text), dtype=torch.bool)
+received = mine("kv.group_mass", group_mass)(attention_by_layer[12][None], all_valid, n_key_value_heads)[0]
+for head, mass_of_keys in enumerate(received / received.sum(dim=1, keepdim=True)):
+    top = mass_of_keys.topk(5).indices.tolist()
+    print(f"head {head}:", ", ".join(f"{tokenizer.decode(text[i])!r} {100 * mass_of_keys[i]:.1f} %" for i in top))
 
 # %% [markdown]
-# Each line is a key-value head with the six tokens that receive most.
-#
-# Two mistakes in public implementations arise at this step. Some repeat keys and values for every query head before
-# they cache them, which triples the cache of this model before anything is saved. Others add up scores over the
-# sequences of a batch, so that one text evicts tokens of another.
+# Each line shows a key-value head with its five heaviest tokens. The first entry is the first token of the text in
+# all three heads. Compare the other entries: each head prefers other tokens, which is why each head needs its own
+# slots.
 #
 # ## 5. H2O: accumulate and evict
 #
-# H2O (algorithm 1) keeps a running sum for every slot. When a token comes, its attention is added to the sums of the
-# slots that it reads; when there are too many slots, the lowest sum is evicted. A token that has just come has had no
-# time to collect anything, so the newest `recent` tokens are protected. Later queries play no part in the choice. (The
-# authors' code for benchmarks adds up all queries of a prompt, later ones included. That is an oracle, because a cache
-# has to choose before those queries have come.)
+# H2O (heavy-hitter oracle, algorithm 1 of the paper) keeps a running sum for every slot. After each pass it adds the
+# attention that the slots have just received. If there are more tokens than slots, it evicts the tokens with the
+# lowest sums. A token that has just arrived had no time to collect attention, so the newest `recent` tokens are
+# protected. Here is one step in which five tokens compete for four slots and the newest token is protected:
 #
-# H2O's abstract calls this a dynamic submodular problem and claims a guarantee under mild assumptions. A function of
-# sets is *submodular* when a token adds less, the more others are already there. If more tokens also never hurt,
-# choosing greedily, the best token at each step, cannot end far from the best set. We do not measure whether the
-# attention of a trained model meets these assumptions.
+# | position of the token | 0 | 6 | 2 | 9 | 3 |
+# |:--|--:|--:|--:|--:|--:|
+# | score so far | 2.0 | 0.5 | 0.9 | 0.0 | 0.4 |
+# | attention of this step | 0.3 | 0.1 | 0.1 | 0.2 | 0.3 |
+# | new score | 2.3 | **0.6** | 1.0 | protected | 0.7 |
+#
+# Token 6 is evicted. By the scores before this step it would have been token 3, and without protection token 9.
 
 # %% [markdown]
 # ### Accumulate and evict
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 4 points
 #
-# Write one step for all heads of a layer: add the new column sums, then choose the `budget` slots that stay. The newest
-# `recent` tokens are among them; of the others the highest scores stay. Where scores are equal, any of them may stay,
-# but never more than `budget` slots.
+# Write one step for all heads of a layer: add the new column sums, then choose the `budget` slots that are kept. The
+# newest `recent` tokens are always among them. Of the others, keep the ones with the highest scores. If scores are
+# equal, you may keep any of them, but never more than `budget` slots.
 
 
 # %% exercise="kv.h2o_step"
 def h2o_step(score, new, position, budget, recent):
     """Accumulate, then evict.
 
-    score: (H, N), sums so far, of any size, 0 for a token that has just come. new: (H, N), column
-    sums of this step. position: (H, N). Returns (keep, score): (H, N), bool, True = stays; and
-    (H, N), the new score of every slot that stays (those of the others may be anything).
+    score: (H, N), sums so far, 0 for a token that has just arrived.
+    new: (H, N), column sums of this step. position: (H, N).
+    Returns (keep, score): (H, N), bool, True = kept; and (H, N), the new scores. The scores of
+    evicted slots may be anything.
     """
     ### BEGIN SOLUTION
     total = score + new
     safe = position.topk(recent, dim=1).indices
-    worth = total.scatter(1, safe, float("inf"))
-    keep = (position < 0).scatter(1, worth.topk(budget, dim=1).indices, True)
+    protected = total.scatter(1, safe, float("inf"))
+    keep = (position < 0).scatter(1, protected.topk(budget, dim=1).indices, True)
     return keep, total
     ### END SOLUTION
 
@@ -365,85 +414,155 @@ def h2o_step(score, new, position, budget, recent):
 check("kv.h2o_step", h2o_step)
 
 # %% [markdown]
-# Both of your functions now work together on the real model: `group_mass` adds up what a chunk of queries gives to each
-# slot, `h2o_step` adds that to the scores and evicts. H2O is compared with the window, and with a window that also
-# keeps the first four tokens, its *sinks*: StreamingLLM (Xiao and others, 2023). All have 64 slots.
-
-# %%
-my_h2o = ByStep(budget, recent=budget // 2, mass=received, step=mine("kv.h2o_step", h2o_step))
-policies = {"4 sinks + window": StreamingLLM(budget, sinks=4), "H2O": my_h2o}
-found |= race(model, text, policies)
-plots.excess(
-    {name: found[name].losses for name in ("window", *policies)},
-    found["full"].losses,
-    budget,
-)
-
-# %% [markdown]
-# Nobody told H2O about the first token. It keeps this token because no other receives more attention.
+# <details><summary>Solution (open it once your check is right)</summary>
 #
-# **A sum favours the old.** A token that came early has been visible to more queries, so its sum has had more time to
-# grow. The paper's score is that sum; dividing it by the number of queries that could see the token gives a mean, which
-# is the option `normalised` of the library's `H2O`. The left panel shows which tokens both choose, the right one
-# whether the mean predicts better what follows the prompt.
+# Add first, then decide, so that the attention of this step counts. Protection is easiest with an infinite score for
+# the newest tokens: a `topk` over the protected scores then always contains them. Return the sums without the
+# infinities, because the next step goes on adding to them. Choose by `topk` and not with a threshold, since a
+# threshold keeps too many slots if scores are equal.
+#
+# </details>
+#
+# Now the whole method on the real model. In section 3 the transformers library stored and read the cache for us. H2O
+# needs the attention weights of every pass, so we write the attention ourselves. `AttentionInterface` accepts a
+# function that the model then calls in every layer, with the queries, keys and values of the new tokens (positions
+# are already applied). In each call our function does five things:
+#
+# 1. **Append** the new keys and values to the slots of the layer.
+# 2. **Attend**: compute the attention of the new queries to all slots.
+# 3. **Score**: add up what each slot has received (your `group_mass`).
+# 4. **Keep**: if there are more tokens than slots, choose the slots that are kept (your `h2o_step`).
+# 5. **Gather** these slots into smaller tensors. The others are gone.
+
 
 # %%
-heavy.bias()
+def h2o_attention(n_slots, n_recent, column_sums, accumulate_and_evict):
+    """Make an attention function with a cache that evicts. For one sequence."""
+    cache = {}  # by layer: keys, values (1, H, N, D), positions and scores (H, N)
+
+    def attention(layer, query, key, value, mask, scaling, position_ids, **settings):
+        n_heads, new = key.shape[1], position_ids.expand(key.shape[1], -1)  # (H, Q)
+        empty = key[:, :, :0], value[:, :, :0], new[:, :0], torch.zeros(n_heads, 0)
+        keys, values, positions, sums = cache.get(layer, empty)
+        # 1. Append: one more slot per new token in every key-value head.
+        keys, values = torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2)
+        positions, sums = torch.cat([positions, new], dim=1), torch.cat([sums, torch.zeros(new.shape)], dim=1)
+        # 2. Attend: the query heads of a group read the slots of their key-value head, but no later token.
+        logits = scaling * query.unflatten(1, (n_heads, -1)) @ keys[:, :, None].mT  # (1, H, G, Q, N)
+        is_later = positions[:, None, :] > new[:, :, None]  # (H, Q, N)
+        attention_weights = logits.masked_fill(is_later[:, None], -torch.inf).softmax(dim=-1)
+        output = (attention_weights @ values[:, :, None]).flatten(1, 2)  # (1, query heads, Q, D)
+        # 3. Score.
+        all_queries = torch.ones(1, new.shape[1], dtype=torch.bool)
+        new_sums = column_sums(attention_weights.flatten(1, 2), all_queries, n_heads)[0]
+        if positions.shape[1] > n_slots:
+            # 4. Keep. 5. Gather: every head keeps n_slots tokens of its own.
+            is_kept, sums = accumulate_and_evict(sums, new_sums, positions, n_slots, n_recent)
+            index = is_kept.nonzero()[:, 1].view(n_heads, n_slots)
+            positions, sums = positions.gather(1, index), sums.gather(1, index)
+            index = index[None, :, :, None].expand(-1, -1, -1, key.shape[3])
+            keys, values = keys.gather(2, index), values.gather(2, index)
+        else:
+            sums = sums + new_sums
+        cache[layer] = keys, values, positions, sums
+        return output.transpose(1, 2), None
+
+    attention.cache = cache
+    return attention
+
+
+@torch.no_grad()
+def losses_with_attention(attention, chunk=16):
+    """Read the text in chunks with an attention function of our own."""
+    AttentionInterface.register("my_attention", attention)
+    model.set_attn_implementation("my_attention")
+    losses = []
+    for start in range(0, len(text) - 1, chunk):
+        new = torch.arange(start, min(start + chunk, len(text) - 1))
+        logits = model(text[None, new], position_ids=new[None], use_cache=False).logits[0]
+        losses.append(torch.nn.functional.cross_entropy(logits, text[new + 1], reduction="none"))
+    model.set_attn_implementation(usual_implementation)
+    return torch.cat(losses)
+
+
+my_attention = h2o_attention(n_slots, 32, mine("kv.group_mass", group_mass), mine("kv.h2o_step", h2o_step))
+h2o_losses = losses_with_attention(my_attention)
+bytes_of_slots = sum(keys.nbytes + values.nbytes for keys, values, _, _ in my_attention.cache.values())
+print(f"{bytes_of_slots / 1e6:.2f} MB at the end")
 
 # %% [markdown]
-# **What it writes.** The talk on H2O shows three continuations of one story and says that H2O repeats fewer words than
-# the full cache. Here is the same experiment with our model and our story, always taking the most likely token. A
-# cache that evicts has slots for 20 % of the prompt.
+# The library does the same in `evicting(model, policy)`. It also handles batches, padding, `model.generate`, other
+# models and other policies. Does it keep the same tokens as your functions?
 
 # %%
-print(written.stories())
+with evicting(model, H2O(n_slots, recent=32)) as cache_of_library:
+    losses_of_library = losses_through(cache_of_library)
+    n_different = sum(
+        int((slots.position[0].sort(dim=1).values != mine_kept[2].sort(dim=1).values).sum())
+        for slots, mine_kept in zip(cache_of_library.slots, my_attention.cache.values(), strict=True)
+    )
+print(f"slots with another token: {n_different} of {n_layers * n_key_value_heads * n_slots}")
+print(f"largest difference of a loss: {(h2o_losses - losses_of_library).abs().max():.0e} nats")
 
 # %% [markdown]
-# One story is an anecdote, so the same was done behind twelve articles. The second column counts how many of the
-# written tokens differ from each other; the third says how surprising the text is to the full cache, which alone has
-# read all of the prompt.
+# The first number should be 0, and the second one is rounding error. From here on we can use the library. We compare
+# H2O with the window, and with a window that keeps the first four tokens. All three have 64 slots.
 
 # %%
-display(written.written_table())
-say(written.written_verdict())
+with evicting(model, StreamingLLM(n_slots, sinks=4)) as cache_with_sinks:
+    sinks_losses = losses_through(cache_with_sinks)
+losses_by_policy = {"window": window_losses, "4 sinks + window": sinks_losses, "H2O": h2o_losses}
+plots.excess(losses_by_policy, full_losses, n_slots)
 
 # %% [markdown]
-# Differing tokens are no sign of quality by themselves: a text that loses its thread repeats itself little. Perplexity
-# on running text does not demand much of a memory either, because most words follow from the last few. A better test
-# asks for something that was said long before.
+# The curve at the top is the window from section 3. The other two stay close to 1: H2O has 1.07 times the perplexity
+# of the full cache, and the window with sinks 1.14 times. H2O contains no rule about the first token. It keeps this
+# token because no other token receives as much attention.
+#
+# The figure also shows that most of the gain comes from this one token. Both lower curves keep it, and they differ by
+# far less from each other than from the window. Section 7 measures the difference on more texts.
+#
+# **Cost**: one number per slot, and the attention weights of every query. A fused attention kernel, such as
+# FlashAttention, never stores these weights, so H2O needs a kernel of its own (section 8).
 #
 # ## 6. A fair question
 #
-# The usual test hides a sentence in a text, compresses the cache, and then asks for the sentence. Many published
-# comparisons put the question at the end of the prompt, and that leaks the answer: while a prompt is read, attention is
-# complete. The last row of the prompt's logits, which predicts the first token of the answer, comes from a cache from
-# which nothing has been evicted yet.
+# Perplexity on running text is a weak test of memory, because most words follow from the last few. A better test
+# hides one sentence in a long text, a **needle**, and asks for it at the end. But *when* do we ask? Many published
+# comparisons put the question at the end of the prompt. This leaks the answer: while the prompt is read, attention
+# still sees all tokens. The last row of the prompt's logits predicts the first token of the answer, and nothing has
+# been evicted when it is computed.
 #
-# The fair protocol ends the prompt before the question. First comes the eviction, then the question is read by what is
-# left of the cache, and then the answer. Question and answer are *held back* until then. The question comes right
-# before the answer, so it is called the *prefix* of what is held back.
+# The fair protocol ends the prompt before the question. First the prompt is read, then the policy evicts, and only
+# then the model reads the question. We call the tokens of the question the **question tokens**. For example:
+#
+# | | prompt | after the eviction |
+# |:--|:--|:--|
+# | leak | … The secret word is garden. … The secret word is | garden |
+# | fair | … The secret word is garden. … | The secret word is garden |
 
 # %% [markdown]
 # ### Ask after the eviction
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
-# Your function gets two sets of logits. `before` holds those of the prompt's tokens, computed while the cache was
-# complete; a fair count must not rest on them. After the eviction the tokens `held_back` were read, first `n_prefix`
-# (1 or more) tokens of the question, then the answer, and `after` holds their logits. Row $i$ of any logits predicts
-# the token behind token $i$, so the last row of `after` predicts what would come behind the answer. How many of the
-# answer's tokens are right, counted from its first up to the first wrong one, in predictions made after the eviction?
+# You get two sets of logits. `before` holds those of the prompt, computed with the full cache; a fair count must not
+# use them. After the eviction the model read `question_and_answer`: first `n_question` (1 or more) question tokens,
+# then the right answer. `after` holds the logits of these tokens. Row $i$ of any logits predicts the token after
+# token
+# $i$. So the last row of `after` predicts a token after the answer. How many tokens of the answer are predicted
+# correctly after the eviction, counted from the first one up to the first error?
 
 
 # %% exercise="kv.deferred"
-def leading_right(before, after, held_back, n_prefix):
-    """A number of tokens.
+def leading_right(before, after, question_and_answer, n_question):
+    """Count the right tokens of the answer before the first wrong one.
 
-    before: (P, V). after: (K, V). held_back: (K,), token ids.
+    before: (P, V). after: (K, V). question_and_answer: (K,), token ids. Returns an integer.
     """
     ### BEGIN SOLUTION
-    said = after[n_prefix - 1 : -1].argmax(dim=-1)
-    right = said == held_back[n_prefix:]
-    return int(right.long().cumprod(dim=0).sum())
+    predicted = after[n_question - 1 : -1].argmax(dim=-1)
+    is_right = predicted == question_and_answer[n_question:]
+    return int(is_right.long().cumprod(dim=0).sum())
     ### END SOLUTION
 
 
@@ -451,74 +570,247 @@ def leading_right(before, after, held_back, n_prefix):
 check("kv.deferred", leading_right)
 
 # %% [markdown]
-# Ten texts of 112 tokens each hide a secret word at a depth of 10, 30, 50, 70 or 90 %, and slots for a quarter of the
-# tokens remain. The dark bars put the question into the prompt, the others follow the fair protocol. The full cache
-# has to know the answer; otherwise the task would say nothing. Only the window and H2O are asked in both ways: the
-# full cache evicts nothing, so both are the same for it, and SnapKV is the subject of the text below.
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# The first token of the answer has index `n_question`, so the row before it predicts it: the row of the last question
+# token. The last row predicts something that is not part of the answer, so we leave it out. A running product of
+# zeros and ones stays 1 up to the first zero, so its sum counts the right tokens before the first error. For example,
+# if the predictions are right, right, wrong, right, the running product is 1, 1, 0, 0, and the answer is 2.
+#
+# </details>
+#
+# Now we compare both protocols on the real model. Ten texts of 112 tokens each hide a secret word at a depth of 10,
+# 30, 50, 70 or 90 % of the text. The cache keeps 28 slots, a quarter of the tokens. All answers are a single token,
+# so it is enough to look at one prediction. (`Window(1.0)` keeps 100 % of the tokens, that is, everything.)
 
 # %%
-asked = samples("word", 10, 112, tokenizer, seed=0)
-slots = 28
-contestants = {
-    "full": Full(),
-    "window": Window(slots),
-    "H2O": H2O(slots, recent=slots // 2),
-    "SnapKV": SnapKV(slots, recent=8),
+haystacks = needles.samples("word", 10, 112, tokenizer, seed=0)
+prompt_ids = torch.stack([sample.prompt for sample in haystacks])
+question_ids = torch.stack([sample.questions[0] for sample in haystacks])
+answer_ids = torch.stack([sample.answers[0] for sample in haystacks])
+print(f"question {tokenizer.decode(question_ids[0])!r}, answer {tokenizer.decode(answer_ids[0])!r}")
+
+
+@torch.no_grad()
+def fraction_right(policy, asked_in_prompt):
+    """Ask for the secret words; return the fraction of right answers with its 95 % interval."""
+    with evicting(model, policy) as cache:  # the policy evicts at the end of every pass
+        if asked_in_prompt:
+            logits_after_question = model(torch.cat([prompt_ids, question_ids], dim=1), past_key_values=cache).logits
+        else:
+            model(prompt_ids, past_key_values=cache)
+            logits_after_question = model(question_ids, past_key_values=cache).logits
+    n_right_answers = int((logits_after_question[:, -1].argmax(dim=1) == answer_ids[:, 0]).sum())
+    return n_right_answers / len(answer_ids), wilson(n_right_answers, len(answer_ids))
+
+
+quarter = {"full": Window(1.0), "window": Window(28), "4 sinks + window": StreamingLLM(28, sinks=4)}
+quarter["H2O"] = H2O(28, recent=14)
+by_protocol = {
+    "asked in the prompt": {name: fraction_right(quarter[name], True) for name in ("window", "H2O")},
+    "asked after the eviction": {name: fraction_right(policy, False) for name, policy in quarter.items()},
 }
-early = {name: retrieve(model, [each.naive() for each in asked], contestants[name]) for name in ("window", "H2O")}
-late = {name: retrieve(model, asked, policy) for name, policy in contestants.items()}
-protocols = {"asked in the prompt": early, "asked after the eviction": late}
-shares = {protocol: {n: (r.exact, r.interval) for n, r in rows.items()} for protocol, rows in protocols.items()}
-plots.answers(shares, len(asked))
+plots.answers(by_protocol, len(haystacks))
 
 # %% [markdown]
-# With ten texts the intervals are wide, but the leak is too large to be missed: when the question stands in the prompt,
-# a policy seems to know what it has thrown away.
+# Compare the dark bars (asked in the prompt) with the hatched ones. With the leak, window and H2O seem to answer
+# every question, although most of the secret words have been evicted. In the fair test the window answers two
+# questions of ten and H2O three. The bar of the full cache is a control: if it could not answer, the task would be
+# too difficult for the model and the other bars would mean nothing. With ten texts the error bars (95 % intervals)
+# are long, but the leak is far larger.
 #
-# *SnapKV* (Li and others, 2024) compresses prompts and nothing else. Once, at the end of the prompt, it scores every
-# token by the attention of the last few queries, spreads the scores over neighbouring tokens, so that phrases stay
-# together, and evicts the rest; tokens that are generated later all stay. This suits a long prompt that ends with its
-# question, since the last queries then are those of the question. Here the prompt ends with running text, which does
-# not ask for anything, so SnapKV's choice is no better than that of the others.
-#
-# ## 7. Scissorhands: who mattered will matter
-#
-# Liu and others (2023) start from another observation, **persistence of importance**. They call a token *pivotal* for a
-# query that gives it more than $1/t$, which is the even share of $t$ tokens. Of the tokens that are pivotal in the
-# second half of a text, nearly all were pivotal in the first: over 95 % in most layers of OPT (section 3).
+# For the next figure we repeated the fair test with 20 texts of 384 tokens, with the policies of this lesson and five
+# more, which section 13 describes. The columns show how deep in the text the needle was. The claim below the figure
+# compares every policy with a plain window of the same size: is it worth choosing at all?
 
 # %%
-persistence = statistics.persistence("any")
-plots.persistence(persistence.ratio, persistence.early)
+display(plots.by_depth())
+print(claims.CHOOSING.judge())
 
 # %% [markdown]
-# The second line is what chance would give: the share of all early tokens that were pivotal. Where nearly every token
-# is pivotal for some query, nearly every set of tokens persists, whatever the model does. A cache can use no more than
-# the distance between the two lines.
+# Each cell is the percentage of four needles that were found. Look at the left panel, where a fifth of the prompt is
+# kept. Nearly all policies find the needle only in the last column, at a depth of 90 %, where even a window still
+# holds it. Needles at the beginning and in the middle are lost. So the perplexity of a text can be close to that of
+# the full cache while most of the text has been forgotten.
 #
-# The method counts, over the last $w$ queries, how often the weight of a token was *low*, below its even share. When a
-# head holds more than its budget $B$, it evicts the tokens with the highest counts, and half of the budget at once, so
-# that evictions are rare (algorithms 1 and 2). The heads of a group are averaged first, which is this course's choice,
-# because the paper's models have no groups.
+# In none of the 42 cases is a policy significantly better than the window, and in 14 of them it is significantly
+# worse. With 20 questions we can see only large differences: the largest one in favour of a policy is 10 points, the
+# largest one against it 30 points. In other words, none of these policies can foresee which sentence the question
+# will be about.
+#
+# **Cost**: the fair test needs the same forward passes as the leaky one.
+#
+# ## 7. Is it worth choosing?
+#
+# In section 5 H2O had a lower perplexity than a window with sinks, on one text. For the next figure we compressed six
+# prompts of 512 tokens with eight policies and several budgets, and measured the perplexity of the 128 tokens after
+# each prompt (`course reproduce kv`). The claim compares H2O with the window that keeps four sinks, prompt by prompt:
+# does attention choose better than age?
+
+# %%
+display(plots.compressed())
+print(claims.THAN_SINKS.judge())
 
 # %% [markdown]
-# ### Count how often nobody looks
+# In the left panel one curve is far above all others: the plain window (dark blue, circles), which has lost the first
+# token. The right panel shows only the other policies. They all approach the full cache (dotted) as the budget grows.
+# Look at the left end, where only 10 % of the prompt is kept: even the best policy has 1.14 times the perplexity of
+# the full cache. At 50 %, H2O is within 2 % of it.
+#
+# Now the claim. The perplexity of the window with sinks is 4 to 8 % higher than that of H2O, depending on the budget.
+# Compare this with the plain window, whose perplexity is 3.1 to 4.4 times that of H2O. So keeping the first token
+# matters most, and choosing the other tokens by attention adds a little. At three of the four budgets, six prompts
+# are not enough to tell this difference from chance.
+#
+# ## 8. What it costs, and when it does not pay off
+#
+# Eviction saves memory in any case. Does it also save time? Generating one token reads all weights of the model once,
+# and the whole cache of every sequence once. Let's compare the two.
+
+# %%
+bytes_per_slot = 2 * n_layers * n_key_value_heads * size_of_head * 4  # float32
+weight_bytes = sum(parameter.nbytes for parameter in model.parameters())
+print(f"weights {weight_bytes / 1e6:.0f} MB; one token in the cache {bytes_per_slot / 1e3:.0f} kB")
+for batch_size in (1, 32):
+    n_tokens_alike = weight_bytes // (bytes_per_slot * batch_size)
+    print(f"batch size {batch_size}: the cache is as large as the weights at {n_tokens_alike:,} tokens per sequence")
+
+# %% [markdown]
+# With one sequence, the cache of this model matters only for texts of thousands of tokens. With 32 sequences it is as
+# large as the weights after a few hundred tokens. We measured the time on two cores of a server's processor
+# (`course bench kv`): eight steps of decoding after 4,096 tokens, with one sequence and with eight.
+
+# %%
+display(cache_speed.steps())
+display(tables.published_speed())
+print(claims.LATENCY_CLAIM.judge())
+
+# %% [markdown]
+# The figure shows how many times as fast each cache is as `DynamicCache`. The hatched bars belong to the transformers
+# library; the others are the course's own caches. First compare `DynamicCache` with *nothing evicted*: the course's
+# cache is faster even without eviction, because `DynamicCache` copies all keys and values at every step. So the fair
+# baseline is *nothing evicted*. Against it, H2O with 20 % of the slots is 1.2 times as fast with one sequence, and
+# 1.7 times with eight. Each step needs one decision per layer. This can be made rarer: with *8 leave at once* eight
+# tokens are evicted in one step and none in the next seven. SnapKV, a policy that evicts once at the end of the
+# prompt, gains most because it has no decisions to make during the steps. Rounding to 4 bits (section 12) makes each
+# step slower, since the numbers have to be converted back.
+#
+# The table below the figure quotes what the authors report for larger models on GPUs. Compare the two last rows: H2O
+# generates 18.83 tokens per second, and FlexGen 8.5. FlexGen moves data between the GPU and the memory of the host,
+# so that H2O also saves transfers there.
+#
+# - **It does not pay off** when the cache is small compared with the weights, that is, for one sequence and a short
+#   text. Each step then reads the weights, and eviction saves none of them.
+# - **Attention scores need attention weights.** During decoding there is one row per step, which is cheap. For a long
+#   prompt, the weights must be computed a second time or in pieces. A window needs none.
+# - **A mask saves nothing.** A cache that only hides evicted tokens still stores and reads them. Count the bytes of
+#   the tensors, as in sections 3 and 5.
+# - **A batch has one shape.** If heads have budgets of their own, all of them are padded to the largest one.
+# - **Evicted tokens cannot come back.** Perplexity hardly shows this. A question does.
+#
+# Do the attention weights of H2O cost time on a GPU? The table shows the attention of one decoding step, with 1 or 32
+# sequences and 8,192 slots:
+
+# %%
+print(gpu.provenance())
+gpu.table("decode_attention", contests=("batch 1, slots 8192", "batch 32, slots 8192"))
+
+# %% [markdown]
+# *sdpa* is PyTorch's fused attention, which gives no weights. Plain PyTorch (*eager*), which stores them, takes 9 and
+# 21 times as long. The course's kernel adds them up while it attends. It takes about as long as fused attention with
+# one sequence, and 16 % longer with 32.
+#
+# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
+#
+# ## 9. Optional: who are the heavy hitters?
+#
+# The abstract of H2O says that heavy hitters are tokens which often occur together with others. Frequent tokens have
+# many neighbours, so we ask: does a token that occurs more often receive more attention? There are two ways to count.
+# All occurrences of "the" together can receive much only because there are many of them. Or each single occurrence
+# can receive much. The next cell counts both. We divide by the attention that a token would receive if every query
+# spread its attention evenly, and leave out the first token and the last quarter of the text.
+
+# %%
+even_mass = (1 / torch.arange(1, len(text) + 1)).flip(0).cumsum(0).flip(0) / len(
+    text
+)  # query i gives 1/(i + 1) to each
+counted_part = slice(1, 3 * len(text) // 4)
+times_even = (mass_by_layer.mean(dim=0) / even_mass)[counted_part]
+token_ids, token_index, n_occurrences = text[counted_part].unique(return_inverse=True, return_counts=True)
+times_even_in_all = torch.zeros(len(token_ids)).index_add(0, token_index, times_even)
+for i in times_even_in_all.topk(6).indices:
+    each = times_even_in_all[i] / n_occurrences[i]
+    name = repr(tokenizer.decode(token_ids[i]))
+    print(f"occurrences of {name}: {n_occurrences[i]}; together {times_even_in_all[i]:.1f} times even, each {each:.1f}")
+
+# %% [markdown]
+# Most of the tokens with the largest totals are frequent ones. For example, 19 commas together receive 19.5 times
+# even attention, although each one receives just as much as with even attention. The digits 1 and 2 occur ten times
+# or more, but each occurrence receives only about half of that. The word "the" occurs once in this part and receives
+# 7.1 times even attention. So the total follows the count, and a single occurrence hardly does: in eight texts
+# (`course reproduce heavy`) the rank correlation of a token's count is +0.60 with the attention of all its
+# occurrences, and only +0.16 with the attention of a single one.
+#
+# How important are the heavy hitters for the model? We masked some tokens of every head for all later queries: either
+# the tokens that receive the most attention, or the same without the first token, or random ones.
+
+# %%
+display(plots.masked())
+print(claims.MASKED_BUT_FIRST.judge())
+
+# %% [markdown]
+# Both axes are logarithmic. Without the heaviest 10 % of the tokens (dark) the perplexity is more than 20 times as
+# high. But this curve mixes two things, since the first token is by far the heaviest one. The fair curve is the
+# middle one (red), where the first token is spared: the other heavy hitters matter as well, but far less.
+#
+# There is one more thing to know about the sum of H2O: it favours old tokens, because a token that arrived early was
+# visible to more queries. If we divide the sum by the number of these queries, we rank by the mean instead (the
+# option `normalised` of `H2O`). In eight prompts, ranking by the sum filled 19 to 37 percentage points more of the
+# slots for older tokens with tokens from the first quarter of the prompt. Whether the mean is the better choice is
+# undecided: the perplexity of the text after the prompt does not differ significantly.
+#
+# ## 10. Optional: Scissorhands
+#
+# Liu and others (2023) start from another observation, the **persistence of importance**. They call a token
+# **pivotal** for a query that gives it more than $1/t$, where $t$ is the number of tokens that the query sees. Of the
+# tokens that are pivotal in the second half of a text, nearly all were pivotal in the first half: over 95 % in most
+# layers of OPT. If this holds, a cache can tell from the past which tokens it will need.
+
+# %%
+display(plots.persistence())
+print(claims.PERSISTENCE.judge())
+
+# %% [markdown]
+# The upper curve (dark) is the persistence of our model. It is above the mark of 95 % nearly everywhere. But look at
+# the second curve (red): it is the fraction of all early tokens that are pivotal for any query. This is what a random
+# set of tokens would score, and it is nearly as high. A result that chance almost reaches says little.
+#
+# The claim uses a stricter count, the mean over the queries, so that a single query is not enough. With this count,
+# 99 % of the later pivotal tokens were pivotal before, and chance gives 41 %. So importance does persist.
+#
+# The method counts, over the last $w$ queries, how often the weight of a token was **low**, that is, below $1/t$.
+# When a head holds more tokens than its budget, it evicts the tokens with the highest counts, and half of the budget
+# at once, so that evictions are rare (algorithms 1 and 2). The models of the paper do not use grouped-query
+# attention; we average over the heads of a group first.
+
+# %% [markdown]
+# ### Count how often attention is low
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
 #
-# A query at position $p$ has seen $p + 1$ tokens, some of which have left since. A weight is low when the group's mean
-# is below the even share of all tokens that the query has seen, and not low when it equals that share; only queries
-# that could see the token count, those at its position or later. If there are more than `budget` slots, keep
-# `budget - budget // 2` of them: the newest `recent` tokens, and of the others those with the lowest counts, whichever
-# way ties fall. Otherwise all stay.
+# A query at position $p$ has seen $p + 1$ tokens, some of which have been evicted since. A weight is low if the mean
+# of the group is below $1 / (p + 1)$; it is not low if it equals this number. Only queries that could see the token
+# count, that is, queries at its position or later. If there are more than `budget` slots, keep `budget - budget // 2`
+# of them: the newest `recent` tokens, and of the others those with the lowest counts (ties may fall either way).
+# Otherwise keep all.
 
 
 # %% exercise="kv.scissorhands"
 def scissorhands_keep(weights, query_position, position, budget, recent):
-    """Which slots of one key-value head stay.
+    """Choose the slots of one key-value head that are kept.
 
     weights: (G, W, N), attention of the last W queries of each head of the group.
-    query_position: (W,). position: (N,), N may be below the budget. Returns (N,), bool,
-    True = stays.
+    query_position: (W,). position: (N,), N may be below the budget.
+    Returns (N,), bool, True = kept.
     """
     ### BEGIN SOLUTION
     keep = position >= 0
@@ -528,8 +820,8 @@ def scissorhands_keep(weights, query_position, position, budget, recent):
     could_see = position <= query_position[:, None]
     count = (low & could_see).sum(dim=0)
     count[position.topk(recent).indices] = -1
-    leaving = count.topk(len(position) - (budget - budget // 2)).indices
-    return keep.index_fill(0, leaving, False)
+    evicted = count.topk(len(position) - (budget - budget // 2)).indices
+    return keep.index_fill(0, evicted, False)
     ### END SOLUTION
 
 
@@ -537,62 +829,54 @@ def scissorhands_keep(weights, query_position, position, budget, recent):
 check("kv.scissorhands", scissorhands_keep)
 
 # %% [markdown]
-# **Other scores.** Three more policies appear in the tables of section 11. *TOVA* (Oren and others, 2024) has no memory
-# at all: a token's score is the attention of the newest query alone, averaged over all heads, and all heads keep the
-# same tokens. *StreamingH2O* is H2O for endless texts: it evicts inside the prompt too, and counts positions in slots,
-# so that no position is ever larger than the cache (lesson 08 shows why that matters). *EMS* (Li and others, 2024)
-# answers the bias of a sum with a *Global-Local score*: beside the attention that a token has received ever, it
-# counts what the last queries gave it. With $g_j$ and $l_j$ for the two sums this course takes
+# <details><summary>Solution (open it once your check is right)</summary>
 #
-# $$ \text{score}_j = \frac{g_j}{\operatorname{mean}(g)} + \frac{l_j}{\operatorname{mean}(l)} $$
+# Average over the group, compare with the threshold of each query, and count only where the query is not older than
+# the token. Protect the newest tokens with a count below all others. Then evict the highest counts with `topk`, as
+# many as are too many. For example, with a budget of 4 and 5 tokens, 2 tokens are kept and 3 are evicted.
 #
-# The abstract names the two parts; dividing each by its mean, so that both weigh the same, is our reading of it.
+# </details>
 #
-# **Not every layer needs as much.** Scissorhands gives later layers more slots, because importance persists less there.
-# D2O (Wan and others, 2024) looks at the prompt: where attention is spread evenly, its variance is small, and more
-# tokens are needed. EMS goes further and compresses every head by itself. D2O also keeps everything in three layers;
-# "none spared" in the picture is D2O without that exception, so that all three ways share out the same number of slots
-# but for rounding. Here D2O's line is nearly flat, for this reason: before the variance is taken, scores are scaled by
-# the largest of their head, which in most heads is that of the first token, far above all others, and beside it every
-# variance is small.
+# ## 11. Optional: merge instead of drop
+#
+# So far evicted tokens are lost. We could also add each of them to a similar token that is kept. Is there a similar
+# one? Section 5 left us with the positions that H2O kept, and section 2 with all keys and values. For every evicted
+# token we look for the kept key with the highest cosine similarity, and do the same for values.
 
 # %%
-even = slots_by_layer(model, text[:256], H2O(budget, recent=16))
-rise = slots_by_layer(model, text[:256], H2O(budget, recent=16, by_layer=rising(n_layers)))
-spread = slots_by_layer(model, text[:256], D2O(budget, sinks=0, recent=16, spared=()))
-plots.sizes_by_layer({"even": even, "rising": rise, "D2O (none spared)": spread})
+similarities = {"keys": [], "values": []}
+for layer, (_, _, kept_positions, _) in zip(full_cache.layers, my_attention.cache.values(), strict=True):
+    is_in_cache = torch.zeros(layer.keys.shape[1:3], dtype=torch.bool).scatter(1, kept_positions, True)  # (H, tokens)
+    for name, vectors in (("keys", layer.keys[0]), ("values", layer.values[0])):
+        unit_vectors = vectors / vectors.norm(dim=2, keepdim=True)
+        cosines = (unit_vectors @ unit_vectors.mT).masked_fill(~is_in_cache[:, None], -1)  # (H, tokens, kept tokens)
+        similarities[name].append(cosines.amax(dim=2)[~is_in_cache])
+plots.nearest({name: torch.stack(by_layer) for name, by_layer in similarities.items()})
 
 # %% [markdown]
-# ## 8. D2O and EMS: add it to a neighbour
+# The key of a token decides which queries read it, its value what they read. In all layers but the first the upper
+# curve, for the keys, is clearly above the one for the values: the median cosine is 0.80 for keys and 0.50 for
+# values. If we merge two tokens, the same queries find them, but they read a mixture of two different values.
 #
-# A token that is evicted could be added to a similar one that stays. Is there a similar one? The next cell evicts four
-# fifths of a text as H2O does, and looks for the nearest key and the nearest value among those that stay.
-
-# %%
-plots.nearest(nearest_that_stays(model, text[:256], 51))
-
-# %% [markdown]
-# The key of a token decides which queries read it, its value what they read. Where the nearest keys are more alike than
-# the nearest values, a merged slot is found by the same queries, but they read a mixture of what the two tokens held.
-#
-# D2O merges an evicted token into the kept slot whose key is nearest in direction, if their cosine $s$ reaches a
-# threshold. The merged key is a weighted mean of the two. Its weights are a softmax over the cosines with the kept key,
-# where the evicted key has the cosine $s$; what cosine has the kept key with itself? The value is merged with the same
-# weights.
+# **D2O** (Wan and others, 2024) merges an evicted token into the kept token with the most similar key, if their
+# cosine
+# $s$ reaches a threshold. The merged key is a weighted mean of the two. The weights are a softmax over the cosines with
+# the *kept* key: the evicted key has the cosine $s$, and the kept key has its own cosine with itself. The value is
+# merged with the same weights.
 
 # %% [markdown]
 # ### Merge instead of drop
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Merge one evicted token into the nearest slot if its cosine is at least the threshold; otherwise drop it. The formula
-# of the mean is left to you.
+# Merge one evicted token into the slot with the most similar key if their cosine is at least the threshold; otherwise
+# drop the token. Work out the weights of the mean first.
 
 
 # %% exercise="kv.merge"
 def merge_token(key, value, keys, values, threshold):
-    """The slots after one token has left.
+    """Merge one evicted token into the kept ones.
 
-    key, value: (D,), of the token that leaves. keys, values: (N, D), of those that stay.
+    key, value: (D,), of the evicted token. keys, values: (N, D), of the kept tokens.
     Returns (keys, values).
     """
     ### BEGIN SOLUTION
@@ -600,9 +884,9 @@ def merge_token(key, value, keys, values, threshold):
     best, slot = cosine.max(dim=0)
     if best < threshold:
         return keys, values
-    share = (best - 1).sigmoid()  # e^s / (e + e^s)
-    keys[slot] += share * (key - keys[slot])
-    values[slot] += share * (value - values[slot])
+    weight = (best - 1).sigmoid()  # e^s / (e + e^s)
+    keys[slot] += weight * (key - keys[slot])
+    values[slot] += weight * (value - values[slot])
     return keys, values
     ### END SOLUTION
 
@@ -611,51 +895,49 @@ def merge_token(key, value, keys, values, threshold):
 check("kv.merge", merge_token)
 
 # %% [markdown]
-# <details><summary>The mean as a formula</summary>
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
 # The kept key has the cosine 1 with itself, so the softmax gives
 #
 # $$ k \leftarrow \frac{e \cdot k + e^{s} \cdot k_\text{evicted}}{e + e^{s}} $$
 #
+# For example, with $k = (1, 0)$ and $k_\text{evicted} = (0.8, 0.6)$ the cosine is 0.8, the evicted key has the weight
+# $e^{0.8} / (e + e^{0.8}) = 0.45$, and the merged key is $(0.91, 0.27)$. The weights sum to 1. In the authors' code
+# they do not, so every merge shortens keys and values.
+#
 # </details>
 #
-# The weights of the mean sum to 1. Weights that do not, as in the authors' code, shorten keys and values with every
-# merge. The threshold of D2O is not fixed. It is a moving average of how similar the evicted tokens have been lately,
-# $\tau \leftarrow \tfrac12 \tau + \tfrac12 \operatorname{mean}(s)$, so that in every text some tokens are similar
-# enough.
-#
-# EMS looks for the kept token whose key *and* value are similar to those of the evicted one: the product of the two
-# cosines must be high. (That both must be above 0 is this course's addition, because two negative cosines have a
-# positive product.) A token that is similar to none goes to a class of zeros, which means that it is dropped; so every
-# head can be handled by the same operation, however many of its tokens are merged. Both policies are compared with H2O
-# on the same text and budget:
+# D2O does not use a fixed threshold but a moving average of recent similarities,
+# $\tau \leftarrow \tfrac12 \tau + \tfrac12 \operatorname{mean}(s)$, so that some tokens are similar enough in any text.
+# Does merging help?
 
 # %%
-policies = {"D2O": D2O(budget, sinks=4, recent=budget // 2), "EMS": EMS(budget, recent=budget // 2)}
-found |= race(model, text, policies)
-for name in ("H2O", *policies):
-    print(f"{name} beside the full cache: {beside(found[name].losses, found['full'].losses, budget)}")
+print(claims.D2O_MERGES.judge())
 
 # %% [markdown]
-# ## 9. Fewer bits for what stays
+# For this small model it does not: at three of four budgets D2O has a significantly higher perplexity than H2O, which
+# drops the evicted tokens. **EMS** (Li and others, 2024) is more careful and merges only if key *and* value are
+# similar. The table in section 13 compares all of them.
 #
-# A cache of fewer tokens can also spend fewer bits on each. A key is cut into groups of neighbouring numbers, and each
-# group gets a grid of its own: as many evenly spaced levels as $b$ bits can number, the lowest at the smallest number
-# of the group, the highest at the largest. Only the number of the level is stored for each entry, and for each group
-# where its grid begins and how far apart its levels are.
+# ## 12. Optional: fewer bits for the kept tokens
+#
+# A cache can also use fewer bits per number. We split a key into groups of neighbouring numbers. Each group gets its
+# own **quantization grid**: evenly spaced levels, as many as $b$ bits can number, from the smallest number of the
+# group to its largest. For every number we then store only the index of the nearest level, and for every group its
+# smallest number and its step size.
 
 # %% [markdown]
 # ### Four bits on top
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Round a row to the grids of its groups, each number to the nearest level, and return the rounded row. How many levels
-# are there, and how many steps between them? A group may consist of equal numbers, and the levels of a group of small
-# numbers may be a hundred-thousandth apart; steps smaller than a millionth do not occur.
+# Round a row to the grids of its groups, each number to the nearest level, and return the rounded row. How many
+# levels are there, and how many steps between them? All numbers of a group may be equal. In a group of small numbers
+# the levels may be a hundred-thousandth apart; steps smaller than a millionth do not occur.
 
 
 # %% exercise="kv.quantize"
 def quantize_row(row, n_bits, group_size):
-    """The row as it comes back from so few bits.
+    """Round a row to n_bits bits per number.
 
     row: (D,), D divisible by group_size; a group is group_size neighbours. Returns (D,).
     """
@@ -672,288 +954,156 @@ def quantize_row(row, n_bits, group_size):
 check("kv.quantize", quantize_row)
 
 # %% [markdown]
-# <details><summary>The rounding as a formula</summary>
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
-# With a step of $(\text{high} - \text{low}) / (2^b - 1)$ a number becomes
-# $\text{low} + \operatorname{round}((x - \text{low}) / \text{step}) \cdot \text{step}$.
+# $b$ bits number $2^b$ levels with $2^b - 1$ steps between them. With a step of
+# $(\text{high} - \text{low}) / (2^b - 1)$ a number $x$ becomes
+# $\text{low} + \operatorname{round}((x - \text{low}) / \text{step}) \cdot \text{step}$. For example, 2 bits and a group
+# from 0 to 3 give the levels 0, 1, 2, 3, so that 2.2 becomes 2. If all numbers are equal the step is 0, and a small
+# lower bound avoids the division by zero.
 #
 # </details>
 #
-# Now your function works on the real cache: the model reads 128 tokens, every key and value is rounded, and the next 64
-# tokens are read with what came back. How much does their prediction suffer?
+# Now your function works on the real cache. The model reads 128 tokens, we round every key and value in the cache,
+# and the model reads the next 64 tokens.
+
 
 # %%
-rounded = mine("kv.quantize", quantize_row)
-exact = losses_after(model, text[:193], 128)
-by_bits = []
-for bits in (8, 4, 2):
-    losses = losses_after(model, text[:193], 128, lambda vectors, bits=bits: rounded(vectors, bits, 32))
-    more = losses - exact
-    loss = {"loss increase (nats per token)": more.mean().item(), "error": (more.std() / len(more) ** 0.5).item()}
-    by_bits.append({"bits": bits} | loss | {"times the perplexity": more.mean().exp().item()})
-Table(
-    by_bits,
-    caption="What rounding keys and values costs",
-    formats={
-        ("loss increase (nats per token)", "error"): plus_minus(3, sign=True),
-        "times the perplexity": number(3),
-    },
-)
+@torch.no_grad()
+def losses_after_rounding(round_row=None):
+    """Return the losses of 64 tokens after a prompt of 128 whose keys and values are rounded."""
+    cache = DynamicCache(config=model.config)
+    model(text[None, :128], past_key_values=cache)
+    for layer in cache.layers if round_row else ():
+        for vectors in (layer.keys, layer.values):
+            vectors.copy_(round_row(vectors.flatten()).reshape(vectors.shape))
+    logits = model(text[None, 128:192], past_key_values=cache).logits[0]
+    return torch.nn.functional.cross_entropy(logits, text[129:193], reduction="none")
+
+
+round_to_grid = mine("kv.quantize", quantize_row)
+exact_losses = losses_after_rounding()
+for n_bits in (8, 4, 2):
+    increase = losses_after_rounding(lambda row, bits=n_bits: round_to_grid(row, bits, 32)) - exact_losses
+    error = increase.std() / len(increase) ** 0.5
+    print(f"{n_bits} bits: loss increase {increase.mean():+.3f} ± {error:.3f} nats per token")
+print(claims.FEWER_BITS.judge())
 
 # %% [markdown]
-# In the library this is not a policy but a way to store vectors, so it can be combined with every policy. There the
-# newest 16 tokens are not rounded until others have come, because after the first token they are read most.
-
-# %%
-h2o = {"H2O": H2O(budget, recent=budget // 2)}
-for bits in (8, 4):
-    small = race(model, text, h2o, vectors=Quantized(bits=bits, residual=16))["H2O"]
-    share = small.peak_bytes / found["H2O"].peak_bytes
-    print(f"{bits} bits: {share:.2f} of H2O's bytes; {beside(small.losses, found['H2O'].losses, budget)}")
-
-# %% [markdown]
-# ## 10. Recycled attention: nothing is lost
+# The number after ± is the standard error over the 64 tokens. With 8 bits nothing changes. With 4 bits the change is
+# not larger than its error. With 2 bits the loss rises by 0.66 nats, that is, the perplexity nearly doubles. The
+# claim is about caches that also evict, measured on six prompts.
 #
-# What is evicted never comes back, and no policy knows the next question. Recycled attention (Xu and others, 2024)
-# therefore keeps everything and only *reads* less. A full step reads all tokens and takes those with the highest
-# attention as a working set; the steps after it read the working set alone. The next full step comes after a fixed
-# number of steps, or when the query no longer resembles that of the last full step. Whether it comes in time for
-# another question is measured in section 11. The method is meant to save time, and **not memory**: it holds all
-# tokens, and a copy of the working set beside them.
-
-# %%
-token, n_steps = asked[0].prompt[None], 24
-with torch.no_grad(), recycling(model, Recycled(budget=slots, every=8)) as cache:
-    for _ in range(1 + n_steps):  # the prompt, then token by token
-        token = read(model, token, cache).argmax(dim=-1)[:, None]
-n_full = cache.n_full[0] - 1  # the prompt is a full step too
-print(f"{n_full} of {n_steps} steps read all {cache.get_seq_length()} tokens or nearly so, the others {slots}")
-print(f"held: {cache.bytes_held / 1e6:.1f} MB; a cache that keeps every token once: {cache.bytes_of_all / 1e6:.1f} MB")
-
-# %% [markdown]
-# ## 11. The claims, measured
+# 4 bits do not make the cache 8 times smaller than float32, because every group also stores its smallest number and
+# its step size, and the newest tokens stay in full precision.
 #
-# The live cells so far used one short text and ten hidden words. `course reproduce kv` measured what follows, with more
-# of both.
-
-# %%
-measured = results.results()
-say(printed.provenance(measured))
-say(printed.attention_verdicts(measured))
-say(printed.heavy_tokens(measured))
-
-# %% [markdown]
-# The last line names the heavy hitters of one text. Whether they are the frequent tokens, as H2O's abstract says, was
-# counted in section 4.
+# ## 13. Optional: all policies compared, and recycled attention
 #
-# **How much of a prompt is enough?** Every policy compresses the same prompts, and the text behind each is predicted
-# from what is left.
-
-# %%
-results.compressed(measured)
-
-# %%
-display(printed.heavy_table(measured))
-say(printed.heavy_verdict(measured))
-
-# %% [markdown]
-# The first claim is large for a simple reason: a plain window loses the first token (lesson 08). The second claim asks
-# what choosing by attention adds to a window that keeps its first tokens: some twenty to thirty times less. At the
-# smallest budget, six prompts do not decide it.
-
-# %% [markdown]
-# **A stream** of 1280 tokens in a cache of 256 slots, which is full after a fifth of it. (D2O holds more, because it
-# spares three layers. The stream is read sixteen tokens at a time, and SnapKV takes each such pass for a prompt.) The
-# times are of this machine and this small model, where the weights take most of a step.
-
-# %%
-printed.streams_table(measured)
-
-# %% [markdown]
-# All policies read the same text, so the third column compares them with the full cache block by block, and differences
-# of one to three per cent are significant: their 95 % intervals do not contain zero. That is a statement about this one
-# text: it says that something was lost, and not that a reader would notice. Another text of the same length moves the
-# perplexity by more (the errors of the second column). Only the plain window is worse in a way that shows.
+# Further policies differ from H2O in what decides, or in what happens to evicted tokens:
 #
-# **Who forgets what?** Words were hidden at five depths, four at each, and asked for after the eviction. With a fifth
-# of the prompt hardly any policy knows more than its end; the beginning is forgotten as well as the middle.
+# - **TOVA** (Oren and others, 2024) scores a token by the attention of the newest query alone.
+# - **SnapKV** (Li and others, 2024) evicts once, at the end of the prompt. It scores each token by the attention of
+#   the last few queries and spreads the scores over neighbouring tokens. This works best if the prompt ends with the
+#   question. In the fair test it does not.
+# - **Scissorhands** counts how often a token received little (section 10), and evicts half of its budget at once.
+# - **D2O** merges evicted tokens (section 11). It keeps everything in three layers, so it needs more memory.
+# - **EMS** adds the attention of all queries and that of the last queries, each divided by its mean. It merges as
+#   well.
+# - **Recycled attention** (Xu and others, 2024) evicts nothing. Most steps *read* only a fifth of the tokens. Now and
+#   then a **full step** reads all tokens, and those with the most attention become the working set of the next steps.
 
 # %%
-results.by_depth(measured)
-
-# %%
-questions.retrieval_table(measured)
+tables.policies()
 
 # %% [markdown]
-# **Is it worth choosing?** By perplexity the window was far behind, because it had lost the first token. These
-# questions say something else: beside a plain window of as many slots no policy is clearly better, and some are clearly
-# worse. With 20 questions only large differences can be told.
-
-# %%
-say(questions.window_verdict(measured))
-
-# %% [markdown]
-# **The leak**, on the same needles:
-
-# %%
-results.answers(measured)
-
-# %% [markdown]
-# **Four bits on top**, against the same policy with every number in float32. The newest tokens are rounded only when
-# others have come. In a small cache they are a large part, and four bits take far more than an eighth of its bytes:
-
-# %%
-printed.bits_table(measured)
-
-# %% [markdown]
-# **A second question.** Each text hides two words, which are asked for one after the other. A policy that evicts cannot
-# know the second question, while recycled attention can look again.
-
-# %%
-results.second_needle(measured)
-
-# %%
-display(questions.second_question_table(measured))
-say(questions.recycled_verdict(measured))
-
-# %% [markdown]
-# Both ways to look again hold more bytes than the full cache does. A full step after a fixed number of steps finds
-# nothing here, for a reason that is special to this test: all texts are asked in the same words, and the second full
-# step falls on the first word of the second question, before it has said what it asks for. The full step by similarity
-# comes later, when the question has turned to something else.
-
-# %% [markdown]
-# ## 12. What it costs, and when it does not pay
-
-# %%
-per_slot = 2 * n_layers * sizes.n_key_value * sizes.size * 4
-weights = sum(parameter.nbytes for parameter in model.parameters())
-print(f"weights {weights / 1e6:.0f} MB; a slot in every head {per_slot / 1e3:.0f} kB")
-print(
-    f"as many bytes as the weights: 1 sequence of {weights // per_slot:,} tokens, or 32 of {weights // per_slot // 32}"
-)
-
-# %% [markdown]
-# What that means in time was measured on two cores of a server's processor with `course bench kv`: eight steps of
-# decoding behind 4096 tokens, with the contestants in turn. The hatched bars are transformers' own: `StaticCache`,
-# whose slots are reserved beforehand, and `DynamicCache` behind a text that was only a fifth as long, which is what
-# evicting would gain if it cost nothing. `DynamicCache` is copied at every step, while the course's caches write into
-# free slots as `StaticCache` does, so they gain before anything is evicted. The fair comparison is therefore with the
-# bar of the same cache with nothing evicted.
-
-# %%
-speed.steps()
-
-# %%
-speed.prompts()
-
-# %% [markdown]
-# For one sequence, evicting four fifths gains far less than a factor of five over the same cache with everything in
-# it, because a step still reads all weights. SnapKV gains more because it chose once, at the end of the prompt, and
-# evicts nothing during these steps. Four bits save bytes and cost time: codes are turned back into numbers at every
-# step. With eight sequences the cache outweighs the weights, and evicting gains more.
+# Read the table column by column.
 #
-# To choose what is evicted takes thirty small decisions in every step, one for each layer. All policies therefore have
-# the option `dropped`, after Scissorhands: a head over its budget evicts several tokens at once, and needs no further
-# decision for as many steps.
+# - **Loss increase**: H2O and EMS have the smallest one, but most policies lie within one or two standard errors of
+#   each other. Only the window is far off.
+# - **Needles** and **second question**: among the policies that evict, none answers more than 20 %.
+# - **Memory**: D2O holds 28 % instead of 20 %, Scissorhands 10 %, and recycled attention 119 %, because it keeps the
+#   full cache and a copy of its working set.
+# - **ms per token**: in this small model the weights take most of the time, so no policy is clearly faster than the
+#   full cache. EMS needs 3 ms more for its merges. Each time comes from one run, so small differences mean nothing.
 #
-# Evicting saves time where the cache, and not the weights, fills memory and bandwidth: with large models, long texts
-# and many sequences. What the authors report from there is quoted, not measured here:
+# The *second question* column comes from texts that hide two words. We ask for one word after the other. A policy
+# that evicts cannot know the second question when it evicts. Recycled attention can look again:
 
 # %%
-display(printed.published_speed())
-display(printed.published_claims())
+display(plots.second_needle())
+print(claims.LOOKS_AGAIN.judge())
 
 # %% [markdown]
-# - **It does not pay** where the cache is small beside the weights: one sequence, a short text. There a step reads
-#   the weights, and eviction saves nothing of them (lesson 00 has the roofline).
-# - **Policies that look at attention need its weights.** Fused attention never writes them down. To add up columns, a
-#   prompt's weights must be computed a second time or in pieces; a window and sinks need none. During decoding there is
-#   one row a step, which is nearly free.
-# - **Masks save nothing.** A cache that only hides what it has evicted still holds and reads all of its bytes. Count
-#   the bytes of the tensors, and compare with a cache that was full: a budget above the length of the text evicts
-#   nothing.
-# - **A batch has one shape.** Heads with budgets of their own are padded to the longest of them, so the memory that the
-#   shorter ones save is lost, unless the tensors are stored with a length for each head.
-# - **What is evicted cannot come back.** Perplexity of running text hardly shows it; a question about something far
-#   away does. Ask it after the eviction.
+# Look at the three groups on the right. Without any further full step, recycled attention forgets the second word.
+# With a full step every eight steps it finds the first word but not the second. With a full step whenever the query
+# has changed (*by similarity*) it finds 95 % of the second words. The failure of the fixed interval has a simple
+# reason in our test: the second full step falls on the first word of the second question, before the question says
+# which word it is about.
 #
-# On a GPU even that row is a matter of how it is written: a step of attention alone, over all of a text and over a
-# fifth of it, without the weights that H2O adds up and with them; then the sums over a prompt's columns, where the
-# kernel is given the logarithm of each query's sum, which fused attention knows.
-
-# %%
-print(gpu.provenance())
-steps = ("batch 1, slots 1638", "batch 1, slots 8192", "batch 32, slots 1638", "batch 32, slots 8192")
-display(gpu.table("decode_attention", contests=steps))
-say(gpu.everywhere("decode_attention", "kernel, with weights"))
-gpu.table("attention_mass", contests=("tokens: 4096",))
-
-# %% [markdown]
-# Writing the weights down, as plain torch must, costs more than torch's fused attention in every contest. A kernel that
-# adds them up on the way (`kernels/cache/`) takes less time than plain torch wherever it was timed. A fifth of
-# the slots has a fifth of the bound. With one sequence the time of torch's ways does not fall as far, because so little
-# work does not fill the chip. With 32 the fused step comes nearer to it. (*Rolling*: keys are turned to their place in
-# the cache at every step.)
+# So recycled attention may save time, but it **saves no memory**.
 #
-# ## 13. An open task
+# ## 14. Optional: an open task
 #
-# H2O chooses by attention, a window with sinks by age alone. Which of them makes better use of the same number of
-# slots? On running text the two are close, because most words follow from the last few. Find a text on which H2O loses
-# clearly less: something has to be said early, stay important, and be asked for when a window has long dropped it. Or
-# find one on which choosing by attention is a mistake. Write the text, or let Python write it; at most its first 512
-# tokens are read.
+# H2O chooses by attention, a window with sinks by age alone. On running text the two are close. Find a text on which
+# H2O has a clearly lower perplexity: something has to be said early, stay important, and be needed long after a
+# window has evicted it. Or find a text on which choosing by attention is a mistake. There is no right answer, and
+# nothing is graded. Write the text or let Python write it. It needs at least 256 tokens, and at most 512 are read.
 
 # %%
 my_text = " ".join(f"{i} times {j} is {i * j}." for i in range(2, 9) for j in range(2, 10))
 
 # %%
-texts = own_text.stored(load_measured("kv", "own_text")["tables"]["texts"])
-own_text.table(texts | {"yours": own_text.contest(model, tokenizer, my_text)})
+tables.own_texts(steps.contest(model, tokenizer, my_text))
 
 # %% [markdown]
-# The rows above yours are simple ideas, measured once with `course reproduce own_text`; the texts stand in
-# `course_lib/lessons/kv/experiment_own_text.py`. The last column compares both caches on the same 32 tokens at a time,
-# and says something where it is larger than twice its error. If your text does not do what you expected, look at what
-# stays: `live.watch` of section 1 takes any tokens.
+# The rows above yours are simple ideas that we measured with `course reproduce own_text`. The last column compares
+# both caches on the same blocks of text; positive numbers mean that H2O is better. A difference is clear if its
+# absolute value is more than about twice its standard error. For example, *who has what* repeats eight facts in a
+# changing order and strongly favours H2O. If your text does not do what you expected, use `widgets.watch` from
+# section 1 to see which tokens are kept.
 #
 # ## To take home
 #
-# 1. Count the bytes of the tensors: they must really shrink, since a mask that only hides tokens saves nothing.
-# 2. The query heads of a group share a cache, so they decide together.
-# 3. The perplexity of running text hardly shows what is missing. Ask for something that was said long before, and
-#    ask after the eviction.
+# 1. Evicting means indexing the tensors of the cache. Count their bytes: a mask that only hides tokens saves nothing.
+# 2. The query heads of a group share one cache, so they decide together, and each group keeps its own tokens.
+# 3. The first token matters most. Choosing the others by attention adds a little.
+# 4. Ask after the eviction. Perplexity on running text hardly shows what has been lost, and a question in the prompt
+#    leaks the answer.
+# 5. Eviction saves time only where the cache, and not the weights, dominates memory traffic.
 #
 # Three questions. Answer first, then unfold.
 #
 # <details><summary>A paper compresses prompts that end with the question, keeps 10 % of them, and loses no accuracy.
 # What has it shown?</summary>
 #
-# That the attention of the question finds the answer in the prompt before anything is evicted. This helps whoever asks
-# one question that is known beforehand. It says nothing about a second question, or about one that comes later.
+# It has shown that the attention of the question finds the answer in the prompt before anything is evicted. This is
+# useful if you ask a single question that is known in advance. It says nothing about a second question, or about one
+# that comes later.
 #
 # </details>
 #
-# <details><summary>H2O adds up attention over all queries so far. Which tokens does a plain sum favour, and what would
-# be fairer?</summary>
+# <details><summary>H2O adds up attention over all queries so far. Which tokens does a sum favour, and what would be
+# fairer?</summary>
 #
-# Old ones: they have been visible to more queries. Dividing by the number of queries that could see a token, or letting
-# old sums fade, removes that; then a token that has just come has a high average by chance, and still needs its
-# protection.
+# It favours old tokens, because they were visible to more queries. Two fairer scores are the mean over the queries
+# that could see the token, and a sum in which old attention fades. Then a token that has just arrived can have a high
+# mean by chance, so the newest tokens still need their protection.
 #
 # </details>
 #
-# <details><summary>With one sequence of 500 tokens, how much faster does a step get when 80 % of this model's cache
-# leaves?</summary>
+# <details><summary>You evict 80 % of this model's cache with one sequence of 500 tokens. How much faster is a
+# step?</summary>
 #
-# Hardly at all. The cache of 500 tokens takes 23 MB in float32, the weights that a step reads more than 500 MB.
+# Hardly at all. The cache of 500 tokens takes 23 MB in float32, and a step also reads more than 500 MB of weights.
 #
 # </details>
 #
 # ## Reading
 #
 # - Zhang and others: *H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large Language Models*, NeurIPS
-#   2023, [arXiv:2306.14048](https://arxiv.org/abs/2306.14048). Algorithm 1.
+#   2023, [arXiv:2306.14048](https://arxiv.org/abs/2306.14048). Read algorithm 1.
+# - Xiao and others: *Efficient Streaming Language Models with Attention Sinks*, 2023,
+#   [arXiv:2309.17453](https://arxiv.org/abs/2309.17453). StreamingLLM.
 # - Liu and others: *Scissorhands: Exploiting the Persistence of Importance Hypothesis for LLM KV Cache Compression at
 #   Test Time*, NeurIPS 2023, [arXiv:2305.17118](https://arxiv.org/abs/2305.17118). Algorithms 1 and 2.
 # - Wan and others: *D2O: Dynamic Discriminative Operations for Efficient Generative Inference of Large Language

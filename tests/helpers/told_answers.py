@@ -148,8 +148,8 @@ TOLD = {
         "one mask for all heads": "one head's choice for all",
     },
     "kv.deferred": {
-        "last row too": "what comes behind the answer",
-        "all rows, prefix counted": "prefix counted too",
+        "last row too": "the token after the answer",
+        "all rows, prefix counted": "question counted too",
         "zero": UNNAMED,
     },
     "kv.scissorhands": {

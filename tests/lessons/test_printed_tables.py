@@ -16,7 +16,7 @@ from course_lib.lessons.classic import tables as classic_tables
 from course_lib.lessons.common.results import COLUMNS, load_measured, say
 from course_lib.lessons.common.table import Table
 from course_lib.lessons.compress import tables as compress_tables
-from course_lib.lessons.kv.running import own_text
+from course_lib.lessons.kv import tables as kv_tables
 from course_lib.lessons.patterns import tables as patterns_tables
 from course_lib.lessons.sinks.experiments import first_tokens
 from course_lib.workbook.masters import ROOT, masters
@@ -86,7 +86,6 @@ def test_tables_fit_and_write_per_cent_one_way(master):
 
 
 OPEN = {
-    "07": (own_text, "kv", "own_text", "texts"),
     "08": (first_tokens, "sinks", "first_tokens", "ideas"),
 }
 
@@ -98,8 +97,9 @@ def test_tables_of_open_tasks_fit(lesson):
     assert not badly_printed(str(module.table(ideas)))
 
 
-def test_the_table_of_ideas_of_lesson_01_fits():
+def test_the_tables_of_ideas_of_lessons_01_and_07_fit():
     assert not badly_printed(str(patterns_tables.ideas()))
+    assert not badly_printed(str(kv_tables.own_texts()))
 
 
 def test_the_table_of_sentences_before_a_pruned_model_fits():

@@ -33,7 +33,6 @@ NO_SOLUTION = {
     ("classic.obs_saliency", r"H = \alpha I"): "the definition from which the next exercise starts",
     ("classic.obs_saliency", r"(A + u u^\top)^{-1} ="): "Sherman and Morrison, which the next exercise applies",
     ("sparsegpt.eliminate", r"H^{-1} = U^\top U"): "defines U, which the next exercise computes",
-    ("kv.scissorhands", r"\text{score}_j ="): "the score of EMS, another method",
     ("kv.merge", r"\tau \leftarrow"): "the moving threshold; in the exercise the threshold is given",
 }
 

@@ -1,7 +1,7 @@
 """Lesson 07, hidden cases: gaps in the positions, budgets at their edges, groups of one and of all heads.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, Q queries, W queries of a history, N slots,
-D size of a head, P tokens of a prompt, K tokens held back, V words.
+D size of a head, P tokens of a prompt, K tokens of question and answer, V words.
 """
 
 import torch
@@ -11,7 +11,7 @@ from course_lib.checking.exercise import Case
 
 
 def _order(generator: torch.Generator, values: Tensor, *heads: int) -> Tensor:
-    """The values in another order for every head."""
+    """Return the values in a random order for every head."""
     n_heads = torch.Size(heads).numel()
     place = torch.rand(n_heads, len(values), generator=generator).argsort(dim=1)
     return values[place].reshape(*heads, -1)
@@ -22,7 +22,7 @@ def _slots(generator: torch.Generator) -> list[Case]:
     token = 2 * n * h * 80 * 2 * b
     return [
         Case("too little for one slot", (token - 1, n, 3 * h, h, 80, b, 2)),
-        Case("whole tokens that the sequences cannot share out", (7 * token // b, 3, 8, 8, 40, 5, 2)),
+        Case("whole tokens that the sequences cannot divide evenly", (7 * token // b, 3, 8, 8, 40, 5, 2)),
         Case("one byte less than the last slot needs", (7 * token - 1, n, 3 * h, h, 80, b, 2)),
         Case("query heads with a key-value head each", (10**9 + n, n, 8, 8, 64, b, 4)),
         Case("one key-value head for all, one-byte numbers", (123_456_789, 24, 16, 1, 128, b, 1)),
@@ -36,7 +36,7 @@ def _window(generator: torch.Generator) -> list[Case]:
     return [
         Case("large gaps, another set in every head", (shuffled, 10)),
         Case("four sequences of different length", (lengths, 5)),
-        Case("all slots but one stay", (_order(generator, torch.arange(12) * 5, 2, 2), 11)),
+        Case("all slots except one are kept", (_order(generator, torch.arange(12) * 5, 2, 2), 11)),
     ]
 
 
@@ -69,7 +69,7 @@ def _h2o_step(generator: torch.Generator) -> list[Case]:
         return 2e12 * step[0], 2e10 * step[1], *step[2:]
 
     return [
-        Case("a prompt of 60 tokens, 10 stay", drawn(3, 60, 10, 3)),
+        Case("a prompt of 60 tokens, 10 are kept", drawn(3, 60, 10, 3)),
         Case("huge sums of attention", long(drawn(2, 20, 9, 2))),
         Case("two slots too many", drawn(5, 18, 16, 5)),
         Case("one recent token", drawn(2, 25, 12, 1)),
@@ -77,41 +77,41 @@ def _h2o_step(generator: torch.Generator) -> list[Case]:
 
 
 def _deferred(generator: torch.Generator) -> list[Case]:
-    """Predictions are right or wrong as told, with a clear margin; the prompt's last row is about the prefix."""
+    """Make right and wrong predictions with a clear margin; the last row of the prompt predicts the question."""
 
     def drawn(
-        n_prefix: int, right: tuple[int, ...], leak: int, prefix: int = 1, same: tuple[int, int] = (0, 0)
+        n_question: int, right: tuple[int, ...], leak: int, known: int = 1, same: tuple[int, int] = (0, 0)
     ) -> tuple:
-        n_words, n = 60, n_prefix + len(right)
-        held_back = torch.randperm(n_words, generator=generator)[:n]
-        held_back[same[0]] = held_back[same[1]]
+        n_words, n = 60, n_question + len(right)
+        ids = torch.randperm(n_words, generator=generator)[:n]
+        ids[same[0]] = ids[same[1]]
         before = torch.randn(4, n_words, generator=generator)
         after = torch.randn(n, n_words, generator=generator)
-        before[-1, held_back[0]] = 8.0 * (2 * leak - 1)
-        verdicts = [*[prefix] * (n_prefix - 1), *right]
+        before[-1, ids[0]] = 8.0 * (2 * leak - 1)
+        verdicts = [*[known] * (n_question - 1), *right]
         for place, is_right in enumerate(verdicts):
-            after[place, held_back[place + 1]] = 8.0 * (2 * is_right - 1)
-        after[-1, held_back[0]] = 8.0
-        return before, after, held_back, n_prefix
+            after[place, ids[place + 1]] = 8.0 * (2 * is_right - 1)
+        after[-1, ids[0]] = 8.0
+        return before, after, ids, n_question
 
     return [
         Case("an answer of one token that was lost", drawn(5, (0,), leak=1, same=(5, 0))),
-        Case("eight tokens, two slips", drawn(2, (1, 1, 1, 1, 1, 0, 1, 0), leak=0, same=(3, 2))),
-        Case("two right, the prefix unknown", drawn(3, (1, 1, 0, 1, 1), leak=0, prefix=0)),
+        Case("eight tokens, two errors", drawn(2, (1, 1, 1, 1, 1, 0, 1, 0), leak=0, same=(3, 2))),
+        Case("two right, the question not predicted", drawn(3, (1, 1, 0, 1, 1), leak=0, known=0)),
         Case("seven right", drawn(1, (1,) * 7, leak=0)),
     ]
 
 
 def _scissorhands(generator: torch.Generator) -> list[Case]:
-    """Nobody looks at the newest tokens, more than half of the old ones are looked at, and three nearly enough."""
+    """The newest tokens receive little, more than half of the old ones much, and three of them just too little."""
 
     def drawn(n_group: int, n_queries: int, n: int, n_seen: int, budget: int, recent: int) -> tuple:
         first = n_seen - n_queries
         old = torch.rand(first, generator=generator).argsort()[: n - n_queries]
         position = _order(generator, torch.cat([old, first + torch.arange(n_queries)]), 1)[0]
         asked_at = torch.arange(first, n_seen)
-        looked_at = (torch.rand(n, generator=generator) < 0.65) & (position < n_seen - recent - 1)
-        logits = 3.3 * looked_at + 1.6 * torch.randn(n_group, n_queries, n, generator=generator)
+        attended = (torch.rand(n, generator=generator) < 0.65) & (position < n_seen - recent - 1)
+        logits = 3.3 * attended + 1.6 * torch.randn(n_group, n_queries, n, generator=generator)
         weights = logits.masked_fill(position > asked_at[:, None], float("-inf")).softmax(dim=-1)
         nearly, share = torch.isin(position, old[:3]), (0.5 / (asked_at + 1) + 0.5 / (asked_at + 2))[:, None]
         rest = weights.masked_fill(nearly, 0)
@@ -119,8 +119,8 @@ def _scissorhands(generator: torch.Generator) -> list[Case]:
         return torch.where(nearly, share, rest), asked_at, position, budget, recent
 
     def young(n_old: int, n_new: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Old tokens are low to one query; of the n_new behind them three in four to themselves and the newest."""
-        position = 2 + _order(generator, torch.arange(n_old + n_new + 1), 1)[0]  # two have left
+        """Old tokens are low for one query; three in four of the n_new later ones for themselves and for the newest."""
+        position = 2 + _order(generator, torch.arange(n_old + n_new + 1), 1)[0]  # two are evicted
         asked_at = 2 + torch.arange(n_old, n_old + n_new + 1)
         t, age, seen = asked_at[:, None] + 1, position - 2 - n_old, position <= asked_at[:, None]
         is_spared = (age >= 0) & (age % 4 == 1)
@@ -134,16 +134,16 @@ def _scissorhands(generator: torch.Generator) -> list[Case]:
         return torch.stack([mean + apart, mean - apart]), asked_at, position
 
     return [
-        Case("most of the text has left", drawn(3, 12, 41, 300, 40, 6)),
+        Case("most of the text is evicted", drawn(3, 12, 41, 300, 40, 6)),
         Case("four heads, nine slots too many", drawn(4, 13, 45, 120, 36, 6)),
-        Case("young tokens that are low to themselves", (*young(3, 12), 15, 2)),
+        Case("new tokens that are low for themselves", (*young(3, 12), 15, 2)),
         Case("more of them, an even budget", (*young(3, 16), 18, 2)),
         Case("a budget that is full to the last slot", drawn(3, 8, 25, 80, 25, 4)),
     ]
 
 
 def _merge(generator: torch.Generator) -> list[Case]:
-    """The nearest key is short; one with the larger product and the smaller distance stands beside it."""
+    """The nearest key is short; another key has the larger product and the smaller distance."""
 
     def at(vector: Tensor, cosine: float, length: float) -> Tensor:
         along, across = vector / vector.norm(), torch.randn(len(vector), generator=generator)
@@ -179,10 +179,10 @@ def _quantize(generator: torch.Generator) -> list[Case]:
     quiet[6:12] = 8e-6 * (torch.randperm(6, generator=generator) % 4)
     return [
         Case("a group with a step below a hundred-thousandth", (quiet, 2, 6)),
-        Case("loud neighbours, groups of 16", (loud, 4, 16)),
-        Case("below zero throughout, 3 bits", (-20 + torch.randn(36, generator=generator), 3, 12)),
-        Case("a flat group between a loud and a quiet one", (flat, 2, 10)),
-        Case("another flat one, 5 bits", (flat.roll(10), 5, 10)),
+        Case("large neighbours, groups of 16", (loud, 4, 16)),
+        Case("all below zero, 3 bits", (-20 + torch.randn(36, generator=generator), 3, 12)),
+        Case("a constant group between a large and a small one", (flat, 2, 10)),
+        Case("another constant group, 5 bits", (flat.roll(10), 5, 10)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The claims of lesson 07: what papers and lectures say of attention and of small key-value caches."""
+"""The claims of lesson 07 on attention and on small key-value caches, from papers and lectures."""
 
 from collections.abc import Callable
 from functools import partial
@@ -294,7 +294,7 @@ EMS_NEEDLES = _claim(
     refuted="a twentieth of the needles or more that are lost",
     unit=PERCENT,
     source=EMS,
-    published=partial(_published, "share of needles", "{percent} with less than 2 % of the context (larger models)"),
+    published=partial(_published, "needles found", "{percent} with less than 2 % of the context (larger models)"),
     larger_models=True,
 )
 STREAMING_H2O = _claim(

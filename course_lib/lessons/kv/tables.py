@@ -1,135 +1,77 @@
-"""The tables and verdicts of lesson 07, from the long measurement."""
+"""The tables of lesson 07, from the stored results, the published numbers and the open task."""
 
-import math
-from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
-import torch
-
-from course_lib.lessons.common.claim import report
 from course_lib.lessons.common.effects import log_gap
-from course_lib.lessons.common.results import load_published, origin, rows
+from course_lib.lessons.common.results import load_measured, load_published, origin, rows
 from course_lib.lessons.common.table import Table, number, percent, plus_minus
-from course_lib.lessons.kv import claims
-from course_lib.lessons.kv.estimates import FULL, Measured
-from course_lib.lessons.kv.measured import results
+from course_lib.lessons.kv.estimates import FIFTH, FULL
+from course_lib.lessons.kv.experiments import own_text
+from course_lib.lessons.kv.steps import SINKS, Contest
 
-SMALL = 0.05  # of the perplexity, whose own error on such a text is larger
+Results = Mapping[str, Any]
+RECYCLED = "recycled, by similarity"
+# What decides which tokens are kept, in the order of the table.
+SCORES = {
+    FULL: "everything is kept",
+    "Window": "position",
+    "StreamingLLM": "position, and 4 sinks",
+    "H2O": "attention of all queries",
+    "TOVA": "attention of the newest query",
+    "SnapKV": "attention of the prompt's last queries",
+    "Scissorhands": "how often attention was low",
+    "D2O": "as H2O; merges what it evicts",
+    "EMS": "attention of all and of the last queries; merges",
+    RECYCLED: "everything is kept, a fifth is read",
+}
+CAPTION_LOWER = "log-perplexity of H2O lower by"
 
 
-def provenance(measured: Measured | None = None) -> str:
-    """What was run, where, when, with how much."""
-    measured = measured or results()
-    sizes = measured["sizes"]
+def provenance(results: Results | None = None) -> str:
+    """Return what was run, where, when, and with how much text."""
+    results = results or load_measured("kv")
+    sizes = results["sizes"]
     return origin(
-        measured,
+        results,
         f"{sizes['prompts']} prompts of {sizes['prompt']} tokens and {sizes['after']} after each; {sizes['needles']} "
         f"needles in {sizes['haystack']} tokens; attention of {sizes['attention_windows']} × "
         f"{sizes['attention_length']} tokens; streams of {sizes['policy_tokens']} tokens in {sizes['budget']} slots",
     )
 
 
-def attention_verdicts(measured: Measured | None = None) -> str:
-    """Over 95 % of the weights negligible; few tokens carry most, like a power of the rank; importance persists.
-
-    Each claim names the fraction of the layers that it speaks of, and all layers are counted.
-    """
-    return report((claims.SPARSE, claims.POWER_LAW, claims.PERSISTENCE), measured or results())
-
-
-def heavy_tokens(measured: Measured | None = None, start: str = "text") -> str:
-    """Which tokens of one text receive most: words that come often, and stand beside many others?"""
-    first, *others = sorted(rows(measured or results(), "heavy_tokens", start=start), key=lambda row: row["position"])
-    shares = Counter(row["token"] for row in others)
-    listing = ", ".join(f"{n} times {token!r}" for token, n in shares.most_common())
-    return (
-        f"The {1 + len(others)} tokens of one text that receive most: {first['token']!r} at position "
-        f"{first['position']} with {100 * first['mass']:.0f} %, and {listing} with "
-        f"{100 * sum(row['mass'] for row in others):.0f} % together"
-    )
-
-
-def streams_table(measured: Measured | None = None) -> Table:
-    """Every policy on one text: perplexity, how far it is above the full cache, memory and time."""
-    measured = measured or results()
-    (full,) = rows(measured, "policies", policy=FULL)
-    frame, apart = [], {}
-    for row in measured["tables"]["policies"]:
-        error = row["standard_error"]  # none for a stream too short for two blocks
-        gap = None if error is None or row is full else log_gap(full, row)
-        frame.append(
-            {"policy": row["policy"], "positions": row["positions"]}
-            | {"perplexity": row["perplexity"], "error": error}
-            | {ABOVE_FULL: 100 * math.expm1(gap.value) if gap else None}
-            | {"error of that": 100 * math.exp(gap.value) * gap.error if gap else None}
-            | {"peak memory (MB)": row["peak_bytes"] / 1e6, "ms per token": row["milliseconds_per_token"]}
+def policies(results: Results | None = None) -> Table:
+    """Compare quality and cost of all policies with a fifth of a prompt in the cache."""
+    results = results or load_measured("kv")
+    (full,) = rows(results, "compressed", policy=FULL)
+    streams = {row["policy"]: row["milliseconds_per_token"] for row in rows(results, "policies")}
+    second = {row["policy"]: row for row in rows(results, "second_needle", question=2)}
+    table = []
+    for name, score in SCORES.items():
+        budget = 1.0 if name == FULL else FIFTH
+        after = next(iter(rows(results, "compressed", policy=name, budget=budget)), None)
+        needles = next(iter(rows(results, "retrieval", task="word", policy=name, budget=budget)), None)
+        gap = log_gap(full, after) if after and after is not full else None
+        held = after["bytes"] / full["bytes"] if after else second[name]["bytes"] / second[FULL]["bytes"]
+        table.append(
+            {"policy": name, "what decides": score}
+            | {"loss increase": gap.value if gap else None, "error": gap.error if gap else None}
+            | {"needles": needles and needles["exact"]}
+            | {"second question": second[name]["exact"] if name in second else None}
+            | {"memory": held, "ms per token": streams.get(name)}
         )
-        if gap and gap.holds:
-            apart[row["policy"]] = math.expm1(gap.value)
-    return Table(
-        frame,
-        caption="A stream of text with each policy",
-        formats={
-            ("perplexity", "error"): plus_minus(1),
-            (ABOVE_FULL, "error of that"): plus_minus(1, sign=True),
-            "peak memory (MB)": number(1),
-            "ms per token": number(1),
-        },
-        note=f"± one standard error. {_apart(apart)}.",
+    fractions = dict.fromkeys(("needles", "second question", "memory"), percent)
+    formats = {("loss increase", "error"): plus_minus(3, sign=True), "ms per token": number(1)} | fractions
+    note = (
+        f"Loss increase: nats per token after a prompt, compared with the full cache, ± one standard error, "
+        f"n = {len(full['losses'])} prompts. Needles: right answers of {results['sizes']['needles']}. Memory: keys and "
+        f"values held, as a fraction of the full cache. Time: a stream through {results['sizes']['budget']} slots."
     )
-
-
-ABOVE_FULL = "above the full cache (%)"
-
-
-def _apart(above: dict[str, float]) -> str:
-    """Who is clearly above the full cache on this text, and how many of them by next to nothing."""
-    small = sum(share < SMALL for share in above.values())
-    end = f"; {small} of {len(above)} by less than {100 * SMALL:.0f} %" if above else ""
-    return f"Clearly above the full cache on this text: {', '.join(above) or 'none'}{end}"
-
-
-def heavy_table(measured: Measured | None = None) -> Table:
-    """H2O at every budget: perplexity, also as a multiple of the full cache's."""
-    measured = measured or results()
-    (full,) = rows(measured, "compressed", policy=FULL)
-    frame = []
-    for row in sorted(rows(measured, "compressed", policy="H2O"), key=lambda row: row["budget"]):
-        above = (torch.tensor(row["losses"]) - torch.tensor(full["losses"])).mean().exp().item()
-        frame.append({"kept": row["budget"], "perplexity": row["perplexity"], "times the full cache": above})
-        frame[-1]["prompts"] = len(row["losses"])
-    return Table(
-        frame,
-        caption="H2O after a prompt, by budget",
-        formats={"kept": percent, "perplexity": number(1), "times the full cache": number(2)},
-    )
-
-
-def heavy_verdict(measured: Measured | None = None) -> str:
-    """H2O against the plain window, and against the window with sinks, at every budget, prompt by prompt."""
-    return report((claims.THAN_WINDOW, claims.THAN_SINKS), measured or results())
-
-
-def bits_table(measured: Measured | None = None) -> Table:
-    """Fewer bits on top of fewer tokens: bytes and log-perplexity, prompt by prompt against the same in full."""
-    measured = measured or results()
-    frame = []
-    for row in sorted(measured["tables"]["quantized"], key=lambda row: (row["policy"], -row["bits"])):
-        (same,) = rows(measured, "compressed", policy=row["policy"], budget=row["budget"])
-        change = torch.tensor(row["losses"]) - torch.tensor(same["losses"])
-        frame.append(
-            {"policy": row["policy"], "kept": row["budget"], "bits": row["bits"], "bytes": row["bytes"] / same["bytes"]}
-            | {"loss increase": change.mean().item(), "error": (change.std() / len(change) ** 0.5).item()}
-        )
-    return Table(
-        frame,
-        caption="Keys and values with fewer bits, compared with the same policy in float32",
-        formats={"kept": percent, "bytes": number(2), ("loss increase", "error"): plus_minus(3, sign=True)},
-        note="bytes: as a fraction of those in float32. Loss increase in nats per token ± one standard error.",
-    )
+    return Table(table, caption="A fifth of the prompt kept: quality and cost", formats=formats, note=note)
 
 
 def published_speed() -> Table:
-    """How fast the authors report larger models to be, marked as published."""
+    """Show the speed that the authors report for larger models."""
     published = load_published("kv")
     return Table(
         [
@@ -143,14 +85,17 @@ def published_speed() -> Table:
     )
 
 
-def published_claims() -> Table:
-    """What else the authors report, marked as published."""
-    published = load_published("kv")
+def own_texts(contest: Contest | None = None, texts: Mapping[str, Contest] | None = None) -> Table:
+    """Compare both caches on the texts that were measured for the open task; your text comes last."""
+    texts = texts or own_text.stored(rows(load_measured("kv", "own_text"), "texts"))
+    window, table = f"window with {SINKS} sinks", []
+    for name, each in {**texts, **({"yours": contest} if contest else {})}.items():
+        lower, error = each.lower
+        perplexities = {window: each.window.mean().exp().item(), "H2O": each.h2o.mean().exp().item()}
+        table.append({"text": name, "tokens": each.n_tokens} | perplexities | {CAPTION_LOWER: lower, "error": error})
     return Table(
-        [
-            {"source": row["source"], "claim": row["claim"], "value": row["value"]}
-            for row in published["tables"]["claims"]
-        ],
-        caption="Published, not measured here: what the authors report",
-        note=published["sources"]["claims"]["what"],
+        table,
+        caption="Perplexity with both caches, by text",
+        formats={window: number(1), "H2O": number(1), (CAPTION_LOWER, "error"): plus_minus(3, sign=True)},
+        note="± one standard error over blocks of 32 predictions.",
     )

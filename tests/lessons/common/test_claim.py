@@ -126,7 +126,7 @@ def test_results_are_passed_in_the_order_of_their_names():
 
 def test_where_results_lie():
     assert result_path("bench/cpu") == Path(kernels.__path__[0]) / "bench" / "results" / "cpu.json"
-    assert result_path("kv/measured").parts[-3:] == ("lessons", "kv", "measured.json")
+    assert result_path("kv/measured").parts[-4:] == ("lessons", "kv", "experiments", "kv.json")
 
 
 @pytest.mark.parametrize(

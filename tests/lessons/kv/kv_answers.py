@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 07, as people write them.
+"""Answers to the exercises of lesson 07, as students write them.
 
 Dimension key: B sequences, H key-value heads, Q queries, W queries of a history, N slots.
 """
@@ -279,7 +279,7 @@ DEFERRED_WRONG = {
     "the leak": lambda b, a, h, n: leading(torch.cat([b[-1:], a[n:-1]]).argmax(-1) == h[n:]),
     "all rows, prefix counted": (
         lambda b, a, h, n: leading(torch.cat([b[-1:], a[:-1]]).argmax(-1) == h),
-        "prefix counted too",
+        "question counted too",
     ),
     "zero": (lambda b, a, h, n: 0, ""),
     "shifted": lambda b, a, h, n: leading(a[n:].argmax(-1) == h[n:]),

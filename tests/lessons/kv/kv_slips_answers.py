@@ -1,4 +1,4 @@
-"""Slips in the exercises of lesson 07 that were let through or told another slip's name, each with the name it gets."""
+"""Errors in the exercises of lesson 07 that once passed or got the name of another error, with their right names."""
 
 import torch
 from torch.nn.functional import cosine_similarity
@@ -70,11 +70,11 @@ SCISSORHANDS_RIGHT = {
 }
 
 
-# --- deferred: before, after, held_back, n_prefix ---
+# --- deferred: before, after, question_and_answer, n_question ---
 
 
-def second_token_on(before, after, held_back, n_prefix):
-    right = after[n_prefix:-1].argmax(dim=-1) == held_back[n_prefix + 1 :]
+def second_token_on(before, after, question_and_answer, n_question):
+    right = after[n_question:-1].argmax(dim=-1) == question_and_answer[n_question + 1 :]
     return int(right.long().cumprod(dim=0).sum())
 
 

@@ -1,4 +1,4 @@
-"""Who receives attention, from made-up layers."""
+"""Claims on which tokens receive attention, from made-up layers."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_one_layer_of_six_does_not_move_the_median(which, low, ours):
     assert (judged.words, judged.ours) == ("does not hold", ours)
 
 
-def test_where_the_weight_of_the_first_token_would_not_be_called_considerable():
+def test_at_which_threshold_the_verdict_on_the_first_token_changes():
     judged = claims.FIRST_TOKEN_WEIGHT.judge(made_up(first=0.3))
     assert (judged.words, judged.ours) == ("holds", "30 %")
     assert judged.flips == {"50 %": "does not hold"}

@@ -1,13 +1,13 @@
-"""What heavy hitters are worth: reading a part of a text, by hand and on a tiny model, and what is said of it."""
+"""Heavy hitters: reading a part of a text, by hand and on a tiny model, and the claims and figures on them."""
 
 import math
 
 import pytest
 import torch
-from table_cells import rows as cells
 
-from course_lib.lessons.kv import claims, estimates, heavy_hitters, stories
-from course_lib.lessons.kv.deck import drawn, summary
+from course_lib.lessons.common.results import load_measured
+from course_lib.lessons.common.style import figure
+from course_lib.lessons.kv import claims, deck, estimates, plots, steps
 from course_lib.lessons.kv.experiments import heavy, reading
 from course_lib.models import tiny_model
 
@@ -22,7 +22,7 @@ def test_the_largest_weights_of_each_row_by_hand():
 
 
 @pytest.mark.parametrize(("which", "masked"), [(estimates.HEAVIEST, 0), (estimates.SPARED, 1)])
-def test_the_heaviest_are_read_by_their_own_query_alone(which, masked):
+def test_the_heaviest_are_read_only_by_their_own_query(which, masked):
     """Token 0 receives 1.8, token 1 0.8 and token 2 0.4."""
     read = reading.without(1, which, torch.Generator())(WEIGHTS)[0, 0, 0]
     expected = torch.ones(3, 3, dtype=torch.bool)
@@ -30,14 +30,14 @@ def test_the_heaviest_are_read_by_their_own_query_alone(which, masked):
     assert torch.equal(read, expected)
 
 
-def test_at_random_the_first_token_stays():
+def test_random_masking_spares_the_first_token():
     choice = reading.without(2, estimates.RANDOM, torch.Generator().manual_seed(0))
     assert choice(WEIGHTS)[0, 0, 0, :, 0].all()
     with pytest.raises(ValueError, match="got 'lightest'; expected 'heaviest'"):
         reading.without(1, "lightest", torch.Generator())
 
 
-def test_who_reads_everything_reads_as_without():
+def test_reading_everything_is_the_plain_model():
     model = tiny_model()
     ids = torch.arange(12)[None]
     with torch.no_grad():
@@ -52,11 +52,11 @@ def test_who_reads_everything_reads_as_without():
     assert torch.equal(again, plain)
 
 
-def test_a_text_that_goes_round_in_circles_has_few_distinct_tokens():
+def test_a_text_that_repeats_itself_has_few_distinct_tokens():
     assert heavy.distinct(torch.tensor([[1, 2, 1, 2], [1, 2, 3, 4]])) == [0.5, 1.0]
 
 
-def test_what_is_said_follows_from_the_numbers():
+def test_verdicts_and_titles_follow_from_the_numbers():
     """Masked: heavy hitters cost ln 4, others ln 2 and nothing; 5 % of the tokens cost 0.2 nats."""
     row = {"share": 0.1, "full": [1.0, 2.0, 3.0]}
     by = {estimates.HEAVIEST: math.log(4), estimates.SPARED: math.log(2), estimates.RANDOM: 0.0}
@@ -70,42 +70,41 @@ def test_what_is_said_follows_from_the_numbers():
     assert claims.MASKED.judge(made_up).ours == "4 times (10 % masked)"
     enough = claims.FIVE_PER_CENT.judge(made_up)
     assert enough.words == "not at this scale"
-    assert heavy_hitters.enough_verdict(made_up) == str(enough)
-    assert cells(heavy_hitters.enough_table(made_up)) == [["5 %", "+0.200 ± 0.006", "80 %"]]
-    (axes,) = heavy_hitters.masked(made_up).axes
-    assert axes.get_title(loc="left").startswith("10 % masked: 4 times the perplexity; the first token spared 2.0")
-    (axes,) = heavy_hitters.enough(made_up).axes
+    assert enough.ours == "1.2214 ± 0.0071 times the perplexity, 80 % of the next tokens the same"
+    (axes,) = plots.masked(made_up).axes
+    assert axes.get_title(loc="left").startswith("10 % masked: 4 times the perplexity; without the first token 2.0")
+    _, (axes,) = figure()
+    plots.enough(axes, made_up)
     assert "80 % of the next tokens the same, n = 3" in axes.get_title(loc="left")
 
 
 def test_the_committed_stories_are_those_of_the_prompt():
-    measured = heavy_hitters.results()
-    told = stories.stories(measured)
-    assert [row["policy"] for row in measured["tables"]["stories"]] == list(heavy.WRITERS)
-    assert "H2O, 24 slots:" in told
-    assert max(map(len, told.splitlines())) <= 100
-    assert measured["tables"]["stories"][0]["prompt"] == heavy.STORY
-    assert len(stories.side_by_side(measured).axes) == len(heavy.WRITERS)
+    stories = load_measured("kv", "heavy")["tables"]["stories"]
+    assert [row["policy"] for row in stories] == list(heavy.WRITERS)
+    assert stories[0]["prompt"] == steps.STORY
+    panels = deck.continuations().axes
+    assert len(panels) == len(heavy.WRITERS)
+    assert panels[-1].get_title(loc="left") == "H2O\n24 slots"
 
 
 def test_the_drawn_cache_never_holds_more_than_its_slots():
-    """Each query reads the five slots and itself; the first token stays throughout."""
-    seen = drawn._kept()
-    assert seen.sum(dim=1).max() == drawn.BUDGET + 1
-    assert seen[:, 0].all()
+    """Each query reads the five slots and itself; the first token is always kept."""
+    is_read = deck.example_reads()
+    assert is_read.sum(dim=1).max() == deck.N_SLOTS + 1
+    assert is_read[:, 0].all()
 
 
 def test_the_summary_shows_the_records():
-    texts = [text.get_text().replace("\n", " ").replace("\xa0", " ") for text in summary.take_home().axes[0].texts]
-    assert [claim.text for claim in summary.TAKE_HOME] == texts[4::4]
-    assert [claim.judge().words for claim in summary.TAKE_HOME] == texts[7::4]
+    texts = [text.get_text().replace("\n", " ").replace("\xa0", " ") for text in deck.take_home().axes[0].texts]
+    assert [claim.text for claim in deck.TAKE_HOME] == texts[4::4]
+    assert [claim.judge().words for claim in deck.TAKE_HOME] == texts[7::4]
 
 
-def test_what_is_drawn_without_a_model_is_drawn():
+def test_drawings_need_no_model():
     """Each square of the causal half, and each slot of the last query."""
-    (axes,) = drawn.cache().axes
-    n = len(drawn.WORDS)
-    assert len(axes.patches) == n * (n + 1) // 2 + drawn.BUDGET + 1
-    assert len(drawn.protocols().axes) == 2
-    assert summary.published().axes
-    assert summary.take_home().axes
+    (axes,) = deck.cache().axes
+    n = len(deck.WORDS)
+    assert len(axes.patches) == n * (n + 1) // 2 + deck.N_SLOTS + 1
+    assert len(deck.protocols().axes) == 2
+    assert deck.speedups().axes
+    assert deck.take_home().axes

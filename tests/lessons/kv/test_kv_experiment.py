@@ -1,4 +1,4 @@
-"""`course reproduce kv`: its steps, its rows, and what was published."""
+"""`course reproduce kv`: its steps, its rows, and the published numbers."""
 
 import math
 from dataclasses import asdict, replace
@@ -7,14 +7,14 @@ import pytest
 
 from course_lib.lessons.common import subject
 from course_lib.lessons.common.results import load_measured, load_published
-from course_lib.lessons.kv import experiment
+from course_lib.lessons.kv.experiments import kv as experiment
 from course_lib.lessons.kv.experiments import settings
 from course_lib.measure.result_files import as_text, plain
 from course_lib.models import Part, part_only
 
 SIZES = replace(experiment.QUICK, attention_length=24, stream=40, compared=32, gap_tokens=24, needles=1, prompt=24)
 N_BLOCKS = 4
-# One step of each kind, and what its rows must say.
+# One step of each kind, and the tables that it must return.
 STEPS = {
     "stream: 4 newlines": ("streaming", "streaming_curves"),
     "stream: everything kept": ("streaming", "streaming_curves"),
@@ -42,12 +42,12 @@ def test_every_policy_takes_part_and_no_step_has_two_meanings():
 
 @pytest.fixture(scope="module")
 def tables():
-    """The steps of above, run once at the smallest sizes, on the first blocks of the model, as wide as it is."""
+    """The tables of these steps, run once at the smallest sizes on the first blocks of the model, at full width."""
     steps = {step.name: step.run for step in experiment.steps(SIZES)}
     subject.loaded.cache_clear()
     with part_only(Part(N_BLOCKS, width=None)):
         yield {name: steps[name](0) for name in STEPS}
-    subject.loaded.cache_clear()  # for those who want all blocks
+    subject.loaded.cache_clear()  # other tests need all blocks
 
 
 @pytest.mark.real

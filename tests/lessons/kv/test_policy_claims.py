@@ -1,11 +1,10 @@
-"""What single policies promise, from made-up rows."""
+"""The claims on single policies, from made-up rows."""
 
 import copy
 
 import pytest
 
 from course_lib.lessons.kv import claims, estimates
-from course_lib.lessons.kv.stories import written_verdict
 
 NOISE = (-0.001, 0.0, 0.001)
 POLICIES = ("EMS", "D2O", "H2O", "Scissorhands", "SnapKV", "StreamingLLM", "TOVA", "Window")
@@ -131,7 +130,7 @@ def heavy(early=0.5, mean=3.0, h2o=1.0):
         ({"h2o": 3.0}, claims.WRITES_ON, "does not hold"),
     ],
 )
-def test_what_is_shown_turns_with_its_numbers(changed, claim, word):
+def test_claims_on_bias_turn_with_their_numbers(changed, claim, word):
     assert claim.judge(heavy(**changed)).words.startswith(word)
 
 
@@ -144,7 +143,6 @@ def test_repetition_is_compared_prompt_by_prompt(distinct, word):
     next(row for row in found["tables"]["written"] if row["policy"] == "H2O")["distinct"] = distinct
     judged = claims.REPEATS_LESS.judge(found)
     assert (judged.verdict, judged.n) == (word, "3")
-    assert written_verdict(found).endswith(str(judged))
 
 
 @pytest.mark.parametrize(
@@ -156,13 +154,13 @@ def test_a_twentieth_is_enough_within_one_per_cent(loss, word):
 
 
 def bench(h2o=6.0, recycled=2.0, stream=2.0, whole=2.0):
-    """Times as fast as another cache, which is not what is asked."""
+    """Speedups over another cache; the claims compare with nothing evicted."""
     sides, times = [], {"nothing evicted": whole, "H2O, 20 %": h2o, "recycled, 20 % read": recycled}
     for contest in ("8 steps of 1 at 4096 tokens", "8 steps of 8 at 4096 tokens"):
         for side, t in (times | {"StreamingLLM, 20 %": stream}).items():
             row = {"contest": contest, "side": side, "times_anchor": t}
             sides.append(row | {"times_anchor_low": t / 1.02, "times_anchor_high": t * 1.02})
-    sides.append(copy.deepcopy(sides[1]) | {"contest": "a prompt"})  # is not decoding
+    sides.append(copy.deepcopy(sides[1]) | {"contest": "a prompt"})  # no decoding
     return {"tables": {"sides": sides}}
 
 
@@ -170,7 +168,7 @@ def bench(h2o=6.0, recycled=2.0, stream=2.0, whole=2.0):
     ("changed", "claim", "word"),
     [
         ({}, claims.FASTER, "holds"),
-        ({"h2o": 1.5}, claims.FASTER, "does not hold"),  # faster than another cache alone
+        ({"h2o": 1.5}, claims.FASTER, "does not hold"),  # only faster than another cache
         ({"h2o": 2.0}, claims.FASTER, "undecided"),
         ({}, claims.LATENCY_CLAIM, "holds"),
         ({"h2o": 3.0}, claims.LATENCY_CLAIM, "not at this scale"),
@@ -179,5 +177,5 @@ def bench(h2o=6.0, recycled=2.0, stream=2.0, whole=2.0):
         ({"recycled": 1.5}, claims.RECYCLED_SPEED, "does not hold"),
     ],
 )
-def test_the_clock_turns_with_its_numbers(changed, claim, word):
+def test_claims_on_speed_turn_with_their_numbers(changed, claim, word):
     assert claim.judge(bench(**changed)).words == word

@@ -1,4 +1,4 @@
-"""What several exercises of lesson 07 share: their cases, and how masks are chosen, compared and drawn."""
+"""Shared by the exercises of lesson 07: cases, and how masks are chosen, compared and drawn."""
 
 import math
 from typing import Any
@@ -12,13 +12,13 @@ from course_lib.lessons.common.masks import compare_masks
 
 
 def shuffled(generator: torch.Generator, values: Tensor, *shape: int) -> Tensor:
-    """The values in another order for each of `shape` heads."""
+    """Return the values in a random order for each of `shape` heads."""
     rows = [values[torch.randperm(len(values), generator=generator)] for _ in range(math.prod(shape))]
     return torch.stack(rows).reshape(*shape, len(values))
 
 
 def keep_newest(position: Tensor, n: int) -> Tensor:
-    """True for the n highest of the last axis."""
+    """Return True for the n highest of the last axis."""
     return torch.zeros_like(position, dtype=torch.bool).scatter(-1, position.topk(n, dim=-1).indices, True)
 
 
@@ -27,17 +27,17 @@ def softmax_rows(generator: torch.Generator, *shape: int, spread: float = 1.5) -
 
 
 def as_mask(got: Any, expected: Tensor) -> tuple[Any, str | None]:
-    """The answer as a mask, or why it cannot be one."""
+    """Return the answer as a mask, or the reason why it is not one."""
     got, problem = tensor_like(got, expected)
     if problem:
         return got, problem
     if not ((got == 0) | (got == 1)).all():
-        return got, "the mask holds values other than True and False: return which slots stay"
+        return got, "the mask holds values other than True and False: return which slots are kept"
     return got.bool(), None
 
 
 def mask_picture(case: Case, got: Any, expected: Tensor, right: bool = False) -> "matplotlib.figure.Figure":
-    """A mask of slots: one row for each head. Where the answer is right, ties that fell otherwise are not marked."""
+    """Draw a mask of slots, one row per head. In a right answer, ties that were broken differently are not marked."""
     got, expected = (torch.as_tensor(x).reshape(-1, x.shape[-1]) for x in (got, expected))
     fig = compare_masks(got, expected, marked=not right)
     fig.axes[0].set_ylabel("head")
@@ -47,5 +47,5 @@ def mask_picture(case: Case, got: Any, expected: Tensor, right: bool = False) ->
 
 
 def recent_ones(position: Tensor, recent: int) -> Tensor:
-    """True for as many newest tokens of each head."""
+    """Return True for the `recent` newest tokens of each head."""
     return position.argsort(dim=-1).argsort(dim=-1) >= position.shape[-1] - recent

@@ -47,7 +47,7 @@ def _group_mass_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(weights: Tensor, valid: Tensor, n_key_value: int) -> Tensor:
-    from course_lib.lessons.kv.running.own import group_mass
+    from course_lib.lessons.kv.steps import group_mass
 
     return group_mass(weights, valid, n_key_value)
 
@@ -81,7 +81,7 @@ GROUP_MASS = Exercise(
         Variant("float64", lambda w, v, h: _group_mass(w.double(), v, h)),
     ),
     hints=(
-        "Three sums: over the queries that are valid, over the heads of a group; and none over keys.",
+        "Sum over the valid queries and over the heads of a group, but not over the keys.",
         "weights.unflatten(1, (n_key_value, -1)) has shape (B, H, G, Q, N).",
         "Multiply by valid[:, None, :, None] first, then sum over axes 2 and 3 of the unflattened tensor.",
     ),

@@ -27,15 +27,15 @@ def _guarded(total: Tensor, position: Tensor, recent: int) -> Tensor:
 
 
 def _at_least(total: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
-    """All that are as large as the lowest that stays."""
-    worth = _guarded(total, position, recent)
-    return worth >= worth.sort(dim=1, descending=True).values[:, budget - 1, None]
+    """Keep all slots that are as large as the lowest kept one."""
+    protected = _guarded(total, position, recent)
+    return protected >= protected.sort(dim=1, descending=True).values[:, budget - 1, None]
 
 
 def _above(total: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
-    """All that are larger than the highest that leaves."""
-    worth = _guarded(total, position, recent)
-    return worth > worth.sort(dim=1, descending=True).values[:, budget, None]
+    """Keep all slots that are larger than the highest evicted one."""
+    protected = _guarded(total, position, recent)
+    return protected > protected.sort(dim=1, descending=True).values[:, budget, None]
 
 
 def _h2o_step(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
@@ -50,15 +50,15 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
         torch.tensor([[0, 7, 2, 3, 8]]),
     )
 
-    # Sums of any size, as the docstring says: the newest has 0.5, and no bonus protects it that a sum can exceed
+    # Sums of any size: the newest token has 0.5, and no finite bonus protects it from sums like these
     long_text = (
         torch.tensor([[4e12, 0.0, 1.2e12, 2.5e12, 1.5e12]]),
         torch.tensor([[0.75, 0.5, 0.25, 0.5, 1.0]]),
         torch.tensor([[0, 9_000_000, 40, 7_000_000, 312]]),
     )
 
-    # Sums of exactly 1 in four slots, of which one may stay next to the newest token; neither the old scores nor the
-    # new ones are tied
+    # Sums of exactly 1 in four slots, of which one can be kept in addition to the newest token; neither the old scores
+    # nor the new ones are tied
     tied = (
         torch.tensor([[0.25, 0.5, 0.125, 0.75, 0.0]]),
         torch.tensor([[0.75, 0.5, 0.875, 0.25, 0.0625]]),
@@ -72,26 +72,26 @@ def _h2o_cases(generator: torch.Generator) -> list[Case]:
         return score, 3 * softmax_rows(generator, n_heads, n, spread=2.5), position
 
     return [
-        Case("one head, five slots, by hand, 4 stay", (*by_hand, 4, 1)),
-        Case("one head, huge sums, 3 stay", (*long_text, 3, 1)),
-        Case("one head, four slots with the same sum, 2 stay", (*tied, 2, 1)),
-        Case("3 heads, 20 slots, one leaves", (*drawn(3, 20, 4, 60), 19, 4)),
-        Case("4 heads, 30 slots, half of them leave", (*drawn(4, 30, 5, 90), 15, 5)),
+        Case("one head, five slots, by hand, 4 are kept", (*by_hand, 4, 1)),
+        Case("one head, huge sums, 3 are kept", (*long_text, 3, 1)),
+        Case("one head, four slots with the same sum, 2 are kept", (*tied, 2, 1)),
+        Case("3 heads, 20 slots, one is evicted", (*drawn(3, 20, 4, 60), 19, 4)),
+        Case("4 heads, 30 slots, half of them are evicted", (*drawn(4, 30, 5, 90), 15, 5)),
         Case("2 heads, the recent ones take half of the budget", (*drawn(2, 24, 6, 40), 12, 6)),
     ]
 
 
 def _agree_on_step(got: Any, expected: tuple, case: Case) -> str | None:
-    """As many stay, of the same worth, as many recent ones among them, with their scores; ties may fall either way.
+    """Compare the number of kept slots, their scores, and how many of them are recent; ties may fall either way.
 
-    The scores of those that leave are free, as the docstring says: nothing reads them any more.
+    The scores of evicted slots may be anything, because nothing reads them any more.
     """
     if not isinstance(got, tuple) or len(got) != 2:
-        return "expected two values: which slots stay, and the new score of each"
+        return "expected two values: which slots are kept, and the new scores"
     keep, problem = as_mask(got[0], expected[0])
     score, other = tensor_like(got[1], expected[1])
     if problem or other:
-        return f"which slots stay: {problem}" if problem else f"the score: {other}"
+        return f"which slots are kept: {problem}" if problem else f"the score: {other}"
     old, new, position, _, recent = case.arguments
     difference = _other_slots((old + new).double(), recent_ones(position, recent), keep, expected[0].bool())
     if difference:
@@ -101,7 +101,7 @@ def _agree_on_step(got: Any, expected: tuple, case: Case) -> str | None:
 
 
 def _other_slots(total: Tensor, newest: Tensor, keep: Tensor, right: Tensor) -> str | None:
-    """In words how the slots that stay differ in number, newest tokens or scores, for the first head that does."""
+    """Describe how the kept slots differ in number, newest tokens or scores, for the first head where they do."""
     for head, (mine, theirs) in enumerate(zip(keep, right, strict=True)):
         if mine.sum() != theirs.sum():
             return f"head {head} keeps {int(mine.sum())} slots, expected {int(theirs.sum())}"
@@ -115,7 +115,7 @@ def _other_slots(total: Tensor, newest: Tensor, keep: Tensor, right: Tensor) -> 
 
 
 def _library(score: Tensor, new: Tensor, position: Tensor, budget: int, recent: int) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.kv.running.own import h2o_step
+    from course_lib.lessons.kv.steps import h2o_step
 
     return h2o_step(score, new, position, budget, recent)
 
@@ -137,7 +137,7 @@ H2O_STEP = Exercise(
     also_right=(
         Variant("in place, with a threshold for the recent", lambda s, n, p, b, r: _h2o_in_place(s, n, p, b, r)),
         Variant("head by head, sorting", lambda s, n, p, b, r: _h2o_by_head(s, n, p, b, r)),
-        Variant("scores of those that left set to zero", lambda s, n, p, b, r: _h2o_zeroed(s, n, p, b, r)),
+        Variant("scores of evicted slots set to zero", lambda s, n, p, b, r: _h2o_zeroed(s, n, p, b, r)),
     ),
     hints=(
         "First the new score of every slot: old plus new. Then choose among the slots that are not recent.",

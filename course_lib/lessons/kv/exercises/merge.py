@@ -19,17 +19,17 @@ def _merge(
     share = float(cosine_similarity(key, keys[nearest], dim=0))
     if share < threshold:
         return keys, values
-    own, its = math.e / (math.e + math.exp(share)), math.exp(share) / (math.e + math.exp(share))
+    weight_kept, weight_evicted = math.e / (math.e + math.exp(share)), math.exp(share) / (math.e + math.exp(share))
     old, new = {
-        "softmax": (own, its),
+        "softmax": (weight_kept, weight_evicted),
         "half": (0.5, 0.5),
         "public": (0.5, share / 2),
-        "swapped": (its, own),
+        "swapped": (weight_evicted, weight_kept),
         "added": (math.e, math.exp(share)),
         "cosines": (1 / (1 + share), share / (1 + share)),
         "replaced": (0.0, 1.0),
         "plain": (1.0, 1.0),
-        "kept as it was": (1.0, its),
+        "kept as it was": (1.0, weight_evicted),
         "share": (1 - share, share),
         "share kept": (share, 1 - share),
         "against one": (1 / (1 + math.exp(share)), math.exp(share) / (1 + math.exp(share))),
@@ -41,10 +41,10 @@ def _merge(
 
 
 def _merge_by(
-    key: Tensor, value: Tensor, keys: Tensor, values: Tensor, threshold: float, likeness: Tensor
+    key: Tensor, value: Tensor, keys: Tensor, values: Tensor, threshold: float, similarity: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Another likeness throughout: for the nearest, the threshold and the weights."""
-    nearest, share = int(likeness.argmax()), likeness.max()
+    """Merge with another similarity for the nearest slot, the threshold and the weights."""
+    nearest, share = int(similarity.argmax()), similarity.max()
     if share < threshold:
         return keys, values
     weight, keys, values = (share - 1).sigmoid(), keys.clone(), values.clone()
@@ -54,7 +54,7 @@ def _merge_by(
 
 
 def _at_cosine(generator: torch.Generator, vector: Tensor, cosine: float, length: float) -> Tensor:
-    """A vector of that length, at that cosine to another."""
+    """Return a vector of this length, at this cosine with another."""
     along, across = vector / vector.norm(), torch.randn(len(vector), generator=generator)
     across = across - (across @ along) * along
     return length * (cosine * along + (1 - cosine**2) ** 0.5 * across / across.norm())
@@ -63,7 +63,7 @@ def _at_cosine(generator: torch.Generator, vector: Tensor, cosine: float, length
 def _merge_cases(generator: torch.Generator) -> list[Case]:
     # Cosines 0.8 with (1, 0) and 0.6 with (0, 5): merged with weights e and e^0.8 over their sum, 0.55 and 0.45
     by_hand = (torch.tensor([0.8, 0.6]), torch.tensor([0.0, 9.0]))
-    held = (torch.tensor([[1.0, 0.0], [0.0, 5.0]]), torch.tensor([[1.8, 0.0], [3.0, 4.0]]))
+    kept = (torch.tensor([[1.0, 0.0], [0.0, 5.0]]), torch.tensor([[1.8, 0.0], [3.0, 4.0]]))
 
     # The cosine of (1, 1, 1, 1) and (3, 0, 0, 0) is 3 / (2 · 3), with no rounding
     at_half = torch.ones(4), torch.arange(4.0)
@@ -81,18 +81,18 @@ def _merge_cases(generator: torch.Generator) -> list[Case]:
         key = _at_cosine(generator, keys[slot], cosine, length=2.5)
         keys[(slot + 2) % n] = _at_cosine(generator, key, 0.62, length=2.5)
         keys[(slot + 1) % n] = _at_cosine(generator, key, 0.61, length=1.0)  # its value is the nearest
-        keys[(slot + 3) % n] = _at_cosine(generator, key, -0.99, length=1.0)  # as far away as can be
+        keys[(slot + 3) % n] = _at_cosine(generator, key, -0.99, length=1.0)  # the opposite direction
         value = values[(slot + 1) % n] + 0.3 * torch.randn(size, generator=generator)
         return key, value, keys, values, threshold
 
     return [
-        Case("two slots, by hand: the shorter key is nearer in direction", (*by_hand, *held, 0.5)),
+        Case("two slots, by hand: the shorter key is nearer in direction", (*by_hand, *kept, 0.5)),
         Case("two slots, by hand: the cosine is the threshold", (*at_half, *halves, 0.5)),
-        Case("16 slots, as many as numbers in a key, much alike", drawn(16, 16, 0.97, 0.6)),
-        Case("9 slots, alike enough", drawn(9, 24, 0.75, 0.7)),
-        Case("nothing is near: the token is dropped", drawn(10, 32, 0.7, 0.9)),
+        Case("16 slots, as many as numbers in a key, very similar", drawn(16, 16, 0.97, 0.6)),
+        Case("9 slots, similar enough", drawn(9, 24, 0.75, 0.7)),
+        Case("no key is similar: the token is dropped", drawn(10, 32, 0.7, 0.9)),
         Case("15 slots, a low threshold", drawn(15, 20, 0.85, 0.1)),
-        Case("not quite near enough", drawn(8, 28, 0.78, 0.8)),
+        Case("not quite similar enough", drawn(8, 28, 0.78, 0.8)),
     ]
 
 

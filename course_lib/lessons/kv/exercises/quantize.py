@@ -27,27 +27,27 @@ def _quantize(
 def _quantize_cases(generator: torch.Generator) -> list[Case]:
     # Groups 0 … 3 and −6 … 6 in two bits: steps 1 and 4; 0.4 falls to 0, and −1 to −2
     by_hand = torch.tensor([0.0, 0.4, 2.2, 3.0, -6.0, -1.0, 3.5, 6.0])
-    loud = torch.randn(64, generator=generator)
-    loud[17] *= 40
-    loud[32:48] *= 2e-3
+    large = torch.randn(64, generator=generator)
+    large[17] *= 40
+    large[32:48] *= 2e-3
     same = torch.randn(24, generator=generator)
     same[8:16] = 0.7
     same[16:] *= 1e-3
-    # A loud group, one without a step, and one with steps of 8e-6: 1, 3, 0 and 2 of them above the lowest, −8e-6
-    quiet = torch.tensor([1.0, 0.1, -1.0, 0.3, 0.4, 0.4, 0.4, 0.4, 0.0, 1.6e-5, -8e-6, 8e-6])
+    # A group of usual size, a constant one, and one with steps of 8e-6: 1, 3, 0 and 2 steps above the lowest, −8e-6
+    mixed = torch.tensor([1.0, 0.1, -1.0, 0.3, 0.4, 0.4, 0.4, 0.4, 0.0, 1.6e-5, -8e-6, 8e-6])
     return [
-        Case("a loud, a flat and a quiet group, two bits, by hand", (quiet, 2, 4)),
+        Case("a usual, a constant and a tiny group, two bits, by hand", (mixed, 2, 4)),
         Case("two groups of four, two bits, by hand", (by_hand, 2, 4)),
-        Case("64 numbers, one of them loud, 16 quiet, 4 bits", (loud, 4, 16)),
-        Case("a group whose numbers are all the same, one quiet", (same, 4, 8)),
+        Case("64 numbers, one of them large, 16 small, 4 bits", (large, 4, 16)),
+        Case("a constant group, and a small one", (same, 4, 8)),
         Case("far from zero, 3 bits", (9 + torch.randn(40, generator=generator), 3, 10)),
     ]
 
 
 def _agree_on_grid(got: Any, expected: Tensor, case: Case) -> str | None:
-    """Each number on the nearest level of its group's grid; of two that are equally near it may be either.
+    """Compare with the nearest level of each grid; of two equally near levels, either is right.
 
-    A millionth a level is free: by so much the highest level moves when 1e-6 is added to the step.
+    The tolerance of a millionth per level allows for a step to which 1e-6 was added.
     """
     got, problem = tensor_like(got, expected)
     if problem:
@@ -70,7 +70,7 @@ def _both_grids(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Fi
 
 
 def _library(row: Tensor, n_bits: int, group_size: int) -> Tensor:
-    from course_lib.lessons.kv.running.own import quantize_row
+    from course_lib.lessons.kv.steps import quantize_row
 
     return quantize_row(row, n_bits, group_size)
 
@@ -96,7 +96,7 @@ QUANTIZE = Exercise(
     hints=(
         "For each group: lowest, highest, and a step of (highest − lowest) / (2^bits − 1).",
         "The code is round((x − lowest) / step), the value lowest + code · step.",
-        "Where the step is 0, use any other: the codes are 0 anyway.",
+        "Where the step is 0, use any other step: the codes are 0 anyway.",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The exercise kv.scissorhands, "Count how often nobody looks": its cases and its named mistakes.
+"""The exercise kv.scissorhands, "Count how often attention is low": its cases and its named mistakes.
 
 Dimension key: G heads of a group, W queries, N slots.
 """
@@ -13,7 +13,7 @@ from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 from course_lib.lessons.kv.exercises.common import as_mask, keep_newest, mask_picture, recent_ones, shuffled
 
-RANKING = "ranking"  # what a mistake returns in place of a mask: counts, and how many of the highest leave
+RANKING = "ranking"  # what a mistake returns instead of a mask: counts, and how many of the highest are evicted
 
 
 def _scissorhands(weights: Tensor, query_position: Tensor, position: Tensor, budget: int, recent: int) -> Tensor:
@@ -27,29 +27,28 @@ def _scissorhands(weights: Tensor, query_position: Tensor, position: Tensor, bud
 
 
 def _half_drop(n: int, budget: int) -> int:
-    """How many leave so that half of the budget stays, whether or not there is room."""
+    """Return how many tokens to evict so that half of the budget is kept, whether or not there is room."""
     return max(0, n - (budget - budget // 2))
 
 
 def _first_leave(order: Tensor, n_drop: int) -> Tensor:
-    """The mask where the highest leave; of equal slots the first."""
+    """Return the mask after evicting the highest; among equal slots the first is evicted."""
     leaving = order.sort(descending=True, stable=True).indices[:n_drop]
     return torch.ones(len(order), dtype=torch.bool).index_fill(0, leaving, False)
 
 
 def _any_leave(order: Tensor, n_drop: int) -> tuple[str, Tensor, int]:
-    """The same mistake whichever of equal slots leave, which is no part of a mistake."""
+    """Describe the same mistake for any order of equal slots, since the order is not part of the mistake."""
     return RANKING, order, n_drop
 
 
 def _history(
     generator: torch.Generator, n_group: int, n_queries: int, n: int, n_seen: int, n_close: int = 0
 ) -> tuple[Tensor, ...]:
-    """Attention of the last queries of a text of which n tokens are left: three in five of the old ones are important.
+    """Return attention of the last queries over n kept tokens of a text: three in five of the old ones are important.
 
-    The newest half of the tokens that came meanwhile are not, and few queries could see them. `n_close` old tokens get
-    a little more than an even share from every query, less than if it had seen one token fewer; three others get a
-    little less, more than if it had seen one token more.
+    The newest tokens are not important, and few queries could see them. `n_close` old tokens get a little more than 1/t
+    from every query, but less than 1/(t − 1); three others get a little less than 1/t, but more than 1/(t + 1).
     """
     old = torch.randperm(n_seen - n_queries, generator=generator)[: n - n_queries]
     position = shuffled(generator, torch.cat([old, torch.arange(n_seen - n_queries, n_seen)]), 1)[0]
@@ -67,10 +66,11 @@ def _history(
 
 
 def _own_queries(generator: torch.Generator, n_old: int, n_new: int) -> tuple[Tensor, ...]:
-    """Old tokens are low once; three in four of the new ones twice, to themselves and to the newest, the fourth once.
+    """Return attention in which old tokens are low once, and three in four new ones twice, the fourth once.
 
-    What is low gets a little less than 1/t, and the fourth otherwise a little more. Of two heads, the one gives where
-    the other takes. Three older tokens have left.
+    The three are low for their own query and for the newest one. A low weight is a little less than 1/t, the other
+    weights of the fourth are a little more. Of two heads, one adds what the other subtracts. Three older tokens are
+    evicted.
     """
     position = 3 + shuffled(generator, torch.arange(n_old + n_new + 1), 1)[0]
     asked_at = 3 + torch.arange(n_old, n_old + n_new + 1)
@@ -83,14 +83,14 @@ def _own_queries(generator: torch.Generator, n_old: int, n_new: int) -> tuple[Te
     rest = visible & (fixed == 0)
     mean = fixed + rest * (1 - fixed.sum(dim=1, keepdim=True)) / rest.sum(dim=1, keepdim=True)
     u = torch.rand(mean.shape, generator=generator)
-    # The mean of u by a row's weights taken off, heads still sum to one, and no weight falls below a tenth of its mean.
+    # We subtract the weighted mean of u, so rows still sum to one, and no weight falls below a tenth of its mean.
     apart = 0.9 * mean * (u - (mean * u).sum(dim=1, keepdim=True))
     return torch.stack([mean + apart, mean - apart]), asked_at, position
 
 
 def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
     # Two heads, three queries at 3, 4 and 5 of slots that hold tokens 0, 2, 3, 4 and 5. Means below 1/4, 1/5 and 1/6:
-    # never, 3 times, once, once and (token 5, asked once) never. Token 5 is recent, and one more of five may stay.
+    # never, 3 times, once, once and (token 5, one query) never. Token 5 is recent, and one more of five can be kept.
     by_hand = torch.tensor(
         [
             [[0.60, 0.10, 0.30, 0.00, 0.00], [0.50, 0.05, 0.15, 0.30, 0.00], [0.30, 0.10, 0.20, 0.10, 0.30]],
@@ -98,13 +98,13 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
         ]
     )
     positions = torch.tensor([0, 2, 3, 4, 5])
-    # Token 0 gets between 1/5 and 1/4, then between 1/6 and 1/5: never low. Token 1 is low once, and leaves.
+    # Token 0 gets between 1/5 and 1/4, then between 1/6 and 1/5: never low. Token 1 is low once and is evicted.
     close = torch.tensor([[[0.22, 0.58, 0.10, 0.10, 0.00], [0.18, 0.05, 0.10, 0.07, 0.60]]])
     few = torch.tensor([0, 1, 2, 4, 5])
-    # Queries at 3 and 7. Token 0 gets exactly 1/4, then exactly 1/8, and is never low; token 1 is low once, and leaves.
+    # Queries at 3 and 7. Token 0 gets exactly 1/4, then exactly 1/8, and is never low; token 1 is low once, evicted.
     exact = torch.tensor([[[0.25, 0.5, 0.15, 0.1, 0.0], [0.125, 0.1, 0.05, 0.05, 0.675]]])
     five = torch.tensor([0, 1, 2, 3, 7])
-    # The newest token is low to itself; it stays beside one of the two that are never low
+    # The newest token is low for itself; it is kept with one of the two that are never low
     never = torch.tensor([[[0.22, 0.58, 0.1, 0.1, 0.0], [0.22, 0.5, 0.1, 0.1, 0.08]]])
     # The first slot is low in the mean never, the second in the middle head never, the third in the fewest heads
     first = [[0.70, 0.13, 0.15, 0.02, 0.00], [0.02, 0.13, 0.80, 0.05, 0.00], [0.02, 0.00, 0.93, 0.05, 0.00]]
@@ -119,23 +119,23 @@ def _scissorhands_cases(generator: torch.Generator) -> list[Case]:
         Case("31 slots of 100 tokens, a budget of 30", (*_history(generator, 3, 12, 31, 100, 7), 30, 4)),
         Case("40 slots of 60 tokens, a budget of 36", (*_history(generator, 3, 16, 40, 60, 7), 36, 5)),
         Case("one head, an odd budget of 25", (*_history(generator, 1, 10, 26, 80), 25, 3)),
-        Case("tokens that do not look at themselves", (*_own_queries(generator, 3, 12), 15, 2)),
+        Case("tokens that give themselves little attention", (*_own_queries(generator, 3, 12), 15, 2)),
         Case("more such tokens", (*_own_queries(generator, 3, 16), 18, 2)),
         Case("fewer such tokens", (*_own_queries(generator, 2, 11), 13, 2)),
-        Case("as many slots as the budget: all stay", (*_history(generator, 2, 6, 20, 70), 20, 3)),
-        Case("five slots, a budget of eight: all stay", (by_hand, torch.tensor([3, 4, 5]), positions, 8, 1)),
+        Case("as many slots as the budget: all are kept", (*_history(generator, 2, 6, 20, 70), 20, 3)),
+        Case("five slots, a budget of eight: all are kept", (by_hand, torch.tensor([3, 4, 5]), positions, 8, 1)),
     ]
 
 
 def _times_overlooked(weights: Tensor, asked_at: Tensor, position: Tensor) -> Tensor:
-    """(N,): of the queries after a token, those that are left when the ones that gave it its share are taken away."""
+    """Return (N,): the number of queries that could see a token, minus those that gave it 1/t or more."""
     n_after = (position <= asked_at[:, None]).sum(dim=0)
     shared = weights.mean(dim=0) >= 1 / (asked_at[:, None] + 1)
     return n_after - (shared & (position <= asked_at[:, None])).sum(dim=0)
 
 
 def _as_ranked(got: Any, expected: tuple[str, Tensor, int]) -> str | None:
-    """Whether a mask is one of those that a mistake's counts allow; a ranking, whether it is the same."""
+    """Compare a mask with those that the counts of a mistake allow, or a ranking with another one."""
     kind, count, n_drop = expected
     if isinstance(got, tuple) and len(got) == 3 and got[0] == kind:
         return close(got, expected)
@@ -144,11 +144,11 @@ def _as_ranked(got: Any, expected: tuple[str, Tensor, int]) -> str | None:
         return problem
     stay = count.sort().values[: len(count) - n_drop]
     same = int(got.sum()) == len(stay) and torch.allclose(count[got].sort().values, stay, rtol=1e-6, atol=1e-7)
-    return None if same else "other slots stay"
+    return None if same else "other slots are kept"
 
 
 def _agree_on_counts(got: Any, expected: Any, case: Case) -> str | None:
-    """As many stay, the same recent ones among them, with the same counts: which of two equal counts leaves is free."""
+    """Compare the number of kept slots, the recent ones among them, and their counts; ties may fall either way."""
     if isinstance(expected, tuple):
         return _as_ranked(got, expected)
     got, problem = as_mask(got, expected)
@@ -156,23 +156,22 @@ def _agree_on_counts(got: Any, expected: Any, case: Case) -> str | None:
         return problem
     expected = expected.bool()
     if got.sum() != expected.sum():
-        return f"{int(got.sum())} of {len(got)} slots stay, expected {int(expected.sum())}"
+        return f"{int(got.sum())} of {len(got)} slots are kept, expected {int(expected.sum())}"
     weights, asked_at, position, _, recent = case.arguments
     newest = recent_ones(position, recent)
     if (got & newest).sum() != (expected & newest).sum():
-        return (
-            f"{int((got & newest).sum())} of the {recent} newest tokens stay, expected {int((expected & newest).sum())}"
-        )
+        n_kept, n_expected = (int((mask & newest).sum()) for mask in (got, expected))
+        return f"{n_kept} of the {recent} newest tokens are kept, expected {n_expected}"
     count = _times_overlooked(weights.double(), asked_at, position)
     mine, right = (count[keep].sort().values for keep in (got, expected))
     if torch.equal(mine, right):
         return None
-    return f"what stays was low {int(mine.sum())} times together, expected {int(right.sum())}"
+    return f"the kept tokens were low {int(mine.sum())} times in all, expected {int(right.sum())}"
 
 
 SCISSORHANDS = Exercise(
     id="kv.scissorhands",
-    title="Count how often nobody looks",
+    title="Count how often attention is low",
     difficulty=4,
     minutes=12,
     points=4,
@@ -185,7 +184,7 @@ SCISSORHANDS = Exercise(
     mistakes=read_mistakes(globals(), steps_of=_scissorhands),
     also_right=(
         Variant("query by query", lambda w, q, p, b, r: _scissorhands_by_query(w, q, p, b, r)),
-        Variant("ties from behind", lambda w, q, p, b, r: _scissorhands(w.flip(2), q, p.flip(0), b, r).flip(0)),
+        Variant("ties from the end", lambda w, q, p, b, r: _scissorhands(w.flip(2), q, p.flip(0), b, r).flip(0)),
         Variant("zeros and ones", lambda w, q, p, b, r: _scissorhands(w, q, p, b, r).float()),
     ),
     hints=(

@@ -13,15 +13,15 @@ def _window_cases(generator: torch.Generator) -> list[Case]:
     gaps = shuffled(generator, torch.arange(14) ** 2, 2, 3) + 150 * torch.arange(3)[:, None]  # heads keep their own
     long_and_short = torch.stack([shuffled(generator, torch.arange(20) + first, 2) for first in (0, 13)])
     return [
-        Case("two heads of five slots, by hand, 3 stay", (by_hand, 3)),
+        Case("two heads of five slots, by hand, 3 are kept", (by_hand, 3)),
         Case("positions with gaps, 2 sequences, 3 heads", (gaps, 6)),
         Case("a long and a short sequence", (long_and_short, 7)),
-        Case("one slot stays", (shuffled(generator, 3 * torch.arange(9), 1, 2), 1)),
+        Case("one slot is kept", (shuffled(generator, 3 * torch.arange(9), 1, 2), 1)),
     ]
 
 
 def _library(position: Tensor, budget: int) -> Tensor:
-    from course_lib.lessons.kv.running.own import window_keep
+    from course_lib.lessons.kv.steps import window_keep
 
     return window_keep(position, budget)
 
@@ -39,11 +39,11 @@ WINDOW = Exercise(
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant("ranks", lambda p, n: p.argsort(dim=-1).argsort(dim=-1) >= p.shape[-1] - n),
-        Variant("the last one that stays", lambda p, n: p >= p.sort(dim=-1).values[..., -n, None]),
+        Variant("the last kept one", lambda p, n: p >= p.sort(dim=-1).values[..., -n, None]),
         Variant("zeros and ones", lambda p, n: keep_newest(p, n).float()),
     ),
     hints=(
-        "position.topk(budget, dim=-1).indices are the slots that stay.",
+        "position.topk(budget, dim=-1).indices are the slots that are kept.",
         "Start from a mask of False and scatter True: mask.scatter(-1, indices, True).",
     ),
 )

@@ -1,1 +1,1 @@
-"""What `course reproduce kv` and `course reproduce heavy` measure, step by step."""
+"""What `course reproduce kv`, `heavy` and `own_text` measure; each writes its result next to it."""

@@ -1,4 +1,4 @@
-"""Compressed prompts of the default model: what follows them, and what they can still be asked for."""
+"""Compressed prompts of the default model: the perplexity of the text after them, and answers to questions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,21 +27,21 @@ RECYCLED = {
 
 
 def policies_of(name: str, length: int, shares: Sequence[float]) -> tuple[list[EvictionPolicy], list[float]]:
-    """One for each share of the prompt, and the shares; Full() keeps everything."""
+    """Return one policy per fraction of the prompt, and the fractions; Full() keeps everything."""
     if name == "Full":
         return [Full()], [1.0]
     return settings.with_budgets(name, [round(share * length) for share in shares]), list(shares)
 
 
 def error_of(values: Tensor) -> float:
-    """Standard error of their mean; NaN for one."""
+    """Return the standard error of the mean; NaN for a single value."""
     return values.std().item() / len(values) ** 0.5 if len(values) > 1 else torch.nan
 
 
 def continuation(
     name: str, shares: Sequence[float], n: int, length: int, n_after: int, seed: int, bits: int = 32
 ) -> Tables:
-    """Perplexity of what follows a compressed prompt; losses prompt by prompt, to be compared pair by pair."""
+    """Measure the perplexity of the text after a compressed prompt, with one loss per prompt for paired comparisons."""
     windows = article_windows(n, length + n_after, seed)
     policies, budgets = policies_of(name, length, shares)
     vectors = FULL_PRECISION if bits == 32 else Quantized(bits=bits)
@@ -58,7 +58,7 @@ def continuation(
 
 
 def retrieval(task: str, name: str, shares: Sequence[float], n: int, length: int, seed: int) -> Tables:
-    """Deferred answers under every budget, also by depth. The row of Full says whether it is `usable`."""
+    """Ask after the eviction, with every budget, also by depth. The row of Full holds whether the task is `usable`."""
     model, tokenizer = loaded()
     policies, budgets = policies_of(name, length, shares)
     haystacks = samples(task, n, length, tokenizer, seed)
@@ -72,7 +72,7 @@ def retrieval(task: str, name: str, shares: Sequence[float], n: int, length: int
 
 
 def leak(name: str, shares: Sequence[float], n: int, length: int, seed: int) -> Tables:
-    """The same needles asked for in the prompt: the first token of the answer does not depend on the eviction."""
+    """Ask for the same needles in the prompt, so that the first token of the answer does not depend on the eviction."""
     model, tokenizer = loaded()
     policies, budgets = policies_of(name, length, shares)
     haystacks = [sample.naive() for sample in samples("word", n, length, tokenizer, seed)]
@@ -84,7 +84,7 @@ def leak(name: str, shares: Sequence[float], n: int, length: int, seed: int) -> 
 
 
 def second_needle(name: str, share: float, n: int, length: int, seed: int) -> Tables:
-    """Two needles, asked for one after the other, token by token: a pass of several is a full step when recycling."""
+    """Ask for two needles one after the other, token by token: recycled attention reads a longer pass in full."""
     model, tokenizer = loaded()
     haystacks = samples("two", n, length, tokenizer, seed)
     slots = round(share * length)
@@ -103,12 +103,12 @@ def second_needle(name: str, share: float, n: int, length: int, seed: int) -> Ta
 
 
 def gate(name: str, outcome: Retrieval) -> dict[str, bool]:
-    """Whether a task says anything: the whole cache must solve it."""
+    """Return whether a task is usable: the full cache must solve it."""
     return {"usable": outcome.exact >= GATE} if name == "Full" else {}
 
 
 def row_of(outcome: Retrieval) -> dict[str, Any]:
-    """Which answers were `right`, so that two policies that were asked the same are compared in pairs."""
+    """Return the accuracy with its interval, and every answer, so that two policies can be compared in pairs."""
     low, high = outcome.interval
     right = "".join(str(int(answer.exact)) for answer in outcome.answers)
     return {"exact": outcome.exact, "low": low, "high": high, "prefix": outcome.prefix, "n": len(outcome.answers)} | {

@@ -1,4 +1,4 @@
-"""Where the attention of the default model goes: rows by layer, means over windows of text.
+"""Which tokens receive the attention of the default model: rows by layer, means over windows of text.
 
 Dimension key: W windows, L layers, T tokens.
 """
@@ -13,11 +13,11 @@ from course_lib.measure.experiment import Tables
 
 N_RANKS = 40  # points of a curve, evenly spaced in the logarithm
 N_HEAVY = 12
-STARTS = ("text", "special")  # what the first token is: the window's own, or the one that begins a conversation
+STARTS = ("text", "special")  # the first token: that of the window, or the one that starts a conversation
 
 
 def attention(start: str, n_windows: int, length: int, seed: int) -> Tables:
-    """All statistics of the windows, each read on its own."""
+    """Return all statistics of the windows, each read on its own."""
     model, tokenizer = loaded()
     read = article_windows(n_windows, length, seed)
     if start == "special":
@@ -52,7 +52,7 @@ def _by_layer(statistics: list[AttentionStatistics]) -> list[dict]:
 
 
 def _by_kind(statistics: list[AttentionStatistics], kinds: list[list[str]], label: dict) -> list[dict]:
-    """Shares of all attention by layer; the row of layer "tokens" says what share of the text is of that kind."""
+    """Return fractions of all attention by layer; the row "tokens" holds the fraction of tokens of each kind."""
     shares = [of_window.by_kind(window) for of_window, window in zip(statistics, kinds, strict=True)]
     mass = {kind: torch.stack([share[kind] for share in shares]).mean(dim=0).tolist() for kind in KINDS}
     flat = [kind for window in kinds for kind in window[1:]]
@@ -62,7 +62,7 @@ def _by_kind(statistics: list[AttentionStatistics], kinds: list[list[str]], labe
 
 
 def _by_rank(statistics: list[AttentionStatistics], label: dict) -> list[dict]:
-    """The mass of the token that comes first, second, … in each layer, mean over windows, at some of the ranks."""
+    """Return the mass at some ranks of each layer, as a mean over windows."""
     mass = torch.stack([of_window.mass.sort(dim=1, descending=True).values for of_window in statistics]).mean(dim=0)
     rank = torch.logspace(0, torch.log10(torch.tensor(float(mass.shape[1]))).item(), N_RANKS).round().long().unique()
     return [
@@ -72,7 +72,7 @@ def _by_rank(statistics: list[AttentionStatistics], label: dict) -> list[dict]:
 
 
 def _heaviest(statistics: AttentionStatistics, ids: Int[Tensor, "T"], kinds: list[str], start: str) -> list[dict]:
-    """The tokens of the first window that receive most, over all layers."""
+    """Return the tokens of the first window that receive the most attention, over all layers."""
     tokenizer, mass = loaded()[1], statistics.mass.mean(dim=0)
     return [
         {

@@ -1,6 +1,6 @@
-"""Whole texts of which queries read only a part: some keys are masked, or only the largest weights of a row stay.
+"""Attention with masked keys, or with only the largest weights of each row.
 
-No cache: this asks what a cache could leave out, with the attention of all queries known, also of future ones.
+There is no cache here. All queries are known, later ones as well, so this is an oracle.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, T tokens (of queries and of keys).
 """
@@ -18,14 +18,14 @@ from course_lib.attention.interface import check_model, check_plain, reading_thr
 from course_lib.lessons.kv.estimates import HEAVIEST, RANDOM, SPARED
 
 NAME = "course_reading_a_part"
-Choice = Callable[[Tensor], Tensor]  # weights (B, H, G, T, T) -> which of them are read, of a shape that fits
+Choice = Callable[[Tensor], Tensor]  # weights (B, H, G, T, T) -> a mask of the weights that are read
 
 
 @contextmanager
 def reading(model: PreTrainedModel, choice: Choice) -> Iterator[None]:
-    """Let a model read, of each text given as a whole and without a cache, only what `choice` leaves of its weights.
+    """Let a model read texts without a cache, and keep only the attention weights that `choice` selects.
 
-    The weights that stay are scaled to sum to 1, as if the others had never been there.
+    The kept weights are rescaled to sum to 1.
     """
     check_model(model)
 
@@ -42,12 +42,12 @@ def reading(model: PreTrainedModel, choice: Choice) -> Iterator[None]:
 
 
 def everything(weights: Float[Tensor, "B H G T T"]) -> Bool[Tensor, "B H G T T"]:
-    """All that a query can see."""
+    """Select all weights."""
     return torch.ones_like(weights, dtype=torch.bool)
 
 
 def largest(share: float) -> Choice:
-    """Of each row the largest weights, as many as that share of the tokens its query can see, one at least."""
+    """Select the largest weights of each row: this fraction of the tokens that the query can see, at least one."""
 
     def choice(weights: Float[Tensor, "B H G T T"]) -> Bool[Tensor, "B H G T T"]:
         n_read = (share * torch.arange(1, weights.shape[-1] + 1)).round().clamp(min=1)[:, None]
@@ -59,11 +59,11 @@ def largest(share: float) -> Choice:
 
 
 def without(n: int, which: str, generator: torch.Generator) -> Choice:
-    """All but n tokens of each key-value head, which nobody reads but their own query.
+    """Mask n tokens of each key-value head for all queries except their own.
 
     Args:
-        which: "heaviest": those that receive most from all queries of the group; "heaviest but the first": the same,
-            but the first token of the text stays; "random": any n but the first.
+        which: "heaviest": the tokens that receive the most attention from all queries of the group; "heaviest but the
+            first": the same without the first token of the text; "random": random tokens, never the first.
     """
     if which not in (HEAVIEST, SPARED, RANDOM):
         raise ValueError(f"got {which!r}; expected {HEAVIEST!r}, {SPARED!r} or {RANDOM!r}.")

@@ -1,4 +1,4 @@
-"""The policies that are compared: all there are, found by discovery, with settings that fit a budget of slots."""
+"""The policies that are compared: all policies of the library, with settings that fit a budget of slots."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -7,21 +7,21 @@ from course_lib import discover
 from course_lib.kv import policies
 from course_lib.kv.policy import EvictionPolicy
 
-# H2O's paper gives half of the budget to recent tokens; the others keep their own number where the budget allows it.
+# The H2O paper gives half of the budget to recent tokens; other policies keep their default where the budget allows it.
 HALF_RECENT = ("H2O", "D2O", "StreamingH2O")
-LEFT_OUT = ("Full", "StreamingH2O")  # the first forgets nothing; in a prompt read at once the second is H2O
+LEFT_OUT = ("Full", "StreamingH2O")  # the first evicts nothing; the second is H2O when a prompt is read in one pass
 ROLLING = ("StreamingLLM", "StreamingH2O")  # their papers count positions in slots
 
 
 def names() -> list[str]:
-    """The policies that evict from a prompt, in order of name."""
+    """Return the policies that evict from a prompt, in alphabetical order."""
     return [name for name in sorted(_classes()) if name not in LEFT_OUT]
 
 
 def with_budgets(name: str, budgets: Sequence[int]) -> list[EvictionPolicy]:
-    """One policy for each budget; they differ in nothing that changes what is remembered of a prompt.
+    """Return one policy per budget; apart from the budget they are the same, so that they can share one pass.
 
-    Sinks, recent tokens and observation window are the usual ones, or fewer so that they fit the smallest budget.
+    Sinks and recent tokens are the defaults, or fewer so that they fit into the smallest budget.
     """
     classes, least = _classes(), min(budgets)
     if name not in classes:
@@ -35,7 +35,7 @@ def with_budgets(name: str, budgets: Sequence[int]) -> list[EvictionPolicy]:
 
 
 def positions(name: str) -> str:
-    """As the policy's paper has them."""
+    """Return how the paper of the policy counts positions."""
     return "rolling" if name in ROLLING else "original"
 
 

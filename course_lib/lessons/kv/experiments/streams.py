@@ -1,4 +1,4 @@
-"""Perplexity of long texts in a bounded cache: the first token, its substitutes, positions, and every policy."""
+"""Perplexity of long texts in a bounded cache: number of sinks, positions, and every policy."""
 
 from typing import Any
 
@@ -17,18 +17,18 @@ NEWLINES = "4 newlines"
 FIRST = {"0 sinks": 0, "1 sink": 1, "2 sinks": 2, "4 sinks": 4, NEWLINES: 4}
 EVERYTHING = "everything kept"
 BLOCK = 64  # tokens
-N_PARTS = 8  # of the text, in each of which the time of a token is measured
+N_PARTS = 8  # parts of the text; the time per token is measured in each
 
 
 def one_text(n_tokens: int, seed: int) -> Int[Tensor, "T"]:
-    """Running text for so many predictions."""
+    """Return running text for this many predictions."""
     return article_windows(1, n_tokens + 1, seed)[0]
 
 
 def sinks(name: str, n_tokens: int, n_compared: int, budget: int, chunk: int, seed: int) -> Tables:
-    """One long text with so many sinks, or with newlines in place of its first tokens; rolling positions.
+    """Stream one long text with some sinks, or with newlines in place of its first tokens; rolling positions.
 
-    `compared` is the perplexity of the first `n_compared` predictions, which the cache that keeps everything reads too.
+    `compared` is the perplexity of the first `n_compared` predictions, for comparison with the full cache.
     """
     model, tokenizer = loaded()
     ids = one_text(n_tokens, seed)
@@ -55,7 +55,7 @@ def sinks(name: str, n_tokens: int, n_compared: int, budget: int, chunk: int, se
 
 
 def gap(positions: str, gap: int, n_tokens: int, budget: int, chunk: int, seed: int) -> Tables:
-    """Four sinks, as if `gap` tokens had passed since them: with original positions they are that far away."""
+    """Stream with four sinks as if `gap` tokens had followed them: with original positions they are that far away."""
     ids = one_text(n_tokens, seed)
     policy = StreamingLLM(budget, sinks=4)
     stream = streaming_perplexity(loaded()[0], ids, policy, positions, chunk, skip=budget, gap=gap, gap_after=4)
@@ -63,13 +63,13 @@ def gap(positions: str, gap: int, n_tokens: int, budget: int, chunk: int, seed: 
 
 
 def chunk(size: int, n_tokens: int, budget: int, seed: int) -> Tables:
-    """What it changes to read several tokens at once."""
+    """Measure the effect of reading several tokens per pass."""
     stream = streaming_perplexity(loaded()[0], one_text(n_tokens, seed), StreamingLLM(budget), "rolling", size, budget)
     return {"chunks": [{"budget": budget} | row_of(stream) | {"milliseconds_per_token": milliseconds(stream, 1)[0]}]}
 
 
 def policy(name: str, n_tokens: int, budget: int, chunk: int, seed: int) -> Tables:
-    """Every policy on one text. Positions are those of its paper."""
+    """Stream one text with a policy, with positions as in its paper."""
     ids = one_text(n_tokens, seed)
     eviction_policy = Full() if name == "Full" else settings.with_budgets(name, (budget,))[0]
     positions = settings.positions(name)
@@ -79,7 +79,7 @@ def policy(name: str, n_tokens: int, budget: int, chunk: int, seed: int) -> Tabl
 
 
 def row_of(stream: StreamingPerplexity) -> dict[str, Any]:
-    """Its `losses` are those of blocks of tokens, so that two caches that read one text are compared in pairs."""
+    """Return a row; its `losses` are means of blocks of tokens, for paired comparisons on the same text."""
     counted = stream.losses[stream.skip :]
     return {
         "perplexity": stream.value,

@@ -2,7 +2,7 @@
 
 Claims of StreamingLLM (https://arxiv.org/abs/2309.17453), H2O (https://arxiv.org/abs/2306.14048), Scissorhands
 (https://arxiv.org/abs/2305.17118) and recycled attention (https://arxiv.org/abs/2411.05787) at the scale of a laptop.
-Every policy of course_lib/kv/policies takes part. What is measured is in experiments/.
+Every policy of course_lib/kv/policies is measured. The steps are in the modules next to this one.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from course_lib.models import Part
 
 @dataclass(frozen=True)
 class Sizes:
-    """Lengths in tokens, budgets of streams in slots, those of prompts as shares of their length."""
+    """Lengths in tokens; budgets of streams in slots, budgets of prompts as fractions of their length."""
 
     attention_windows: int = 2
     attention_length: int = 1024
     stream: int = 20480
     compared: int = 2560  # of the stream, also read with everything kept
     budget: int = 256
-    chunk: int = 32  # tokens read in one pass of a stream
+    chunk: int = 32  # tokens per forward pass of a stream
     chunks: tuple[int, ...] = (1, 8, 16, 32, 64)
     chunk_tokens: int = 512
     gaps: tuple[int, ...] = (0, 4096, 8192, 16384, 65536)
@@ -65,7 +65,7 @@ QUICK = Sizes(
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All the work, in pieces of a few minutes at most. The streams whose time is measured come first."""
+    """Return all steps, each of a few minutes at most. The streams whose time is measured come first."""
     plan = []
     for name in (*streams.FIRST, streams.EVERYTHING):
         measure = partial(streams.sinks, name, sizes.stream, sizes.compared, sizes.budget, sizes.chunk)
@@ -87,7 +87,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def prompts(sizes: Sizes) -> list[Step]:
-    """What is compressed after it has been read."""
+    """Return the steps that compress a prompt after it has been read."""
     plan, lengths = [], (sizes.prompts, sizes.prompt, sizes.after)
     for name in ("Full", *settings.names()):
         plan.append(Step(f"continuation: {name}", partial(answers.continuation, name, sizes.shares, *lengths)))
@@ -108,5 +108,5 @@ def prompts(sizes: Sizes) -> list[Step]:
     return plan
 
 
-# As wide as the model: in a narrow one attention is so even that it keeps to no token.
+# The quick run keeps the full width: in a narrow model attention is so even that no token stands out.
 EXPERIMENT = Experiment("The key-value cache of the default model", Sizes(), QUICK, steps, quick_part=Part(width=None))

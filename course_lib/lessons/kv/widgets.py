@@ -1,6 +1,6 @@
-"""The live view of lesson 07: a text streams by, and the tokens that are in the cache at that moment are marked.
+"""The interactive view of lesson 07: a text is read, and the tokens that are in the cache at that moment are marked.
 
-Without a browser, as when a notebook is executed in a terminal, the text at the last moment stays.
+Where no browser runs, as on an exported page, the text at the last moment is shown.
 
 Dimension key: S moments, L layers, H key-value heads, T tokens of the text.
 """
@@ -21,20 +21,20 @@ from course_lib.kv.policy import EvictionPolicy
 from course_lib.lessons.common.views import player, show_view
 
 KEPT = "background:#16324f;color:#ffffff;border-radius:2px;"
-GONE = "color:#5f6b7d;"
+EVICTED = "color:#5f6b7d;"
 TEXT = "white-space:pre-wrap;font-family:monospace;line-height:1.7;max-width:62em;background:#ffffff;color:#16324f;"
 
 
 @dataclass(frozen=True)
 class History:
-    """Which tokens of a text were in the cache. After moment s, n_read[s] tokens have come."""
+    """Which tokens of a text were in the cache. After moment s, n_read[s] tokens had been read."""
 
     kept: Bool[Tensor, "S L H T"]
     n_read: tuple[int, ...]
     words: tuple[str, ...]
 
     def check(self, layer: int, head: int) -> None:
-        """Refuse a layer or head that the model does not have."""
+        """Raise ValueError for a layer or head that the model does not have."""
         n_layers, n_heads = self.kept.shape[1:3]
         if not (0 <= layer < n_layers and 0 <= head < n_heads):
             raise ValueError(
@@ -51,10 +51,10 @@ def watch(
     positions: str = "original",
     chunk: int = 8,
 ) -> History:
-    """Read a text in passes of `chunk` tokens, and write down after each which tokens are kept.
+    """Read a text in passes of `chunk` tokens, and record after each pass which tokens are kept.
 
     Raises:
-        ValueError: for a text that is no row of tokens, passes without tokens, or settings that `evicting` refuses.
+        ValueError: for a text that is not a row of tokens, passes without tokens, or settings that `evicting` refuses.
     """
     if ids.ndim != 1 or not len(ids) or chunk < 1:
         raise ValueError(f"got ids of shape {tuple(ids.shape)} and a chunk of {chunk}; expected a row, and 1 or more.")
@@ -69,17 +69,17 @@ def watch(
 
 
 def _kept(position: Int[Tensor, "H N"], n: int) -> Bool[Tensor, "H T"]:
-    """True for the tokens that have a slot. Free slots count as one more token, which is cut off."""
+    """Return True for the tokens that have a slot. Free slots point to an extra column, which is removed."""
     kept = torch.zeros(len(position), n + 1, dtype=torch.bool, device=position.device)
     return kept.scatter_(1, position.long().clamp(max=n), True)[:, :n]
 
 
 def as_html(history: History, layer: int, head: int, moment: int, policy: str = "") -> str:
-    """The text read so far under a policy; what is in the cache white on dark, what has been evicted grey."""
+    """Return the text read so far; tokens in the cache are white on dark, evicted tokens grey."""
     history.check(layer, head)
     n_read, kept = history.n_read[moment], history.kept[moment, layer, head]
     spans = [
-        f'<span style="{KEPT if stays else GONE}">{_visible(word)}</span>'
+        f'<span style="{KEPT if stays else EVICTED}">{_visible(word)}</span>'
         for word, stays in zip(history.words[:n_read], kept.tolist(), strict=False)
     ]
     named = f"{policy}: " if policy else ""
@@ -92,10 +92,10 @@ def _visible(word: str) -> str:
 
 
 def explore(histories: Mapping[str, History], layer: int = 0, head: int = 0) -> widgets.VBox:
-    """Show the controls and, below them, the text; play it, or choose a moment, a policy, a layer and a head.
+    """Show the text with controls to play it and to choose a moment, a policy, a layer and a head.
 
     Args:
-        histories: of one text under several policies, all read in the same passes.
+        histories: of one text with several policies, all read in the same passes.
     """
     first = next(iter(histories.values()))
     first.check(layer, head)

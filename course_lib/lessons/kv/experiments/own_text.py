@@ -1,14 +1,15 @@
-"""Simple ideas for the open task of lesson 07: kinds of text, read through a window with sinks and through H2O."""
+"""Texts for the open task of lesson 07, streamed through a window with sinks and through H2O."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from course_lib.data.corpora import windows
-from course_lib.lessons.kv.running.own_text import MOST, contest
+from course_lib.lessons.kv.steps import MOST, Contest, contest
 from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.models import load_model
 
@@ -21,19 +22,19 @@ FILLER = (
 
 
 def an_article(tokenizer: PreTrainedTokenizerBase, seed: int) -> str:
-    """Running text."""
+    """Return running text."""
     return tokenizer.decode(windows("wikipedia", 1, MOST, tokenizer, split="evaluation", seed=seed)[0])
 
 
 def said_twice(tokenizer: PreTrainedTokenizerBase, seed: int) -> str:
-    """Half of an article, and the same half again: the second is known, if it is remembered."""
+    """Return half of an article twice: the second half can be copied if the first is still in the cache."""
     half = an_article(tokenizer, seed)
     half = half[: len(half) // 2]
     return f"{half}\n\nAgain, word for word:\n\n{half}"
 
 
 def who_has_what(tokenizer: PreTrainedTokenizerBase, seed: int) -> str:
-    """A few facts, some filler, and the facts again in another order."""
+    """Return a few facts again and again, in another order each time, with filler between them."""
     random = Random(seed)
     facts = [f"{name} has {thing}." for name, thing in zip(NAMES, THINGS, strict=True)]
     parts = []
@@ -43,14 +44,14 @@ def who_has_what(tokenizer: PreTrainedTokenizerBase, seed: int) -> str:
 
 
 def a_name_throughout(tokenizer: PreTrainedTokenizerBase, seed: int) -> str:
-    """One rare name, said once in every few sentences."""
+    """Return a text that repeats one rare name every few sentences."""
     return "This is the story of Xanthippe Okonkwo. " + "\n".join(
         f"{FILLER}Then Xanthippe Okonkwo said:" for _ in range(14)
     )
 
 
 def numbers(tokenizer: PreTrainedTokenizerBase, seed: int) -> str:
-    """Random digits, which nothing foretells."""
+    """Return random digits, which nothing can predict."""
     random = Random(seed)
     return " ".join(str(random.randrange(100)) for _ in range(MOST))
 
@@ -66,7 +67,7 @@ TEXTS: dict[str, Callable[[PreTrainedTokenizerBase, int], str]] = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Which texts."""
+    """The texts to measure."""
 
     texts: tuple[str, ...] = tuple(TEXTS)
 
@@ -75,12 +76,19 @@ def steps(sizes: Sizes) -> list[Step]:
     return [Step(text, partial(row, text)) for text in sizes.texts]
 
 
+def stored(table: list[dict]) -> dict[str, Contest]:
+    """Return the measured texts from the table of a result."""
+    return {
+        row["text"]: Contest(row["n_tokens"], torch.tensor(row["window"]), torch.tensor(row["heavy"])) for row in table
+    }
+
+
 def row(text: str, seed: int) -> Tables:
-    """One text through both caches."""
+    """Stream one text through both caches."""
     model, tokenizer = load_model()
-    found = contest(model, tokenizer, TEXTS[text](tokenizer, seed))
-    losses = {"window": found.window.tolist(), "heavy": found.heavy.tolist()}
-    return {"texts": [{"text": text, "n_tokens": found.n_tokens} | losses]}
+    measured = contest(model, tokenizer, TEXTS[text](tokenizer, seed))
+    losses = {"window": measured.window.tolist(), "heavy": measured.h2o.tolist()}
+    return {"texts": [{"text": text, "n_tokens": measured.n_tokens} | losses]}
 
 
 EXPERIMENT = Experiment("A text for H2O", Sizes(), Sizes(("random numbers",)), steps)

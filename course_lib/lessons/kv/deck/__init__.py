@@ -1,1 +1,0 @@
-"""Figures of the deck of lesson 07 that no cell of its notebook draws."""

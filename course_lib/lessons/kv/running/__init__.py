@@ -1,1 +1,0 @@
-"""What lesson 07 runs on the real model while one looks on."""
