@@ -1,4 +1,4 @@
-"""The exercise minitron.count, "How many parameters": its cases and its named mistakes.
+"""The exercise minitron.count, "Count the parameters": its cases and its named mistakes.
 
 Dimension key, the arguments in their order: w width, n blocks, f neurons, h query heads, g key-value heads, s size of a
 head, v words of the vocabulary.
@@ -52,7 +52,7 @@ def _library(width: int, blocks: int, neurons: int, heads: int, groups: int, hea
 
 COUNT = Exercise(
     id="minitron.count",
-    title="How many parameters",
+    title="Count the parameters",
     difficulty=2,
     minutes=7,
     points=2,

@@ -1,4 +1,4 @@
-"""The exercise minitron.group, "What leaves together": its cases and its named mistakes.
+"""The exercise minitron.group, "Prune one block": its cases and its named mistakes.
 
 Dimension key: H query heads, G key-value heads, S size of a head, D width, F neurons of a block.
 """
@@ -111,7 +111,7 @@ def _library(q, k, v, o, gate, up, down, groups: Tensor, neurons: Tensor, n_key_
 
 GROUP = Exercise(
     id="minitron.group",
-    title="What leaves together",
+    title="Prune one block",
     difficulty=3,
     minutes=12,
     points=3,

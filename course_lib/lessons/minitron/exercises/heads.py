@@ -1,4 +1,4 @@
-"""The exercise minitron.heads, "Heads inside their group": its cases and its named mistakes.
+"""The exercise minitron.heads, "Heads within their group": its cases and its named mistakes.
 
 Dimension key: L blocks, H query heads, G key-value heads, of which g stay, m heads of each.
 """
@@ -153,7 +153,7 @@ def _library(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tens
 
 HEADS = Exercise(
     id="minitron.heads",
-    title="Heads inside their group",
+    title="Heads within their group",
     difficulty=3,
     minutes=12,
     points=3,

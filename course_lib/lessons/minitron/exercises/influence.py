@@ -1,4 +1,4 @@
-"""The exercise minitron.influence, "How much a block turns the stream": its cases and its named mistakes.
+"""The exercise minitron.influence, "Block influence": its cases and its named mistakes.
 
 Dimension key: L blocks, T tokens, D width.
 """
@@ -81,7 +81,7 @@ def _library(states: Tensor) -> Tensor:
 
 INFLUENCE = Exercise(
     id="minitron.influence",
-    title="How much a block turns the stream",
+    title="Block influence",
     difficulty=1,
     minutes=5,
     points=2,

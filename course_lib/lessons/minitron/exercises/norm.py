@@ -1,4 +1,4 @@
-"""The exercise minitron.norm, "A narrower norm": its cases and its named mistakes.
+"""The exercise minitron.norm, "An RMSNorm with fewer channels": its cases and its named mistakes.
 
 Dimension key: D channels before, d after.
 """
@@ -72,7 +72,7 @@ def _library(weight: Tensor, eps: float, kept: Tensor) -> tuple[Tensor, float]:
 
 NORM = Exercise(
     id="minitron.norm",
-    title="A narrower norm",
+    title="An RMSNorm with fewer channels",
     difficulty=3,
     minutes=8,
     points=2,

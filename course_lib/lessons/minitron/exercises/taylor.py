@@ -1,4 +1,4 @@
-"""The exercise minitron.taylor, "What the loss would lose": its cases and its named mistakes.
+"""The exercise minitron.taylor, "The first-order change of the loss": its cases and its named mistakes.
 
 Dimension key: D width, F neurons.
 """
@@ -59,7 +59,7 @@ def _library(weight: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 TAYLOR = Exercise(
     id="minitron.taylor",
-    title="What the loss would lose",
+    title="The first-order change of the loss",
     difficulty=2,
     minutes=8,
     points=3,
