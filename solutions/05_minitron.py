@@ -220,7 +220,7 @@ tables.sizes(mine("minitron.count", count_parameters), dense_shape)
 # activations of one block form a tensor of windows × tokens × neurons, and we need one number per neuron. So we have
 # to aggregate over two axes. The paper compares several ways and recommends the mean of the absolute values over the
 # tokens of a window, followed by the L2 norm over the windows. For example, a neuron whose mean absolute activation is
-# 3 in one window and 4 in another one gets the score $\sqrt{3^2 + 4^2} = 5$.
+# 3 in one window and 4 in another window gets the score $\sqrt{3^2 + 4^2} = 5$.
 
 # %% [markdown]
 # ### One score from many tokens
@@ -595,8 +595,8 @@ student_model = prune_and_distill(
 )
 
 # %% [markdown]
-# Every step sees other text, so the divergence goes up and down from step to step. What counts is the loss on the
-# evaluation set. The model before training is the one from section 4, so we have its losses already.
+# Every step uses other text, so the divergence goes up and down from step to step. We judge the student by its loss on
+# the evaluation set. The model before training is the one from section 4, so we have its losses already.
 
 # %%
 after_ten_steps = {

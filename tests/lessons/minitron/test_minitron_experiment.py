@@ -49,7 +49,7 @@ def tables(sizes, place):
     for step in minitron.steps(sizes) + equal_compute.steps(sizes):
         for name, rows in step.run(0).items():
             found.setdefault(name, []).extend(rows)
-    assert list(place.iterdir()) == []  # nothing is left behind
+    assert list(place.iterdir()) == []  # all files are removed
     return json.loads(json.dumps(plain(found)))
 
 

@@ -32,7 +32,7 @@ REFERENCES["minitron.group"] = next(e for e in EXERCISES if e.id == "minitron.gr
 
 
 class Recorder(list):
-    """Stand in for the modules `plots` and `tables`: keep what they are called with."""
+    """Replace the modules `plots` and `tables`: record what they are called with."""
 
     def __getattr__(self, name):
         return lambda *arguments: self.append((name, *arguments))
