@@ -919,8 +919,13 @@ for window in calibration[:2].split(1):
     window_loss = model(window, labels=window, use_cache=False).loss / 2
     for total, gradient in zip(gradients, torch.autograd.grad(window_loss, down_weights), strict=True):
         total += gradient
-first_order = mine("minitron.taylor", taylor)
-pairs = [first_order(down.detach(), gradient) for down, gradient in zip(down_weights, gradients, strict=True)]
+
+
+def score_columns(taylor):
+    return [taylor(down.detach(), gradient) for down, gradient in zip(down_weights, gradients, strict=True)]
+
+
+pairs = score_columns(mine("minitron.taylor", taylor))
 gradient_scores = dict(zip(("vectorize", "param first"), map(torch.stack, zip(*pairs, strict=True)), strict=True))
 
 by_gradient = {"activations": losses_by_model["activations"]}
