@@ -18,7 +18,7 @@ from course_lib.attention.small_models.byte_model import (
 )
 from course_lib.attention.small_models.training import Schedule, running, train
 from course_lib.lessons.common.results import load_measured
-from course_lib.lessons.minitron import experiment_byte_model
+from course_lib.lessons.minitron.experiments import byte_model as experiment_byte_model
 from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.recipe import Recipe
 from course_lib.pruning.structured.scorer import Evidence

@@ -135,13 +135,6 @@ def test_what_is_wrong_with_a_line_is_seen():
     ]
 
 
-# Padded formats such as {name:<28}, which align the columns of a table of text, in the files that still have some. New
-# tables are of the class Table: these counts may only fall.
-PADDED = {
-    "minitron/tables.py": 2,
-}
-
-
 def padded(source: str) -> int:
     """How many formats of a program have an alignment and a width."""
     specs = [node.format_spec for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FormattedValue)]
@@ -149,9 +142,10 @@ def padded(source: str) -> int:
 
 
 def test_no_table_is_made_of_padded_text():
+    """Formats such as {name:<28} align the columns of a table of text; tables are of the class Table."""
     assert padded('f"{a:<28}{b:>{width}.1f}{c:.2f}{d!r} {e:+.3f} {f:*^9}"') == 3
     folder = ROOT / "course_lib" / "lessons"
     paths = [*(path for path in folder.rglob("*.py") if "exercises" not in path.parts), *masters()]
     found = {path: padded(path.read_text(encoding="utf-8")) for path in paths}
     names = {str(path.relative_to(folder if folder in path.parents else ROOT)): n for path, n in found.items() if n}
-    assert {name: n for name, n in names.items() if n > PADDED.get(name, 0)} == {}
+    assert names == {}

@@ -1,7 +1,7 @@
-"""Lesson 05, hidden cases: groups and channels that leave anywhere, loud tokens, ties, and other temperatures.
+"""Hidden cases of lesson 05: other groups and channels, tokens with large activations, ties, other temperatures.
 
 Dimension key: H query heads, G key-value heads, S size of a head, D width, F neurons, L blocks, N sequences, T tokens,
-V words.
+V tokens of the vocabulary.
 """
 
 import torch
@@ -12,7 +12,7 @@ from course_lib.checking.exercise import Case
 
 
 def _some(generator: torch.Generator, n: int, k: int) -> Tensor:
-    """k of n, rising."""
+    """Return k of n, ascending."""
     return torch.randperm(n, generator=generator)[:k].sort().values
 
 
@@ -25,9 +25,7 @@ def _group(generator: torch.Generator) -> list[Case]:
 
     return [
         Case("one group of four, one neuron", (*block(20, 8, 4, 3, 15), torch.tensor([2]), torch.tensor([14]), 4)),
-        Case(
-            "all groups stay, and few neurons", (*block(13, 4, 2, 4, 30), torch.arange(2), _some(generator, 30, 4), 2)
-        ),
+        Case("all groups and few neurons kept", (*block(13, 4, 2, 4, 30), torch.arange(2), _some(generator, 30, 4), 2)),
         Case("the last three of five groups", (*block(40, 10, 5, 2, 11), torch.arange(2, 5), torch.arange(3, 9), 5)),
         Case(
             "five query heads to a group", (*block(32, 15, 3, 2, 24), torch.tensor([0, 2]), _some(generator, 24, 12), 3)
@@ -56,8 +54,8 @@ def _aggregate(generator: torch.Generator) -> list[Case]:
     spikes[:, 0] *= 60 * torch.rand(5, 10, generator=generator)
     opposite = randn(generator, 4, 6, 14)
     return [
-        Case("one sequence far louder than the others", (loud,)),
-        Case("a first token far louder than the others", (spikes,)),
+        Case("one sequence far larger than the others", (loud,)),
+        Case("a first token far larger than the others", (spikes,)),
         Case("tokens that cancel in each sequence", (torch.cat([opposite, -opposite], dim=1),)),
         Case("more sequences than tokens", (randn(generator, 20, 3, 9) * torch.rand(20, 1, 9, generator=generator),)),
     ]
@@ -89,7 +87,7 @@ def _influence(generator: torch.Generator) -> list[Case]:
     return [
         Case("a single block", (stream(1, 9, 14),)),
         Case("a token far larger than the others", (loud,)),
-        Case("a stream that is turned round and back", (turned,)),
+        Case("a stream that is reversed twice", (turned,)),
         Case("one token, seven blocks", (stream(7, 1, 20),)),
     ]
 
@@ -101,7 +99,7 @@ def _taylor(generator: torch.Generator) -> list[Case]:
     weight, gradient = drawn(20, 11)
     half = randn(generator, 6, 13)
     return [
-        Case("changes for the better: every product is below zero", (weight, -gradient.abs() * weight.sign())),
+        Case("changes that lower the loss: every product is negative", (weight, -gradient.abs() * weight.sign())),
         Case("small weights with large gradients", (weight * 1e-2, gradient * torch.logspace(-2, 2, 11))),
         Case("many neurons, two channels", drawn(2, 50)),
         Case("gradients that cancel", (torch.cat([half, half]) + 0.1 * drawn(12, 13)[0], torch.cat([half, -half]))),
@@ -116,10 +114,10 @@ def _distil(generator: torch.Generator) -> list[Case]:
     same = drawn(3, 2, 8)[0]
     return [
         Case("a single token, temperature 3", (*drawn(1, 1, 12), 3.0)),
-        Case("two words, temperature 1.5", (*drawn(4, 3, 2), 1.5)),
-        Case("logits far from zero, all alike", (student + 500, teacher - 300, 2.5)),
-        Case("a student that says what the teacher says", (same, same.clone(), 2.0)),
-        Case("more tokens than words, temperature 0.7", (*drawn(2, 13, 5), 0.7)),
+        Case("vocabulary of two, temperature 1.5", (*drawn(4, 3, 2), 1.5)),
+        Case("logits far from zero", (student + 500, teacher - 300, 2.5)),
+        Case("a student that predicts the same as the teacher", (same, same.clone(), 2.0)),
+        Case("more tokens than vocabulary, temperature 0.7", (*drawn(2, 13, 5), 0.7)),
     ]
 
 

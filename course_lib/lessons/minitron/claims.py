@@ -1,4 +1,4 @@
-"""The claims of lesson 05: what Minitron and others say of structured pruning and distillation, and how we judge it."""
+"""Claims of lesson 05: what Minitron and other papers report about structured pruning and distillation."""
 
 import math
 from functools import partial
@@ -12,7 +12,7 @@ from course_lib.lessons.minitron import results
 from course_lib.lessons.minitron.results import Cut, Measured
 from course_lib.pruning.structured.shape import Shape, count
 
-AGREE = 0.01  # of the parameters: what rounding to two digits leaves
+AGREE = 0.01  # of the parameters, for numbers rounded to two digits
 BY_INFLUENCE = "blocks by influence"
 
 MINITRON = "Muralidharan and others (2024), Minitron, arXiv:2407.14679"
@@ -20,8 +20,8 @@ IN_PRACTICE = "Sreenivas and others (2024), arXiv:2408.11796"
 MODEL_OPTIMIZER = "NVIDIA (2025), Model-Optimizer, examples/pruning"
 HINTON = "Hinton, Vinyals and Dean (2015), arXiv:1503.02531"
 
-_claim = partial(Claim, results=("minitron/measured",), source=MINITRON)
-_equal_compute = partial(_claim, results=("minitron/measured", "minitron/equal_compute"))
+_claim = partial(Claim, results=("minitron/experiments/minitron",), source=MINITRON)
+_equal_compute = partial(_claim, results=("minitron/experiments/minitron", "minitron/experiments/equal_compute"))
 
 
 def _named(effects: dict[Cut, Effect]) -> dict[str, Effect]:
@@ -29,8 +29,8 @@ def _named(effects: dict[Cut, Effect]) -> dict[str, Effect]:
 
 
 def _case(cut: Cut) -> str:
-    """A cut's name without a comma, since names are listed."""
-    return results.name_of(cut).replace(", as many of every group", " from all groups alike")
+    """Name what is pruned without a comma, since names are listed."""
+    return results.name_of(cut).replace(", equally many of every group", " from all groups alike")
 
 
 # How to choose what is pruned.
@@ -38,21 +38,21 @@ def _case(cut: Cut) -> str:
 LOTS = _claim(
     id="minitron-lots",
     text="neurons, heads and channels chosen by activation norms have a lower loss than those chosen at random",
-    measure=lambda measured: _named(results.than_lots(measured)),
+    measure=lambda measured: _named(results.gain_over_random(measured)),
     quantity="loss with a random choice minus that with activation norms",
     refuted="a cut whose choice by activation norms has a loss no lower than a random one",
 )
 GRADIENTS = _claim(
     id="minitron-gradients",
     text="neurons, heads and channels chosen by activation norms have a lower loss than those chosen by gradients",
-    measure=lambda measured: _named(results.than_score(measured, "LLM-Pruner", "param_first")),
+    measure=lambda measured: _named(results.gain_over_score(measured, "LLM-Pruner", "param_first")),
     quantity="loss with a choice by gradients (LLM-Pruner) minus that with activation norms",
     refuted="a cut for which gradients choose with a loss as low",
 )
 
 
 def _other_aggregations(measured: Measured) -> dict[str, Effect]:
-    by_cut = results.than_papers_aggregation(measured)
+    by_cut = results.gain_of_papers_aggregation(measured)
     return {f"{_case(cut)} by {setting}": effect for (cut, setting), effect in by_cut.items()}
 
 
@@ -144,7 +144,7 @@ LEARNT_ANSWERS = _answers(
 
 
 def _width_answers(measured: Measured) -> Effect:
-    steps = max(results.ways(measured)["neurons"])
+    steps = max(results.equal_models(measured)["neurons"])
     return results.accuracy_gained(measured, ("neurons", steps), (BY_INFLUENCE, steps))
 
 
@@ -163,12 +163,12 @@ NEXT, SCRATCH = "next token", "from scratch"
 
 
 def _last_look(run: str, measured: Measured, alone: Measured) -> Effect:
-    return results.than_teacher(results.looks(measured, alone, run))[-1]
+    return results.gain_of_teacher(results.equal_pairs(measured, alone, run))[-1]
 
 
 def _every_look(run: str, measured: Measured, alone: Measured) -> dict[str, Effect]:
-    pairs = results.looks(measured, alone, run)
-    return {_look(*pair): effect for pair, effect in zip(pairs, results.than_teacher(pairs), strict=True)}
+    pairs = results.equal_pairs(measured, alone, run)
+    return {_look(*pair): effect for pair, effect in zip(pairs, results.gain_of_teacher(pairs), strict=True)}
 
 
 def _look(teacher: Row, other: Row) -> str:
@@ -217,7 +217,7 @@ def _billions(row: Row) -> float:
 
 
 def shape_distances(published: dict[str, Any] | None = None) -> dict[str, Effect]:
-    """By model: how far the parameters that we count are from the published number, as a fraction of it."""
+    """Return the relative distance between our count of parameters and the published one, by model."""
     return {
         row["model"]: Effect(value=abs(math.log(_billions(row) / row["billions"])), error=0.0)
         for row in rows(published or load_published("minitron"), "shapes")

@@ -1,7 +1,7 @@
-"""The stored measurements of lesson 05: their rows, and the differences on which claims stand.
+"""Stored results of lesson 05: their rows, and the differences that claims are judged by.
 
-All models were evaluated on the same windows, so that two of them are compared window by window. Random choices were
-evaluated on the first windows alone, and are compared on these.
+All models were evaluated on the same windows, so two of them are compared window by window. Random trials were
+evaluated on the first windows only, and are compared on these.
 """
 
 import math
@@ -17,9 +17,14 @@ Measured = dict[str, Any]
 Cut = tuple[str, int]  # what is pruned, and how many are kept
 Pairs = list[tuple[Row, Row]]
 
-WHOLE = {"neurons": 1536, "groups": 3, "heads": 9, "width": 576}
-WORDS = {"neurons": "neurons", "groups": "whole groups", "heads": "heads, as many of every group", "width": "channels"}
-TOLERANCE = 0.02  # how far the FLOP of two looks may differ; a run looks after whole steps only
+DENSE = {"neurons": 1536, "groups": 3, "heads": 9, "width": 576}
+WORDS = {
+    "neurons": "neurons",
+    "groups": "whole groups",
+    "heads": "heads, equally many of every group",
+    "width": "channels",
+}
+TOLERANCE = 0.02  # relative difference of the FLOP of two checkpoints; runs are evaluated after whole steps only
 EACH_GROUP = "one of every group"
 PAPERS, BEST = "l2, mean", "l2, l2"  # over windows, over the tokens of a window
 ENERGY = ("output energy", "")
@@ -33,12 +38,12 @@ SCORES = {
 
 
 def results() -> Measured:
-    """The committed measurement."""
+    """Load the stored result."""
     return load_measured("minitron")
 
 
 def without_teacher() -> Measured:
-    """The committed measurement of the runs without a teacher."""
+    """Load the stored result of the runs without a teacher."""
     return load_measured("minitron", "equal_compute")
 
 
@@ -47,99 +52,92 @@ def dense(measured: Measured) -> Row:
 
 
 def cuts(measured: Measured) -> list[Cut]:
-    """In the order in which they were measured."""
+    """Return what was pruned, in the order of the measurement."""
     return list(dict.fromkeys((row["kind"], row["size"]) for row in rows(measured, "cuts")))
 
 
 def name_of(cut: Cut) -> str:
     kind, size = cut
-    return f"{size} of {WHOLE[kind]} {WORDS[kind]}"
+    return f"{size} of {DENSE[kind]} {WORDS[kind]}"
 
 
-def scored(measured: Measured, cut: Cut, method: str = "activations", setting: str = BEST) -> Row | None:
-    """A cut by a score; None where that score has no opinion."""
+def cut_row(measured: Measured, cut: Cut, method: str = "activations", setting: str = BEST) -> Row | None:
+    """Return the model pruned by a score; None if the score does not exist for this kind."""
     kind, size = cut
-    found = rows(measured, "cuts", kind=kind, size=size, method=method, setting=setting, draw=None)
-    return found[0] if found else None
+    matches = rows(measured, "cuts", kind=kind, size=size, method=method, setting=setting, draw=None)
+    return matches[0] if matches else None
 
 
-def lots(measured: Measured, cut: Cut) -> list[Row]:
-    """The same cut, what leaves drawn by lot; heads of every group were drawn a second time, and silenced."""
-    drawn = rows(measured, "cuts", kind=cut[0], size=cut[1], method="random")
+def random_trials(measured: Measured, cut: Cut) -> list[Row]:
+    """Return the models pruned at random; for heads of every group, also those with heads ablated at random."""
+    trials = rows(measured, "cuts", kind=cut[0], size=cut[1], method="random")
     if cut == ("heads", 6) and "heads" in measured["tables"]:
-        drawn = drawn + rows(measured, "heads", set=EACH_GROUP, chosen="random")
-    return drawn
+        trials = trials + rows(measured, "heads", set=EACH_GROUP, chosen="random")
+    return trials
 
 
 def times_dense(measured: Measured, row: Row, n: int | None = None) -> float:
-    """How many times the dense perplexity a model has, on the first n windows."""
+    """Return a model's perplexity over the dense one, on the first n windows."""
     pairs = zip(row["losses"][:n], dense(measured)["losses"][:n], strict=True)
-    return math.exp(fmean(here - whole for here, whole in pairs))
+    return math.exp(fmean(loss - dense_loss for loss, dense_loss in pairs))
 
 
-def beside_lots(row: Row, drawn: list[Row]) -> Effect:
-    """By how many nats a token a draw by lot reads worse: a sample a draw, on the windows that all have read."""
+def random_minus(row: Row, trials: list[Row]) -> Effect:
+    """Return the loss of random trials minus that of a model: one sample per trial, on the windows of the trials."""
     return of_samples(
-        [fmean(there - here for there, here in zip(draw["losses"], row["losses"], strict=False)) for draw in drawn]
+        [fmean(other - ours for other, ours in zip(trial["losses"], row["losses"], strict=False)) for trial in trials]
     )
 
 
-def than_lots(measured: Measured, method: str = "activations", setting: str = BEST) -> dict[Cut, Effect]:
-    """By cut, where the score has an opinion."""
-    found = {cut: scored(measured, cut, method, setting) for cut in cuts(measured)}
-    return {cut: beside_lots(row, lots(measured, cut)) for cut, row in found.items() if row}
+def gain_over_random(measured: Measured, method: str = "activations", setting: str = BEST) -> dict[Cut, Effect]:
+    """Return the loss of random selection minus that of a score, where the score exists."""
+    chosen = {cut: cut_row(measured, cut, method, setting) for cut in cuts(measured)}
+    return {cut: random_minus(row, random_trials(measured, cut)) for cut, row in chosen.items() if row}
 
 
-def than_score(measured: Measured, method: str, setting: str) -> dict[Cut, Effect]:
-    """By cut: by how much another score's choice reads worse than that of the activations."""
-    found = {cut: (scored(measured, cut), scored(measured, cut, method, setting)) for cut in cuts(measured)}
-    return {cut: log_gap(ours, other) for cut, (ours, other) in found.items() if ours and other}
+def gain_over_score(measured: Measured, method: str, setting: str) -> dict[Cut, Effect]:
+    """Return the loss with another score minus that with activations."""
+    pairs = {cut: (cut_row(measured, cut), cut_row(measured, cut, method, setting)) for cut in cuts(measured)}
+    return {cut: log_gap(ours, other) for cut, (ours, other) in pairs.items() if ours and other}
 
 
-def than_papers_aggregation(measured: Measured) -> dict[tuple[Cut, str], Effect]:
-    """By cut and other way to fold up windows and tokens: by how much it reads worse than the paper's way."""
+def gain_of_papers_aggregation(measured: Measured) -> dict[tuple[Cut, str], Effect]:
+    """Return the loss with another aggregation over windows and tokens minus that with the paper's."""
     others = list(dict.fromkeys(row["setting"] for row in rows(measured, "cuts", method="activations")))
-    found = {}
+    effects = {}
     for cut in cuts(measured):
-        ours = scored(measured, cut, setting=PAPERS)
+        ours = cut_row(measured, cut, setting=PAPERS)
         for setting in others:
-            other = scored(measured, cut, setting=setting)
+            other = cut_row(measured, cut, setting=setting)
             if other and setting != PAPERS:
-                found[cut, setting] = log_gap(ours, other)
-    return found
+                effects[cut, setting] = log_gap(ours, other)
+    return effects
 
 
-def ways(measured: Measured) -> dict[str, dict[int, Row]]:
-    """At equal parameters: by way and steps of learning."""
-    found: dict[str, dict[int, Row]] = {}
+def equal_models(measured: Measured) -> dict[str, dict[int, Row]]:
+    """Return the models with equal parameters, by name and steps of distillation."""
+    models: dict[str, dict[int, Row]] = {}
     for row in rows(measured, "equal_parameters"):
-        found.setdefault(row["name"], {})[row["steps"]] = row
-    return found
+        models.setdefault(row["name"], {})[row["steps"]] = row
+    return models
 
 
 def width_over_depth(measured: Measured, after: bool) -> dict[str, Effect]:
-    """By way to choose blocks: by how much depth reads worse than width, before or after learning."""
-    by_width, *others = ways(measured).items()
+    """Return the loss with fewer blocks minus that with fewer neurons, by choice of blocks."""
+    (_, by_width), *others = equal_models(measured).items()
     when = max if after else min
-    return {name: log_gap(by_width[1][when(by_width[1])], found[when(found)]) for name, found in others}
+    return {name: log_gap(by_width[when(by_width)], by_step[when(by_step)]) for name, by_step in others}
 
 
 def curve(measured: Measured, run: str = "KL") -> list[Row]:
-    """A run's looks in their order."""
+    """Return the checkpoints of a run in order."""
     return sorted(rows(measured, "curves", run=run), key=lambda row: row["step"])
 
 
-def left(measured: Measured) -> float:
-    """Which share of the loss that the cut cost is left at the end of the long run."""
-    looks, whole = curve(measured), math.log(dense(measured)["perplexity"])
-    first, last = (math.log(looks[place]["perplexity"]) - whole for place in (0, -1))
-    return last / first
-
-
 def repaired(measured: Measured) -> Effect:
-    """The fraction of the loss increase that the long run removed.
+    """Return the fraction of the loss increase that the long run removed.
 
-    Its error is that of the test whether more than half is removed: of the windows' gains minus half of their losses.
+    Its error is that of the test whether more than half is removed: of each window's gain minus half of its increase.
     """
     first, *_, last = curve(measured)
     windows = list(zip(first["losses"], last["losses"], dense(measured)["losses"], strict=True))
@@ -149,36 +147,36 @@ def repaired(measured: Measured) -> Effect:
 
 
 def refit_gains(measured: Measured) -> dict[str, Effect]:
-    """By how much a refit lowers the loss of the narrower model, right after the cut and after learning."""
-    learnt = ways(measured)["neurons"]
-    steps = max(learnt)
+    """Return by how much a refit lowers the loss, right after pruning and after training."""
+    trained = equal_models(measured)["neurons"]
+    steps = max(trained)
     refits = {row["steps"]: row for row in rows(measured, "refit", setting=BEST) if row["damping"] == 1.0}
     return {
-        "right after pruning": log_gap(refits[0], scored(measured, ("neurons", 1126))),
-        f"{steps} steps later": log_gap(refits[steps], learnt[steps]),
+        "right after pruning": log_gap(refits[0], cut_row(measured, ("neurons", 1126))),
+        f"{steps} steps later": log_gap(refits[steps], trained[steps]),
     }
 
 
 def still_best(measured: Measured) -> dict[str, Effect]:
-    """By model: by how much the best other shape has a higher loss, after its steps, than the one that led at first."""
+    """Return, after training, the loss of the best other shape minus that of the best one right after pruning."""
     effects = {}
     for order in rows(measured, "search_order"):
-        led, *others = sorted(rows(measured, "search", model=order["model"]), key=lambda row: row["rank_before"])
+        first, *others = sorted(rows(measured, "search", model=order["model"]), key=lambda row: row["rank_before"])
         rival = min(others, key=lambda row: row["after"])
-        pairs = zip(led["losses_after"], rival["losses_after"], strict=True)
-        effects[order["model"]] = of_samples([other - leader for leader, other in pairs])
+        pairs = zip(first["losses_after"], rival["losses_after"], strict=True)
+        effects[order["model"]] = of_samples([other - ours for ours, other in pairs])
     return effects
 
 
 def accuracy_gained(measured: Measured, better: tuple[str, int], worse: tuple[str, int]) -> Effect:
-    """By how much one model answers more than another, the mean over tasks on which the dense model has a signal."""
+    """Return the accuracy of one model minus another's, averaged over tasks on which the dense model beats chance."""
     by_cell = {(row["model"], row["steps"], row["task"]): row for row in rows(measured, "zero_shot")}
     tasks = [row["task"] for row in rows(measured, "zero_shot", model="dense") if has_signal(row)]
     return mean_of([accuracy_gap(by_cell[*better, task], by_cell[*worse, task]) for task in tasks])
 
 
-def looks(measured: Measured, alone: Measured, run: str) -> Pairs:
-    """After equal compute: what learns by KL, and a run without a teacher."""
+def equal_pairs(measured: Measured, alone: Measured, run: str) -> Pairs:
+    """Return pairs of checkpoints after equal compute: with a teacher, and of a run without one."""
     others = [row for row in curve(alone, run) if row["step"]]
     return [
         (teacher, other)
@@ -188,6 +186,6 @@ def looks(measured: Measured, alone: Measured, run: str) -> Pairs:
     ]
 
 
-def than_teacher(pairs: Pairs) -> list[Effect]:
-    """By how many nats per token the loss without a teacher is higher, at each look."""
+def gain_of_teacher(pairs: Pairs) -> list[Effect]:
+    """Return the loss without a teacher minus that with one, in nats per token, for each pair."""
     return [log_gap(teacher, other) for teacher, other in pairs]

@@ -463,7 +463,7 @@ WRONG = {
         "median": lambda x: x.abs().median(dim=1).values.norm(dim=0),
         "ReLU": lambda x: x.relu().mean(1).norm(dim=0),
         "variance": lambda x: x.var(dim=1, correction=0).norm(dim=0),
-        "share of the sequence": lambda x: (x.abs().mean(1) / x.abs().mean(1).sum(1, keepdim=True)).norm(dim=0),
+        "fraction of the sequence": lambda x: (x.abs().mean(1) / x.abs().mean(1).sum(1, keepdim=True)).norm(dim=0),
         "ranks": lambda x: x.abs().mean(1).norm(dim=0).argsort().argsort(),
         "negative": lambda x: -x.abs().mean(1).norm(dim=0),
     },
@@ -478,7 +478,7 @@ WRONG = {
         "as if cut already": lambda s, g, n, m: (
             heads_by_loop(s, g, n, m) - (g * (s.shape[1] // n - m)).repeat_interleave(m, dim=1)
         ),
-        "groups counted anew": lambda s, g, n, m: torch.cat(
+        "groups renumbered": lambda s, g, n, m: torch.cat(
             [
                 s.unflatten(1, (n, -1)).gather(1, g[..., None].expand(-1, -1, s.shape[1] // n)).topk(m).indices[:, i]
                 + i * (s.shape[1] // n)

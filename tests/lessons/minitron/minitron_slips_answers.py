@@ -82,13 +82,13 @@ RIGHT = {
 
 WRONG = {
     "minitron.group": {
-        "q as it was": (cut_with(rows_of_q=False), "query projection left whole"),
-        "o as it was": (cut_with(columns_of_o=False), "output projection left whole"),
-        "q and o as they were": (cut_with(rows_of_q=False, columns_of_o=False), "query heads left whole"),
-        "down as it was": (cut_with(columns_of_down=False), "down left whole"),
+        "q as it was": (cut_with(rows_of_q=False), "query projection not pruned"),
+        "o as it was": (cut_with(columns_of_o=False), "output projection not pruned"),
+        "q and o as they were": (cut_with(rows_of_q=False, columns_of_o=False), "query heads not pruned"),
+        "down as it was": (cut_with(columns_of_down=False), "down not pruned"),
         "o and down as they were": (
             cut_with(columns_of_o=False, columns_of_down=False),
-            "down and output projection left whole",
+            "down and output projection not pruned",
         ),
     },
     "minitron.count": {

@@ -1,4 +1,4 @@
-"""`course reproduce minitron` and `equal_compute`: steps on a thin model, their rows, and that pieces make one run."""
+"""`course reproduce minitron` and `equal_compute`: their steps on a thin model, their rows, and runs in pieces."""
 
 import json
 from dataclasses import replace
@@ -8,9 +8,8 @@ import thin_model
 import torch
 
 from course_lib.lessons.common import subject
-from course_lib.lessons.minitron import experiment, experiment_equal_compute
-from course_lib.lessons.minitron.experiments import after, ground, heads, shapes, training
-from course_lib.lessons.minitron.experiments.sizes import QUICK, Sizes
+from course_lib.lessons.minitron.experiments import after, cuts, equal_compute, ground, minitron, students, training
+from course_lib.lessons.minitron.experiments.ground import QUICK, Sizes
 from course_lib.measure.result_files import as_text, plain
 from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.shape import n_parameters, shape_of
@@ -35,7 +34,7 @@ def sizes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Where unfinished students of these tests lie."""
+    """The folder of unfinished students in these tests."""
     folder, patch = tmp_path_factory.mktemp("runs"), pytest.MonkeyPatch()
     patch.setattr(training, "QUICK_RESULTS", folder)
     yield folder
@@ -47,10 +46,10 @@ def place(tmp_path_factory):
 def tables(sizes, place):
     """All steps of both experiments, in their order."""
     found = {}
-    for step in experiment.steps(sizes) + experiment_equal_compute.steps(sizes):
+    for step in minitron.steps(sizes) + equal_compute.steps(sizes):
         for name, rows in step.run(0).items():
             found.setdefault(name, []).extend(rows)
-    assert list(place.iterdir()) == []  # nothing is left behind
+    assert list(place.iterdir()) == []  # all files are removed
     return json.loads(json.dumps(plain(found)))
 
 
@@ -85,16 +84,16 @@ def test_every_score_takes_part(tables, sizes):
 
 
 @pytest.mark.real
-def test_silenced_heads_are_cut_heads(tables):
+def test_ablated_heads_are_pruned_heads(tables):
     """The same output: only the order of sums differs, in float32 and five digits of a loss."""
     score = {"method": "activations", "setting": "l2, mean"}
-    for which, kind, size in ((heads.EACH, "heads", 6), (heads.WHOLE, "groups", 2)):
+    for which, kind, size in ((cuts.EACH, "heads", 6), (cuts.WHOLE, "groups", 2)):
         cut = only(tables["cuts"], kind=kind, size=size, **score)
-        silent = only(tables["heads"], set=which, chosen="score")
-        assert silent["losses"] == pytest.approx(cut["losses"], abs=1e-4)
+        ablated = only(tables["heads"], set=which, chosen="score")
+        assert ablated["losses"] == pytest.approx(cut["losses"], abs=1e-4)
     assert {row["block"] for row in tables["heads_by_block"]} == set(range(N_BLOCKS))
     shares = {row["set"]: row["share_of_score"] for row in tables["heads"] if row["chosen"] == "score"}
-    assert shares[heads.ANY] <= min(shares[heads.EACH], shares[heads.WHOLE])
+    assert shares[cuts.ANY] <= min(shares[cuts.EACH], shares[cuts.WHOLE])
 
 
 @pytest.mark.real
@@ -107,7 +106,7 @@ def test_the_norm_is_rescaled_or_not(tables):
 @pytest.mark.real
 def test_one_size_by_width_and_by_depth(tables):
     names = [row["name"] for row in tables["equal_parameters"]]
-    assert names == [name for name in shapes.SHAPES for _ in range(2)]
+    assert names == [name for name in students.SHAPES for _ in range(2)]
     for row in tables["equal_parameters"]:
         assert len(row["dropped"]) == (row["kind"] == "depth")
     assert only(tables["equal_parameters"], name="the last blocks", steps=0)["dropped"] == [3]
@@ -140,7 +139,7 @@ def test_compute_counts_the_teacher(tables, sizes):
     assert only(tables["curves"], run="next token", step=3)["flops"] == 3 * tokens * 6 * student
 
 
-def test_the_looks_are_at_equal_compute():
+def test_checkpoints_are_at_equal_compute():
     """Of the default model's 134.5 million weights and the student's 113.3, to half a step."""
     ratio = (6 * 113_260_608 + 2 * 134_515_008) / (6 * 113_260_608)
     sizes = Sizes()
@@ -152,7 +151,7 @@ def test_the_looks_are_at_equal_compute():
 @pytest.mark.real
 def test_tasks_refits_and_costs(tables, sizes):
     asked = [(row["model"], row["steps"]) for row in tables["zero_shot"]]
-    assert asked == [pair for pair in after.asked(sizes) for _ in sizes.questions]
+    assert asked == [pair for pair in after.evaluated_models(sizes) for _ in sizes.questions]
     assert len({row["right"] for row in tables["zero_shot"]}) > 1
     assert {(row["setting"], row["damping"], row["steps"]) for row in tables["refit"]} == {
         *((setting, 1.0, 0) for setting in ("l2, mean", "l2, l2")),
@@ -164,16 +163,16 @@ def test_tasks_refits_and_costs(tables, sizes):
     assert {row["rank_before"] for row in tables["search"]} == {0, 1}
 
 
-def test_heads_that_leave_by_hand():
+def test_lowest_heads_by_hand():
     score = torch.tensor([[5.0, 1.0, 4.0, 2.0], [1.0, 9.0, 3.0, 4.0]])  # two groups of two
     expected = {
-        heads.EACH: [[0, 1, 0, 1], [1, 0, 1, 0]],
-        heads.WHOLE: [[1, 1, 0, 0], [0, 0, 1, 1]],  # 6 = 6: of equal sums the first leaves; 10 against 7
-        heads.ANY: [[0, 1, 0, 1], [1, 0, 1, 0]],
+        cuts.EACH: [[0, 1, 0, 1], [1, 0, 1, 0]],
+        cuts.WHOLE: [[1, 1, 0, 0], [0, 0, 1, 1]],  # 6 = 6: of equal sums the first is pruned; 10 against 7
+        cuts.ANY: [[0, 1, 0, 1], [1, 0, 1, 0]],
     }
     for which, out in expected.items():
-        assert heads.leaving(which, score, 2).int().tolist() == out
-    assert heads.leaving(heads.ANY, torch.tensor([[1.0, 2.0, 3.0, 4.0]]), 2).int().tolist() == [[1, 1, 0, 0]]
+        assert cuts.lowest_heads(which, score, 2).int().tolist() == out
+    assert cuts.lowest_heads(cuts.ANY, torch.tensor([[1.0, 2.0, 3.0, 4.0]]), 2).int().tolist() == [[1, 1, 0, 0]]
 
 
 def test_pieces_by_hand():
@@ -190,13 +189,13 @@ def test_no_piece_is_longer_than_planned():
 
 
 @pytest.mark.real
-def test_a_run_that_was_killed_in_a_piece_goes_on(sizes, place):
-    """In its first piece it begins anew; later it goes on from the last state."""
-    name, whole = "next token", list(training.looks(sizes, "next token", (1, 3), 0))
-    training.trained(sizes, name, 0, until=2)  # killed before anything was looked at
-    first = next(iter(training.looks(sizes, name, (1,), 0)))
+def test_a_run_that_was_killed_in_a_piece_is_resumed(sizes, place):
+    """In its first piece it starts again; later it resumes from the last state."""
+    name, whole = "next token", list(training.checkpoints(sizes, "next token", (1, 3), 0))
+    training.trained(sizes, name, 0, until=2)  # killed before the first checkpoint
+    first = next(iter(training.checkpoints(sizes, name, (1,), 0)))
     assert first.losses == whole[0].losses
     training.trained(sizes, name, 0, until=2)
-    (second,) = training.looks(sizes, name, (3,), 0, before=1)
+    (second,) = training.checkpoints(sizes, name, (3,), 0, before=1)
     assert second.losses == whole[1].losses
     assert not (training.folder(sizes) / "next_token").exists()

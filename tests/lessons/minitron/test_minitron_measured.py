@@ -1,13 +1,11 @@
-"""What lesson 05 says of its long measurement follows from the numbers, and changes with them."""
+"""Effects, verdicts and figures of lesson 05 follow from the stored numbers, and change with them."""
 
 import copy
 import math
 
 import pytest
-from table_cells import rows
 
-from course_lib.lessons.minitron import claims, results
-from course_lib.lessons.minitron.figures import joined, measured, verdicts
+from course_lib.lessons.minitron import claims, deck, plots, results
 from course_lib.lessons.minitron.results import BEST, PAPERS
 
 
@@ -42,29 +40,30 @@ def small():
     return {"tables": tables}
 
 
-def test_lots_are_compared_on_the_windows_that_they_read(small):
-    effects = results.than_lots(small)
+def test_random_trials_are_compared_on_their_own_windows(small):
+    effects = results.gain_over_random(small)
     neurons, heads = effects[("neurons", 1126)], effects[("heads", 6)]
     assert neurons.value == pytest.approx((0.95 + 1.4 + 1.175) / 3)  # of three random choices: means over two windows
     assert neurons.error == pytest.approx(0.225 / math.sqrt(3))
     assert heads.value == pytest.approx((-0.55 - 0.5 - 0.525) / 3)
     assert heads.fails
     assert neurons.holds
-    title = measured.scores(small).axes[0].get_title(loc="left")
-    assert title == "Sizes of activations choose clearly better than lots in 1 of 2 cuts;\nat least 3 draws of each"
+    title = plots.scores(small).axes[0].get_title(loc="left")
+    assert title.startswith("Activation norms are clearly better than random selection in 1 of 2 cases;")
+    assert title.endswith("at least 3 random trials of each")
 
 
 def test_times_the_dense_perplexity_by_hand(small):
-    ours = results.scored(small, ("neurons", 1126))
+    ours = results.cut_row(small, ("neurons", 1126))
     assert results.times_dense(small, ours) == pytest.approx(math.exp(0.6))
     assert results.times_dense(small, ours, 2) == pytest.approx(math.exp(0.55))
-    assert results.scored(small, ("heads", 6), "output energy", "") is None
+    assert results.cut_row(small, ("heads", 6), "output energy", "") is None
 
 
 def test_other_scores_and_aggregations_are_compared_in_pairs(small):
-    (energy,) = results.than_score(small, "output energy", "").values()
+    (energy,) = results.gain_over_score(small, "output energy", "").values()
     assert energy.value == pytest.approx(-0.5 / 3)
-    papers = results.than_papers_aggregation(small)
+    papers = results.gain_of_papers_aggregation(small)
     assert papers[("neurons", 1126), BEST].value == pytest.approx(-0.1)
     assert papers[("neurons", 1126), BEST].fails
     assert papers[("heads", 6), BEST].value == pytest.approx(0.0, abs=1e-12)
@@ -72,7 +71,7 @@ def test_other_scores_and_aggregations_are_compared_in_pairs(small):
     assert judged.words == "does not hold (fails in 1 of 2)"
     values = [(effect.value, effect.error) for effect in judged.estimates.values()]
     assert values == [pytest.approx((-0.1, 0), abs=1e-9), pytest.approx((0, 0.0577), abs=1e-3)]
-    assert "Verdict: does not hold (fails in 1 of 2)" in verdicts.aggregations(small)
+    assert "Verdict: does not hold (fails in 1 of 2)" in str(judged)
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +79,12 @@ def committed():
     return results.results()
 
 
-FIGURES = ("scores", "width_or_depth", "learning", "heads", "repaired")
+FIGURES = ("scores", "width_or_depth")
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_has_a_title_and_labels(name, committed):
-    fig = getattr(measured, name)(committed)
+    fig = getattr(plots, name)(committed)
     assert all(axes.get_title(loc="left") and axes.get_xlabel() for axes in fig.axes)
 
 
@@ -101,32 +100,36 @@ def changed(result, table, wanted, add):
 
 def test_which_way_is_ahead_follows_the_windows(committed):
     better = changed(committed, "equal_parameters", {"name": "blocks at even distances", "steps": 40}, -9.0)
-    assert "blocks at even distances" in measured.width_or_depth(better).axes[0].get_title(loc="left")
+    assert "blocks at even distances" in plots.width_or_depth(better).axes[0].get_title(loc="left")
     worse = changed(committed, "equal_parameters", {"kind": "depth", "steps": 40}, 9.0)
-    assert measured.width_or_depth(worse).axes[0].get_title(loc="left").endswith("fewer neurons: none")
+    assert plots.width_or_depth(worse).axes[0].get_title(loc="left").endswith("fewer neurons: none")
     assert claims.WIDTH.judge(worse).words == "holds"
 
 
-def test_what_is_left_of_the_loss_by_hand(committed):
-    whole = math.log(results.dense(committed)["perplexity"])
-    looks = results.curve(committed)
-    assert [row["step"] for row in looks] == sorted(row["step"] for row in looks)
-    first, last = (math.log(looks[place]["perplexity"]) - whole for place in (0, -1))
-    assert results.left(committed) == pytest.approx(last / first)
-    healed = changed(committed, "curves", {"step": looks[-1]["step"]}, -last)
-    assert results.left(healed) == pytest.approx(0.0, abs=1e-9)
-    assert claims.REPAIRED.judge(healed).words == "holds"
-
-
 def test_claims_change_with_the_numbers(committed):
-    by_lot = changed(committed, "cuts", {"method": "random"}, 20.0)
-    assert claims.LOTS.judge(by_lot).words == "holds"
+    worse_trials = changed(committed, "cuts", {"method": "random"}, 20.0)
+    assert claims.LOTS.judge(worse_trials).words == "holds"
     assert claims.LOTS.judge(changed(committed, "cuts", {"method": "random"}, -20.0)).words == "does not hold"
     refit = changed(committed, "refit", {}, 5.0)
     assert claims.REFIT.judge(refit).words == "does not hold"
 
 
-def test_who_leads_later_by_hand(small):
+def test_the_repaired_fraction_by_hand(committed):
+    dense, checkpoints = math.log(results.dense(committed)["perplexity"]), results.curve(committed)
+    assert [row["step"] for row in checkpoints] == sorted(row["step"] for row in checkpoints)
+    first, last = (math.log(checkpoints[place]["perplexity"]) - dense for place in (0, -1))
+    assert results.repaired(committed).value == pytest.approx(1 - last / first, abs=0.01)
+    healed = changed(committed, "curves", {"step": checkpoints[-1]["step"]}, -last)
+    assert results.repaired(healed).value == pytest.approx(1.0, abs=0.01)
+    assert claims.REPAIRED.judge(healed).words == "holds"
+
+
+def test_equal_accuracies_have_no_difference(committed):
+    same = results.accuracy_gained(committed, ("dense", 0), ("dense", 0))
+    assert same.value == 0
+
+
+def test_the_best_shape_after_training_by_hand(small):
     def shape(rank, *after):
         return {"model": "m", "rank_before": rank, "after": sum(after) / len(after), "losses_after": list(after)}
 
@@ -137,30 +140,12 @@ def test_who_leads_later_by_hand(small):
     assert results.still_best(small)["m"].holds
 
 
-def test_shapes_stand_in_the_order_after_learning(committed):
-    table = verdicts.search(committed)
-    for _, group in table.frame.groupby("model"):
-        assert group["after learning"].is_monotonic_increasing
-    assert table.note.count("Kendall's tau") == len(committed["tables"]["search_order"])
-
-
-def test_accuracies_are_those_of_the_measurement(committed):
-    dense, *others, chance = rows(verdicts.zero_shot(committed))
-    cells = committed["tables"]["zero_shot"]
-    assert 1 + len(others) == len({(row["model"], row["steps"]) for row in cells})
-    assert dense[0] == "dense"
-    assert dense[1].startswith(f"{100 * cells[0]['accuracy']:.0f} ±")
-    assert chance == ["chance", *(f"{100 * row['chance']:.0f}" for row in cells[: len(chance) - 1])]
-    same = results.accuracy_gained(committed, ("dense", 0), ("dense", 0))
-    assert same.value == 0
-
-
 def test_bytes_of_the_picture_by_hand(committed):
-    points = {(point.family, point.name): point for point in joined.zeros() + joined.cuts(committed)}
+    points = {(point.family, point.name): point for point in deck.zeros() + deck.pruned_models(committed)}
     embedding = 49_152 * 576
     matrices = 30 * (2 * 576 * 64 * 12 + 3 * 576 * 1536)  # of the blocks; the norms are left out
-    share = (embedding + 0.5625 * matrices) / (embedding + matrices)
-    assert points["2:4", "Wanda"].bytes == pytest.approx(share)
-    assert points["24 blocks", "cut"].bytes == pytest.approx(0.842, abs=0.001)
+    fraction = (embedding + 0.5625 * matrices) / (embedding + matrices)
+    assert points["2:4", "Wanda"].bytes == pytest.approx(fraction)
+    assert points["24 blocks", "no training"].bytes == pytest.approx(0.842, abs=0.001)
     assert all((point.speed == 1) == (point.family in ("single weights", "2:4")) for point in points.values())
-    assert len(joined.together(committed).axes) == 2
+    assert len(deck.together(committed).axes) == 2

@@ -1,4 +1,4 @@
-"""Lesson 05: the exercises on structured pruning and distillation, their cases and their named mistakes."""
+"""Exercises of lesson 05: structured pruning and distillation."""
 
 from course_lib.lessons.minitron.exercises.aggregate import AGGREGATE
 from course_lib.lessons.minitron.exercises.count import COUNT
@@ -10,4 +10,4 @@ from course_lib.lessons.minitron.exercises.norm import NORM
 from course_lib.lessons.minitron.exercises.taylor import TAYLOR
 
 LESSON = "05 Minitron"
-EXERCISES = (GROUP, COUNT, AGGREGATE, HEADS, NORM, INFLUENCE, TAYLOR, DISTIL)
+EXERCISES = (GROUP, COUNT, AGGREGATE, INFLUENCE, DISTIL, HEADS, NORM, TAYLOR)

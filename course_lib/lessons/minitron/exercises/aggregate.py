@@ -14,7 +14,7 @@ from course_lib.checking.mistakes import read_mistakes
 
 
 def _agree_up_to_a_factor(got: Any, expected: Tensor, case: Case) -> str | None:
-    """Scores that are all larger by one and the same factor rank alike, within a layer and between sums of norms."""
+    """Accept scores up to one common factor: the ranking is the same, within a layer and in sums over norms."""
     got, problem = tensor_like(got, expected)
     if problem:
         return problem
@@ -23,7 +23,7 @@ def _agree_up_to_a_factor(got: Any, expected: Tensor, case: Case) -> str | None:
     if not (got.isfinite().all() and factor.isfinite() and factor > 0):
         return close(got, expected) or "the scores are not above zero"
     difference = close(got * factor, expected)
-    return f"brought to the same sum, {difference}" if difference else None
+    return f"scaled to the same sum, {difference}" if difference else None
 
 
 def _first_neurons(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
@@ -32,13 +32,13 @@ def _first_neurons(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure
     n = min(12, len(expected))
     got, expected = (torch.as_tensor(x).double() for x in (got, expected))
     fig = compare_bars(got[:n], got.sum() / expected.sum() * expected[:n], tuple(map(str, range(n))), "score")
-    fig.axes[0].set_xlabel("neuron; expected scores brought to the sum of yours")
+    fig.axes[0].set_xlabel("neuron; expected scores, scaled to the sum of yours")
     return fig
 
 
 def _aggregate_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n: int, tokens: int, neurons: int) -> Tensor:
-        """Loud and quiet sequences, tokens and neurons, with signs."""
+        """Return sequences, tokens and neurons of different sizes, with signs."""
         loud = [0.1 + 2 * torch.rand(shape, generator=generator) ** 2 for shape in ((n, 1, 1), (n, tokens, 1))]
         of_neurons = 0.2 + torch.rand(neurons, generator=generator)
         return torch.randn(n, tokens, neurons, generator=generator) * loud[0] * loud[1] * of_neurons
@@ -85,7 +85,7 @@ AGGREGATE = Exercise(
         Variant("a loop over neurons", lambda x: [x[..., j].abs().mean(1).norm() for j in range(x.shape[-1])]),
     ),
     hints=(
-        "Two of the three axes go, one after the other. Which is the first, and what happens before the mean?",
-        "x.abs().mean(dim=1) is (N, F). One axis is left to go.",
+        "Aggregate over two of the three axes, one after the other. Which comes first, and what comes before the mean?",
+        "x.abs().mean(dim=1) is (N, F). Aggregate over one more axis.",
     ),
 )

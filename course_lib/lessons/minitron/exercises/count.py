@@ -1,4 +1,4 @@
-"""The exercise minitron.count, "How many parameters": its cases and its named mistakes.
+"""The exercise minitron.count, "Count the parameters": its cases and its named mistakes.
 
 Dimension key, the arguments in their order: w width, n blocks, f neurons, h query heads, g key-value heads, s size of a
 head, v words of the vocabulary.
@@ -20,7 +20,7 @@ def _count(w, n, f, h, g, s, v):
 
 
 def _off_by(difference: Callable[..., int]) -> Callable[..., int]:
-    """The answer and what is counted too much, or too little where that is below zero."""
+    """Build the answer plus a number that is counted in excess, or missing if negative."""
     return lambda *sizes: _count(*sizes) + difference(*sizes)
 
 
@@ -34,7 +34,7 @@ def _count_cases(generator: torch.Generator) -> list[Case]:
         return heads * drawn(20, 40), drawn(5, 40), drawn(300, 4000), heads, groups, drawn(5, 9) * 8, drawn(500, 9000)
 
     return [
-        Case("small enough for fingers: 60 + 2 × 156 + 6", (6, 2, 4, 2, 1, 2, 10)),
+        Case("by hand: 60 + 2 × 156 + 6", (6, 2, 4, 2, 1, 2, 10)),
         Case("SmolLM2-135M: 134,515,008", (576, 30, 1536, 9, 3, 64, 49_152)),
         Case("SmolLM2-135M with 6 query heads of 9 and 2 groups of 3", (576, 30, 1536, 6, 2, 64, 49_152)),
         Case("SmolLM2-135M with 540 channels and 1126 neurons", (540, 30, 1126, 9, 3, 64, 49_152)),
@@ -52,7 +52,7 @@ def _library(width: int, blocks: int, neurons: int, heads: int, groups: int, hea
 
 COUNT = Exercise(
     id="minitron.count",
-    title="How many parameters",
+    title="Count the parameters",
     difficulty=2,
     minutes=7,
     points=2,
@@ -68,8 +68,8 @@ COUNT = Exercise(
     hints=(
         "Write down the seven matrices of a block, each as outputs × inputs. Which sides are the width?",
         "Queries and output have heads · head_size on one side, keys and values groups · head_size; gate, up and down "
-        "have the neurons. Of every matrix the other side is the width.",
-        "Outside of the blocks there is the embedding, vocabulary · width, which is also the head, and one norm.",
+        "have the neurons. The other side of every matrix is the width.",
+        "Outside of the blocks there is the embedding, vocabulary · width, which is also the LM head, and one norm.",
     ),
 )
 

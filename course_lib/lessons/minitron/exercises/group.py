@@ -1,4 +1,4 @@
-"""The exercise minitron.group, "What leaves together": its cases and its named mistakes.
+"""The exercise minitron.group, "Prune one block": its cases and its named mistakes.
 
 Dimension key: H query heads, G key-value heads, S size of a head, D width, F neurons of a block.
 """
@@ -28,12 +28,12 @@ def _group(q, k, v, o, gate, up, down, groups: Tensor, neurons: Tensor, n_key_va
 
 
 def _entries(numbers: Tensor, each: int) -> Tensor:
-    """The rows of some heads, of which every one has `each` that lie side by side."""
+    """Return the rows of some heads, each of which has `each` consecutive rows."""
     return (numbers[:, None] * each + torch.arange(each)).flatten()
 
 
 def _strided(n_rows: int, groups: Tensor, n_key_value: int) -> Tensor:
-    """The rows of a group, were they a whole stride apart."""
+    """Return the rows of a group if its rows were at a distance from each other."""
     return torch.arange(n_rows).reshape(-1, n_key_value)[:, groups].T.flatten()
 
 
@@ -47,7 +47,7 @@ def _others(n: int, of: Tensor) -> Tensor:
 
 
 def _zeroed(weight: Tensor, stay: Tensor, dim: int) -> Tensor:
-    """A matrix with zeros where something leaves."""
+    """Return a matrix with zeros in place of the pruned entries."""
     return torch.zeros_like(weight).index_copy(dim, stay, weight.index_select(dim, stay))
 
 
@@ -69,7 +69,7 @@ def _by_hand() -> tuple:
 
 def _group_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n: int, k: int) -> Tensor:
-        """k of n, rising, and not the first k."""
+        """Return k of n, ascending, and not the first k."""
         others = torch.randperm(n - 1, generator=generator)[: k - 1]
         return torch.cat([others, torch.tensor([n - 1])]).sort().values
 
@@ -89,7 +89,7 @@ def _group_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(q, k, v, o, gate, up, down, groups: Tensor, neurons: Tensor, n_key_value: int) -> dict[str, Tensor]:
-    """By the course's table of what leaves together."""
+    """Prune with the library's table of what belongs together."""
     from course_lib.models import ARCHITECTURES
     from course_lib.pruning.structured.choice import Kept, best_heads
     from course_lib.pruning.structured.parts import Parameter, linear_axes
@@ -111,7 +111,7 @@ def _library(q, k, v, o, gate, up, down, groups: Tensor, neurons: Tensor, n_key_
 
 GROUP = Exercise(
     id="minitron.group",
-    title="What leaves together",
+    title="Prune one block",
     difficulty=3,
     minutes=12,
     points=3,
@@ -124,11 +124,11 @@ GROUP = Exercise(
         Variant("with an axis of heads", lambda *given: _by_axes(_named(given[:7]), *given[7:])),
     ),
     hints=(
-        "A head is made by rows of one kind of matrix and read by columns of another. Go through the seven matrices: "
-        "which side of each counts heads, and which counts neurons?",
-        "The size of a head is len(k) / n_key_value. Query head h reads key-value head h // (H / G), so to the groups "
-        "that stay belong H / G · S neighbouring rows of q each.",
-        "w.unflatten(0, (n_key_value, -1))[groups].flatten(0, 1) serves q, k and v alike; o is the same along its "
+        "Some matrices compute heads, with their rows, and one multiplies them, with its columns. Go through the seven "
+        "matrices: which side of each belongs to heads, and which to neurons?",
+        "The size of a head is len(k) / n_key_value. Query head h uses key-value head h // (H / G), so each kept group "
+        "has H / G · S consecutive rows of q.",
+        "w.unflatten(0, (n_key_value, -1))[groups].flatten(0, 1) works for q, k and v; for o do the same along its "
         "columns.",
     ),
 )

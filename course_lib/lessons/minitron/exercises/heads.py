@@ -1,4 +1,4 @@
-"""The exercise minitron.heads, "Heads inside their group": its cases and its named mistakes.
+"""The exercise minitron.heads, "Heads within their group": its cases and its named mistakes.
 
 Dimension key: L blocks, H query heads, G key-value heads, of which g stay, m heads of each.
 """
@@ -15,7 +15,7 @@ from course_lib.checking.mistakes import read_mistakes
 
 
 def _agree_on_heads(got: Any, expected: Tensor, case: Case) -> str | None:
-    """Place by place the same group, and of each group heads of equal worth: ties, and the order inside, are free."""
+    """Accept the same group at each position, and heads with equal scores; ties and the order in a group are free."""
     scores, _, n_groups, _ = case.arguments
     got, problem = tensor_like(got, expected)
     if problem or torch.equal(got.double(), expected.double()):
@@ -37,13 +37,13 @@ def _not_numbers(got: Tensor, n_heads: int) -> str | None:
 
 
 def _of_block(block: int, mine: list[int], best: list[int], scores: list[float], n_groups: int) -> str | None:
-    """Where the heads of one block differ from the best ones."""
+    """Say where the heads of one block differ from the best ones."""
     owner = [head * n_groups // len(scores) for head in range(len(scores))]
     for place, (head, other) in enumerate(zip(mine, best, strict=True)):
         if owner[head] != owner[other]:
             return (
-                f"block {block}: place {place} of the smaller model reads key-value head {owner[other]}, but "
-                f"holds head {head}, which read {owner[head]}"
+                f"block {block}: position {place} of the smaller model uses key-value head {owner[other]}, but "
+                f"contains head {head}, which used {owner[head]}"
             )
     for group in sorted({owner[head] for head in best}):
         heads = [[head for head in one if owner[head] == group] for one in (mine, best)]
@@ -70,7 +70,7 @@ def _as_masks(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figu
 
 
 def _best(scores: Tensor, n: int) -> Tensor:
-    """The n highest of each row, rising."""
+    """Return the n highest of each row, ascending."""
     return scores.topk(n, dim=-1).indices.sort(dim=-1).values
 
 
@@ -91,7 +91,7 @@ _keep_same_places = _inside(lambda stay, n: _best(stay.sum(dim=1, keepdim=True),
 
 
 def _of_all(lowest: float, choose: Callable[[Tensor, int], Tensor] = _best) -> Callable:
-    """As many heads, but of all groups together; those of groups that leave score `lowest`."""
+    """Return as many heads, ranked over all groups together; heads of pruned groups score `lowest`."""
 
     def heads(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
         owner = torch.arange(scores.shape[1]) * n_groups // scores.shape[1]
@@ -123,7 +123,7 @@ def _shifted(
 
 def _heads_cases(generator: torch.Generator) -> list[Case]:
     def drawn(blocks: int, n_groups: int, stay: int, of_a_group: int) -> tuple[Tensor, Tensor]:
-        """Scores of which one group is louder than the others, and groups that stay, other ones in each block."""
+        """Return scores of which one group has larger ones, and the kept groups, different in each block."""
         loud = 1 + 4 * torch.rand(blocks, n_groups, 1, generator=generator)
         scores = (torch.rand(blocks, n_groups, of_a_group, generator=generator) + 0.3 * loud).flatten(1)
         groups = [torch.randperm(n_groups, generator=generator)[:stay].sort().values for _ in range(blocks)]
@@ -136,9 +136,9 @@ def _heads_cases(generator: torch.Generator) -> list[Case]:
     scores, groups = drawn(12, 3, 2, 4)
     turned = scores.T.contiguous().T, groups
     return [
-        Case("2 blocks, 6 heads on 2, one of each stays, by hand", (by_hand, torch.tensor([[0, 1], [0, 1]]), 2, 1)),
+        Case("2 blocks, 6 heads on 2, one of each is kept, by hand", (by_hand, torch.tensor([[0, 1], [0, 1]]), 2, 1)),
         Case("9 heads on 3 in 30 blocks, as in SmolLM2", (drawn(30, 3, 3, 3)[0], every, 3, 2)),
-        Case("12 heads on 4, of which two stay", (*drawn(5, 4, 2, 3), 4, 2)),
+        Case("12 heads on 4, of which two are kept", (*drawn(5, 4, 2, 3), 4, 2)),
         Case("24 heads on 3 in one block, scores below zero", ((low := drawn(1, 3, 2, 8))[0] - 2, low[1], 3, 3)),
         Case("ties, also below zero", (ties, three, 5, 2)),
         Case("not contiguous", (*turned, 3, 2)),
@@ -153,7 +153,7 @@ def _library(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tens
 
 HEADS = Exercise(
     id="minitron.heads",
-    title="Heads inside their group",
+    title="Heads within their group",
     difficulty=3,
     minutes=12,
     points=3,
@@ -170,9 +170,9 @@ HEADS = Exercise(
     ),
     hints=(
         "Which heads compete with each other? Give the scores an axis of groups: (L, n_groups, H / n_groups).",
-        "Of each group that stays, topk gives places inside the group. What has to be added to a place, to have the "
-        "number of a head?",
-        "places + size * groups[:, :, None] with size = H // n_groups, flattened to (L, g · n_each).",
+        "For each kept group, topk returns positions within the group. What do you have to add to a position to get "
+        "the number of a head?",
+        "positions + size * groups[:, :, None] with size = H // n_groups, flattened to (L, g · n_each).",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The exercise minitron.influence, "How much a block turns the stream": its cases and its named mistakes.
+"""The exercise minitron.influence, "Block influence": its cases and its named mistakes.
 
 Dimension key: L blocks, T tokens, D width.
 """
@@ -35,7 +35,7 @@ def _bars(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure.Figure":
 
 
 def _by_pair(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """The answer with another formula for what a block reads and gives, both (T, D)."""
+    """Build the answer with another formula for the input and output of a block, both (T, D)."""
     return lambda states: torch.stack([formula(before, after) for before, after in pairwise(states)])
 
 
@@ -49,7 +49,7 @@ def _influence(states: Tensor) -> Tensor:
 
 def _influence_cases(generator: torch.Generator) -> list[Case]:
     def stream(blocks: int, tokens: int, width: int, moves: float = 0.8) -> Tensor:
-        """A stream to which every block adds something, with a first token that is far larger than the others."""
+        """Return a stream to which every block adds something, with a first token far larger than the others."""
         size = torch.rand(tokens, 1, generator=generator) + 0.5
         size[0] = 25
         state = torch.randn(tokens, width, generator=generator)
@@ -66,9 +66,9 @@ def _influence_cases(generator: torch.Generator) -> list[Case]:
     return [
         Case("2 blocks, 2 tokens, width 2, by hand: 0.52 and 1", (by_hand,)),
         Case("5 blocks, 13 tokens of which the first is large", (stream(5, 13, 24),)),
-        Case("as many blocks as tokens as channels, and one state more", (stream(6, 6, 6),)),
-        Case("8 blocks that turn little", (stream(8, 9, 40, 0.3),)),
-        Case("a block that turns most tokens round", (opposed,)),
+        Case("as many blocks as tokens as channels, and one more state", (stream(6, 6, 6),)),
+        Case("8 blocks that change little", (stream(8, 9, 40, 0.3),)),
+        Case("a block that reverses most tokens", (opposed,)),
         Case("not contiguous", (stream(4, 7, 12).permute(2, 0, 1).contiguous().permute(1, 2, 0),)),
     ]
 
@@ -81,7 +81,7 @@ def _library(states: Tensor) -> Tensor:
 
 INFLUENCE = Exercise(
     id="minitron.influence",
-    title="How much a block turns the stream",
+    title="Block influence",
     difficulty=1,
     minutes=5,
     points=2,
@@ -100,7 +100,7 @@ INFLUENCE = Exercise(
         Variant("their distance", lambda s: normalize(s.double(), dim=2).diff(dim=0).square().sum(2).mean(1) / 2),
     ),
     hints=(
-        "states[:-1] is what the blocks read, states[1:] is what they give.",
-        "torch.cosine_similarity(a, b, dim=-1) gives one number for each block and token: (L, T).",
+        "states[:-1] are the inputs of the blocks, states[1:] are their outputs.",
+        "torch.cosine_similarity(a, b, dim=-1) returns one number per block and token: (L, T).",
     ),
 )

@@ -1,4 +1,4 @@
-"""The exercise minitron.norm, "A narrower norm": its cases and its named mistakes.
+"""The exercise minitron.norm, "An RMSNorm with fewer channels": its cases and its named mistakes.
 
 Dimension key: D channels before, d after.
 """
@@ -15,7 +15,7 @@ Norm = tuple[Tensor, Tensor]
 
 
 def _powers(of_weight: float, of_eps: float) -> Callable[[Tensor, float, Tensor], Norm]:
-    """The answer with other powers of D / d; for the epsilon a tensor, which is compared by its own size."""
+    """Build the answer with other powers of D / d; the epsilon is a tensor, which is compared relative to its size."""
 
     def norm(weight: Tensor, eps: float, kept: Tensor) -> Norm:
         ratio = len(weight) / len(kept)
@@ -37,25 +37,25 @@ def _first_ones(weight: Tensor, eps: float, kept: Tensor) -> Norm:
 
 
 def _by(ratio: Callable[[Tensor, Tensor], float | Tensor]) -> Callable[[Tensor, float, Tensor], Norm]:
-    """The answer with something else for D / d."""
+    """Build the answer with something else in place of D / d."""
     return lambda w, e, k: (w[k] * ratio(w, k) ** 0.5, torch.as_tensor(e * ratio(w, k), dtype=torch.float64))
 
 
 def _by_what_leaves(weight: Tensor, kept: Tensor) -> float:
-    """D / (D − d): the channels that leave, counted as those that stay."""
+    """D / (D − d): the pruned channels in place of the kept ones."""
     return len(weight) / max(len(weight) - len(kept), 1)
 
 
 def _norm_cases(generator: torch.Generator) -> list[Case]:
     def drawn(width: int, narrower: int, eps: float) -> tuple[Tensor, float, Tensor]:
-        """Channels that are not the first ones, and never half of all."""
+        """Return channels that are not the first ones, and never half of all."""
         kept = (torch.randperm(width - 1, generator=generator)[: narrower - 1] + 1).tolist()
         others = sorted(set(range(1, width)) - set(kept))
         return torch.randn(width, generator=generator) + 1, eps, torch.tensor(sorted([*kept, others[-1]]))
 
     by_hand = (torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), 0.25, torch.tensor([2, 5]))
     return [
-        Case("2 of 8 channels stay, by hand", by_hand),
+        Case("2 of 8 channels, by hand", by_hand),
         Case("540 of 576, as in SmolLM2", drawn(576, 540, 1e-5)),
         Case("7 of 30", drawn(30, 7, 1e-6)),
         Case("a large epsilon", drawn(20, 13, 0.5)),
@@ -72,7 +72,7 @@ def _library(weight: Tensor, eps: float, kept: Tensor) -> tuple[Tensor, float]:
 
 NORM = Exercise(
     id="minitron.norm",
-    title="A narrower norm",
+    title="An RMSNorm with fewer channels",
     difficulty=3,
     minutes=8,
     points=2,
@@ -94,10 +94,10 @@ NORM = Exercise(
         ),
     ),
     hints=(
-        "Write S for the sum of the squares. The channels that leave are zero, so S is the same before and after; the "
+        "Write S for the sum of the squares. The removed channels are zero, so S is the same before and after; the "
         "mean is S / D before, and S / d after.",
-        "Before: x w / √(S/D + ε). After: x w′ / √(S/d + ε′). With which ε′ is what stands under the second root a "
-        "multiple of what stands under the first?",
-        "With ε′ = ε · D / d it is D / d times as much, and the root of that is what w′ has to make up for.",
+        "Before: x w / √(S/D + ε). After: x w′ / √(S/d + ε′). For which ε′ is the term under the second root a "
+        "multiple of the term under the first one?",
+        "With ε′ = ε · D / d it is D / d times as large, and w′ has to cancel the root of this factor.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The exercise minitron.taylor, "What the loss would lose": its cases and its named mistakes.
+"""The exercise minitron.taylor, "The first-order change of the loss": its cases and its named mistakes.
 
 Dimension key: D width, F neurons.
 """
@@ -15,7 +15,7 @@ Scores = tuple[Tensor, Tensor]
 
 
 def _of_product(formula: Callable[[Tensor, Tensor], Tensor], dim: int = 0) -> Callable[[Tensor, Tensor], Scores]:
-    """The answer with something else than w g, over columns."""
+    """Build the answer with another formula in place of w g, over columns."""
     return lambda w, g: (formula(w, g).sum(dim=dim).abs(), formula(w, g).abs().sum(dim=dim))
 
 
@@ -28,7 +28,7 @@ _taylor = _of_product(_changes)
 
 def _taylor_cases(generator: torch.Generator) -> list[Case]:
     def drawn(width: int, neurons: int) -> tuple[Tensor, Tensor]:
-        """Some neurons whose weights cancel and some whose weights agree, large weights with small gradients."""
+        """Return neurons whose changes cancel and others whose changes agree; large weights have small gradients."""
         size = torch.logspace(-1, 1, neurons)[torch.randperm(neurons, generator=generator)]
         weight = torch.randn(width, neurons, generator=generator)
         gradient = torch.randn(width, neurons, generator=generator)
@@ -59,7 +59,7 @@ def _library(weight: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 TAYLOR = Exercise(
     id="minitron.taylor",
-    title="What the loss would lose",
+    title="The first-order change of the loss",
     difficulty=2,
     minutes=8,
     points=3,
@@ -76,9 +76,9 @@ TAYLOR = Exercise(
         Variant("stacked", lambda w, g: torch.stack(_taylor(w.double(), g.double()))),
     ),
     hints=(
-        "Taylor: the loss at w + δ is the loss at w plus the gradient times δ, summed over all weights that move. What "
-        "is δ for a weight that becomes zero?",
+        "Taylor: the loss at w + δ is the loss at w plus the gradient times δ, summed over all weights that change. "
+        "What is δ for a weight that becomes zero?",
         "δ = −w, so weight (i, j) contributes −w_ij g_ij, and neuron j the sum of these over i, its column.",
-        "Both scores are made of weight * gradient: one sums and then takes abs(), the other the other way round.",
+        "Both scores use weight * gradient: one sums first and then takes abs(), the other one does the opposite.",
     ),
 )

@@ -1,1 +1,1 @@
-"""What `course reproduce minitron` and its companions measure, one question per file."""
+"""Experiments of lesson 05. Modules without EXPERIMENT hold steps that `course reproduce minitron` uses."""

@@ -1,7 +1,7 @@
-"""The students that learn, each in pieces of a few minutes, and what is looked at between the pieces.
+"""Training of the students in pieces of a few minutes, with an evaluation between the pieces.
 
-Compute is counted in FLOP: with N weights of the student and M of the teacher, a token costs 6 N of learning (2
-forward, 4 backward) and, by KL, 2 M of asking the teacher. Attention over 128 tokens, 3 % more on both, is left out.
+Compute is counted in FLOP: with N weights of the student and M of the teacher, a token costs 6 N for training (2
+forward, 4 backward) and, with the KL loss, 2 M for the teacher. Attention over 128 tokens, 3 % of both, is left out.
 """
 
 import shutil
@@ -17,23 +17,25 @@ from transformers import PreTrainedModel
 from course_lib.attention.small_models.byte_model import untrained
 from course_lib.attention.small_models.training import Schedule
 from course_lib.lessons.common.subject import loaded
-from course_lib.lessons.minitron.experiments.ground import Row, n_weights, perplexity_row, text
-from course_lib.lessons.minitron.experiments.refits import refitted
-from course_lib.lessons.minitron.experiments.shapes import DEPTH, SHAPES, WIDTH, kept_of, student
-from course_lib.lessons.minitron.experiments.sizes import Sizes
+from course_lib.lessons.minitron.experiments.ground import Row, Sizes, n_weights, perplexity_row, text
+from course_lib.lessons.minitron.experiments.students import DEPTH, SHAPES, WIDTH, kept_of, refit_student, student
 from course_lib.measure.experiment import QUICK_RESULTS, Tables
 from course_lib.pruning.structured.distillation import distil
 from course_lib.pruning.structured.recipe import Recipe
 
 KL, NEXT, SCRATCH, REFIT = "KL", "next token", "from scratch", "refit"
 CURVES = (KL, NEXT, SCRATCH)
-MOST_STEPS = {KL: 50, NEXT: 70, SCRATCH: 70}  # of learning in one piece: four minutes
-KEPT = (WIDTH, next(iter(DEPTH)), KL)  # runs whose students answer questions later; states of others go when they end
+MOST_STEPS = {KL: 50, NEXT: 70, SCRATCH: 70}  # of training in one piece: four minutes
+KEPT = (
+    WIDTH,
+    next(iter(DEPTH)),
+    KL,
+)  # runs whose students answer questions later; other states are deleted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """A student after some steps, the losses of the steps since the look before, and what those cost."""
+class Checkpoint:
+    """A student after some steps, the losses of the steps since the last checkpoint, and their processor time."""
 
     step: int
     model: PreTrainedModel
@@ -43,23 +45,23 @@ class Look:
 
 
 def folder(sizes: Sizes) -> Path:
-    """Where runs that are not finished are kept; a quick run has a place of its own."""
+    """Return the folder of unfinished runs; a quick run has its own."""
     return QUICK_RESULTS / ("minitron" if sizes == Sizes() else "minitron-quick")
 
 
 def begin(sizes: Sizes) -> None:
-    """Nothing of an earlier measurement is gone on with."""
+    """Delete what an earlier measurement left."""
     shutil.rmtree(folder(sizes), ignore_errors=True)
 
 
 def end(sizes: Sizes, seed: int) -> Tables:
-    """Students are not kept: each is three numbers a weight on the disk."""
+    """Delete the students: each takes three numbers per weight on the disk."""
     shutil.rmtree(folder(sizes), ignore_errors=True)
     return {}
 
 
 def recipe(sizes: Sizes, name: str, seed: int) -> Recipe:
-    """The settings of a run; its rate falls to a tenth by its own last step."""
+    """Return the settings of a run; its learning rate falls to a tenth by its last step."""
     n_steps = {KL: sizes.kl, NEXT: sizes.next_token, SCRATCH: sizes.scratch}.get(name, (sizes.short,))[-1]
     rate = sizes.scratch_rate if name == SCRATCH else sizes.rate
     schedule = Schedule(n_steps, sizes.batch, sizes.text_length, rate, sizes.warm_up, decay=0.01)
@@ -67,71 +69,71 @@ def recipe(sizes: Sizes, name: str, seed: int) -> Recipe:
 
 
 def fresh(sizes: Sizes, name: str, seed: int) -> PreTrainedModel:
-    """A student before its first step, the same at every call."""
+    """Return a student before its first step; every call returns the same one."""
     if name == REFIT:
-        return refitted(sizes, seed)[0]
+        return refit_student(sizes, seed)[0]
     if name in SHAPES:
         return student(sizes, seed, name)
-    cut = student(sizes, seed, WIDTH)
-    return untrained(cut.config, seed).eval() if name == SCRATCH else cut
+    pruned = student(sizes, seed, WIDTH)
+    return untrained(pruned.config, seed).eval() if name == SCRATCH else pruned
 
 
 def trained(sizes: Sizes, name: str, seed: int, until: int | None = None) -> tuple[PreTrainedModel, list[float]]:
-    """A student after so many steps, or all of its run, and all losses; what is on the disk is not done again."""
+    """Return a student after so many steps, or its whole run, and all losses; steps on the disk are not repeated."""
     learner, settings = fresh(sizes, name, seed), recipe(sizes, name, seed)
     teacher = loaded(sizes.model)[0] if settings.loss == "kl" else None
     options = {"folder": folder(sizes) / name.replace(" ", "_"), "until": until, "progress": False}
     return learner, distil(learner, teacher, text(sizes, seed), settings, **options)
 
 
-def looks(sizes: Sizes, name: str, steps: tuple[int, ...], seed: int, before: int = 0) -> Iterator[Look]:
-    """The student after each of these steps; `before` is the last look of the piece before."""
-    here = folder(sizes) / name.replace(" ", "_")
-    if before == 0:  # killed in the middle of its first piece, a run begins anew
-        shutil.rmtree(here, ignore_errors=True)
+def checkpoints(sizes: Sizes, name: str, steps: tuple[int, ...], seed: int, before: int = 0) -> Iterator[Checkpoint]:
+    """Yield the student after each of these steps; `before` is the last step of the piece before."""
+    run_folder = folder(sizes) / name.replace(" ", "_")
+    if before == 0:  # a run killed in its first piece starts again
+        shutil.rmtree(run_folder, ignore_errors=True)
     for step in steps:
         start = time.process_time()
         learner, losses = trained(sizes, name, seed, step)
         seconds = time.process_time() - start
-        yield Look(step=step, model=learner, from_step=before, losses=losses[before:], processor_seconds=seconds)
+        yield Checkpoint(step=step, model=learner, from_step=before, losses=losses[before:], processor_seconds=seconds)
         before = step
     if name not in KEPT and before == recipe(sizes, name, seed).schedule.n_steps:
-        shutil.rmtree(here)
-        with suppress(OSError):  # the last one takes the folder with it
-            here.parent.rmdir()
+        shutil.rmtree(run_folder)
+        with suppress(OSError):  # the last run removes the parent folder
+            run_folder.parent.rmdir()
 
 
 def flops(sizes: Sizes, name: str, model: PreTrainedModel, steps: int) -> int:
-    """Of all steps up to there."""
+    """Count the FLOP of all steps so far."""
     tokens = steps * sizes.batch * sizes.text_length
     teacher = 0 if name in (NEXT, SCRATCH) else n_weights(loaded(sizes.model)[0])
     return tokens * (6 * n_weights(model) + 2 * teacher)
 
 
-def training_row(name: str, look: Look) -> Row:
+def training_row(name: str, look: Checkpoint) -> Row:
     return {"run": name, "from_step": look.from_step, "losses": [round(loss, 5) for loss in look.losses]}
 
 
 def at_equal_parameters(sizes: Sizes, name: str, seed: int) -> Tables:
-    """One way to the same size: before, and after a short distillation."""
+    """Evaluate one of the shapes of equal size, before and after a short distillation."""
     kept = kept_of(sizes, seed, name)
     dropped = sorted(set(range(len(kept.neurons))) - set(kept.blocks.tolist()))
     before = student(sizes, seed, name)
     label = {"name": name, "kind": "depth" if name in DEPTH else "width", "dropped": dropped}
     label |= {"parameters": n_weights(before)}
     rows, log = [label | {"steps": 0} | perplexity_row(sizes, before, seed)], []
-    for look in looks(sizes, name, (sizes.short,), seed):
+    for look in checkpoints(sizes, name, (sizes.short,), seed):
         rows.append(label | {"steps": look.step} | perplexity_row(sizes, look.model, seed))
         log.append(training_row(name, look))
     return {"equal_parameters": rows, "training": log}
 
 
 def curve(sizes: Sizes, name: str, steps: tuple[int, ...], before: int, seed: int) -> Tables:
-    """A piece of a curve: perplexity after each of these steps, and before the first where the run begins."""
+    """Measure a piece of a curve: perplexity after each of these steps, and at step 0 if the run starts here."""
     rows, log = [], []
     if before == 0:
         rows.append(curve_row(sizes, name, fresh(sizes, name, seed), 0, 0.0, seed))
-    for look in looks(sizes, name, steps, seed, before):
+    for look in checkpoints(sizes, name, steps, seed, before):
         rows.append(curve_row(sizes, name, look.model, look.step, look.processor_seconds, seed))
         log.append(training_row(name, look))
     return {"curves": rows, "training": log}
@@ -144,7 +146,7 @@ def curve_row(sizes: Sizes, name: str, model: PreTrainedModel, step: int, second
 
 
 def in_pieces(sizes: Sizes, name: str, steps: tuple[int, ...]) -> list[tuple[str, Callable[[int], Tables]]]:
-    """A long run as steps of an experiment: their names, and what measures each."""
+    """Split a long run into steps of an experiment: the name of each, and the function that measures it."""
     return [
         (f"{name}: to step {inside[-1]}", partial(curve, sizes, name, inside, before))
         for inside, before in pieces(steps, MOST_STEPS[name])
@@ -152,12 +154,12 @@ def in_pieces(sizes: Sizes, name: str, steps: tuple[int, ...]) -> list[tuple[str
 
 
 def pieces(steps: tuple[int, ...], most: int) -> list[tuple[tuple[int, ...], int]]:
-    """Looks in pieces of at most `most` steps, each with the last look before it."""
-    found: list[tuple[tuple[int, ...], int]] = [((), 0)]
+    """Group checkpoints into pieces of at most `most` steps, each with the last checkpoint before it."""
+    groups: list[tuple[tuple[int, ...], int]] = [((), 0)]
     for step in steps:
-        inside, before = found[-1]
+        inside, before = groups[-1]
         if inside and step - before > most:
-            found.append(((step,), inside[-1]))
+            groups.append(((step,), inside[-1]))
         else:
-            found[-1] = ((*inside, step), before)
-    return found
+            groups[-1] = ((*inside, step), before)
+    return groups

@@ -13,11 +13,11 @@ from course_lib.settings import check_option
 
 @dataclass(frozen=True)
 class Minitron(Scorer):
-    """Sizes of activations (section 2.2): what a neuron gives, what a head gives, what stands behind the norms.
+    """Sizes of activations (section 2.2): of neurons, of the outputs of heads, and of channels after the norms.
 
     The size is aggregated over the tokens of a window, then over windows; the paper found the mean over the sequence
-    and L2 over the batch to be best. Neurons are read behind the activation function, as in the authors' code, not
-    before it, as in the text. A width channel's score is the sum over all norms.
+    and L2 over the batch to be best. Neurons are measured after the activation function, as in the authors' code,
+    not before it, as in the text. A width channel's score is the sum over all norms.
 
     Deviation: a head is scored as in the text, by the norm of its output at each token. The authors' code
     (Model-Optimizer) takes the mean of |x| of each channel over the sequence, L2 over the batch, and then the norm over

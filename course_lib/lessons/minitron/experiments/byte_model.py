@@ -1,4 +1,4 @@
-"""The small model of bytes: trained from nothing, its losses on the way, and what was written in the end.
+"""A small language model on bytes, trained from random weights: its losses, and the weights that were written.
 
 Training writes the weights into attention/small_models/weights; about four minutes of one processor.
 """
@@ -35,7 +35,7 @@ class Sizes:
     n_neurons: int = 512
     schedule: Schedule = field(default_factory=schedule)
     texts: int | None = None  # documents to train on; all when None
-    evaluation: int = 48  # windows that nothing is trained on
+    evaluation: int = 48  # held-out windows
     log_every: int = 20
     look_every: int = 100
 
@@ -44,19 +44,19 @@ QUICK = Sizes(16, 2, 2, 24, Schedule(4, 2, 32, 1e-2, 2, 0.1), texts=3, evaluatio
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    return [Step("train", partial(trained, sizes))]
+    return [Step("train", partial(train_model, sizes))]
 
 
 def folder(sizes: Sizes) -> Path:
-    """Where weights are: those of a quick run never take the place of the others."""
+    """Return the folder of the weights; a quick run never overwrites those of a full run."""
     return WEIGHTS if sizes == Sizes() else QUICK_RESULTS / NAME
 
 
-def trained(sizes: Sizes, seed: int) -> Tables:
-    """The losses that it was trained on, those on held-out windows, and the model that was written."""
+def train_model(sizes: Sizes, seed: int) -> Tables:
+    """Train the model, write it, and return training losses, held-out losses and a row on the model."""
     tokens = running(training_texts()[: sizes.texts])
     model = untrained(configuration(sizes.width, sizes.n_blocks, sizes.n_heads, sizes.n_neurons), seed).train()
-    log, seen, recent = [], [], []
+    log, held_out, recent = [], [], []
 
     def look(step: int, loss: float) -> None:
         recent.append(loss)
@@ -64,19 +64,19 @@ def trained(sizes: Sizes, seed: int) -> Tables:
             log.append({"step": step + 1, "loss": round(sum(recent) / len(recent), 5)})
             recent.clear()
         if (step + 1) % sizes.look_every == 0:
-            seen.append({"step": step + 1} | looked_at(model, sizes))
+            held_out.append({"step": step + 1} | evaluate(model, sizes))
 
     train(model, tokens, sizes.schedule, seed, look, byte_losses)
     path = save_half(model, folder(sizes))
     kept = load_half(folder(sizes))
     row = {"parameters": sum(weight.numel() for weight in kept.parameters()), "bytes": path.stat().st_size}
     row |= {"read": sizes.schedule.n_steps * sizes.schedule.batch * sizes.schedule.length, "text": len(tokens)}
-    return {"training": log, "held_out": seen, "models": [row | looked_at(kept, sizes)]}
+    return {"training": log, "held_out": held_out, "models": [row | evaluate(kept, sizes)]}
 
 
 @torch.no_grad()
-def looked_at(model: PreTrainedModel, sizes: Sizes) -> dict[str, float | list[float]]:
-    """Loss on held-out windows in nats a byte, its standard error, and the losses of the windows."""
+def evaluate(model: PreTrainedModel, sizes: Sizes) -> dict[str, float | list[float]]:
+    """Return the loss on held-out windows in nats per byte, its standard error, and the loss of each window."""
     losses = byte_losses(model, byte_windows(sizes.evaluation)).double().mean(dim=1)
     mean, error = mean_and_error(losses)
     return {"loss": mean, "standard_error": error, "losses": [round(loss, 5) for loss in losses.tolist()]}

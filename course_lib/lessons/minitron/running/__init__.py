@@ -1,1 +1,0 @@
-"""What the notebook of lesson 05 runs on models."""
