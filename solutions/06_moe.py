@@ -23,7 +23,7 @@ from course_lib.data import corpora
 from course_lib.lessons.common import gpu
 from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.moe import budget, deck
-from course_lib.lessons.moe.experiments.steps import ideas
+from course_lib.lessons.moe.experiments import moe_ideas as ideas
 from course_lib.lessons.moe.drawings import balance as drawn_balance
 from course_lib.lessons.moe.drawings import gate as drawn_gate
 from course_lib.lessons.moe.drawings import history, layer, learning, places

@@ -11,8 +11,8 @@ from course_lib.lessons.common.claim import POINTS, Claim, Unit
 from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.lessons.moe import pairs
-from course_lib.lessons.moe.experiments.steps.trained_on import ARMS
-from course_lib.lessons.moe.experiments.steps.trained_on import DENSE as DENSE_TRAINED
+from course_lib.lessons.moe.experiments.moe_upcycling import ARMS
+from course_lib.lessons.moe.experiments.moe_upcycling import DENSE as DENSE_TRAINED
 
 Measured = dict[str, Any]
 MORE_WEIGHTS, AS_MANY = 3.0, 1.05  # times the weights of the dense model, at most so many times its multiplications

@@ -8,8 +8,8 @@ from table_cells import rows as cells
 from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.moe import budget
-from course_lib.lessons.moe.experiments.experiment_moe_ideas import EXPERIMENT, Sizes, steps
-from course_lib.lessons.moe.experiments.steps import ideas
+from course_lib.lessons.moe.experiments import moe_ideas as ideas
+from course_lib.lessons.moe.experiments.moe_ideas import EXPERIMENT, Sizes, steps
 from course_lib.lessons.moe.live.training import SCHEDULE
 
 
@@ -55,7 +55,7 @@ def test_what_the_notebook_says_of_the_ideas():
         for name in others
     }
     clear = {name for name, its in gains.items() if all(lower > 2 * error for lower, error in its)}
-    assert clear == {"no balance loss", "only the two experts at work"}
+    assert clear == {"no balance loss", "two experts, both used"}
     turned = {name for name, ((a, e), (b, f)) in gains.items() if a > 2 * e and b < -2 * f}
     assert turned == {"weights that sum to one", "one expert of twice the size"}
 

@@ -7,8 +7,8 @@ from table_cells import rows as cells
 
 from course_lib.attention.small_models import byte_model
 from course_lib.lessons.common.results import load_measured
-from course_lib.lessons.moe import claims, experiment, pairs
-from course_lib.lessons.moe.experiments.steps import runs
+from course_lib.lessons.moe import claims, pairs
+from course_lib.lessons.moe.experiments import moe, runs
 from course_lib.lessons.moe.figures import measured as plots
 from course_lib.lessons.moe.tables import measured
 from course_lib.measure.result_files import plain
@@ -24,7 +24,7 @@ def found():
         patch.setattr(byte_model, "DOCUMENTS", {"wikipedia": lambda split: [TEXT.upper()]})
         patch.setattr(runs, "training_texts", lambda: [TEXT] * 3)
         runs.text.cache_clear()
-        for step in experiment.steps(experiment.QUICK):
+        for step in moe.steps(moe.QUICK):
             for name, rows in step.run(0).items():
                 tables.setdefault(name, []).extend(rows)
     runs.text.cache_clear()
@@ -33,7 +33,7 @@ def found():
 
 def test_every_model_has_a_line_and_dense_ones_no_load(found):
     shown = cells(measured.ends(found))
-    assert [row[0] for row in shown] == list(experiment.SIZES.kinds)
+    assert [row[0] for row in shown] == list(moe.SIZES.kinds)
     assert shown[0][-1] == "–"
     assert all(row[-1].endswith("%") for row in shown[1:])
 
