@@ -32,8 +32,8 @@ SPARSE_MIXER_PAPER = "Liu, Gao and Chen (2023), arXiv:2310.00811"
 JACOBS = "Jacobs, Jordan, Nowlan and Hinton (1991), doi:10.1162/neco.1991.3.1.79"
 JORDAN = "Jordan and Jacobs (1994), doi:10.1162/neco.1994.6.2.181"
 
-_claim = partial(Claim, results=("moe/measured",), source=SWITCH, unit=NATS_PER_BYTE)
-_routers = partial(_claim, results=("moe/measured", "moe/experiments/moe_routers"))
+_claim = partial(Claim, results=("moe/experiments/moe",), source=SWITCH, unit=NATS_PER_BYTE)
+_routers = partial(_claim, results=("moe/experiments/moe", "moe/experiments/moe_routers"))
 _upcycled = partial(_claim, results=("moe/experiments/moe_upcycling",), source=UPCYCLING)
 _classic = partial(_claim, results=("moe/experiments/moe_classic",))
 
