@@ -217,8 +217,8 @@ Z_CHEAP = _z_loss(
 )
 
 
-def _evener(twin: str, *results: Measured) -> Effect:
-    return pairs.falls(pairs.joined(*results), "top-2, sigmoid, bias", twin, pairs.busiest)
+def _evener(control: str, *results: Measured) -> Effect:
+    return pairs.falls(pairs.joined(*results), "top-2, sigmoid, bias", control, pairs.busiest)
 
 
 def _cheaper_balance(*results: Measured) -> dict[str, Effect]:

@@ -5,7 +5,7 @@ from statistics import fmean, stdev
 import pytest
 
 from course_lib.lessons.common.results import load_measured, rows
-from course_lib.lessons.moe import claims, kept, pairs
+from course_lib.lessons.moe import claims, pairs, plots
 from course_lib.lessons.moe.experiments import moe
 
 KINDS = ("top-1", "top-1, balanced", "top-2", "top-2, balanced")
@@ -57,7 +57,7 @@ def test_loads_are_most_uneven_after_some_twenty_steps(committed):
 
 def test_what_is_said_of_jitter_z_loss_bias_and_choosing_experts():
     assert claims.JITTER.judge().words == "holds"
-    found = pairs.joined(*kept.both())
+    found = pairs.joined(*plots.with_routers())
     gains = [effect.value for effect in claims.JITTER.judge().estimates.values()]
     ends = [row["loss"] for row in rows(found, "models", model="top-1, balanced")]
     assert 0.003 < min(gains) < max(gains) < stdev(ends) / 2  # Switch: -1.471 to -1.468
@@ -75,6 +75,6 @@ def test_what_is_said_of_jitter_z_loss_bias_and_choosing_experts():
 
 
 def test_the_figures_of_the_deck_are_drawn_from_it():
-    assert kept.losses().axes[0].get_title(loc="left").startswith("Of 12 runs with experts ")
-    assert kept.routers().axes[0].get_title(loc="left").startswith("Of 27 runs with experts ")
-    assert kept.loads().axes[0].get_title(loc="left").startswith("The busiest expert of a block has at last:")
+    assert plots.losses().axes[0].get_title(loc="left").startswith("Of 12 runs with experts ")
+    assert plots.routers().axes[0].get_title(loc="left").startswith("Of 27 runs with experts ")
+    assert plots.largest_loads().axes[0].get_title(loc="left").startswith("Load of the busiest expert of a block")

@@ -10,7 +10,6 @@ from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.moe import budget
 from course_lib.lessons.moe.experiments import moe_ideas as ideas
 from course_lib.lessons.moe.experiments.moe_ideas import EXPERIMENT, Sizes, steps
-from course_lib.lessons.moe.live.training import SCHEDULE
 
 
 def test_ideas_are_compared_beginning_by_beginning():
@@ -27,7 +26,7 @@ def test_ideas_are_compared_beginning_by_beginning():
 
 
 def test_an_idea_is_an_attempt_from_its_own_beginning(monkeypatch):
-    monkeypatch.setattr(budget, "SCHEDULE", replace(SCHEDULE, n_steps=2, batch=2, length=24))
+    monkeypatch.setattr(budget, "SCHEDULE", replace(budget.SCHEDULE, n_steps=2, batch=2, length=24))
     monkeypatch.setitem(ideas.IDEAS, "16 experts", {"width": 32, "neurons": 16})
     (step,) = steps(EXPERIMENT.quick)
     (row,), (other,) = (run(0)["ideas"] for run in (step.run, steps(Sizes(("16 experts",), (1,)))[0].run))
