@@ -588,8 +588,6 @@ for case_name, layer_choices in choices_by_case.items():
     per_layer, _ = mine("moe.balance", balance)(sure_logits, layer_choices, 1.0)
     pooled = load_balancing_loss_func(tuple(sure_logits), num_experts=4, top_k=2) / 2
     print(f"{case_name}: per layer {per_layer:.2f}, pooled {pooled:.2f}")
-
-# %%
 drawings.by_layer()
 
 # %% [markdown]
@@ -702,8 +700,6 @@ for run_name, run_alpha in {"no balance loss": 0.0, "balanced": 0.01}.items():
     print(run_name)
     byte_models[run_name] = byte_mixture(students["gate"])
     loads_by_run[run_name] = train_mixture(byte_models[run_name], training_batches, run_alpha, students["loss"])
-
-# %%
 plots.loads(loads_by_run, k=2)
 
 # %% [markdown]
