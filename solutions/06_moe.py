@@ -892,7 +892,8 @@ tables.noisy_copies(
 # in four ways and trained all models for 200 more steps, in 23 minutes.
 
 # %%
-tables.upcycled()
+display(tables.upcycled())
+print(claims.UPCYCLED_TOP_1.judge())
 
 # %% [markdown]
 # The router's gradient at the start is as predicted: rounding error for equal copies, more for noise, most for half
@@ -900,11 +901,7 @@ tables.upcycled()
 # nats. Copies that receive different bytes become different on their own. Half random neurons cost more than 200
 # steps bring back. Note that top-2 with copies of full size needs twice the multiplications of the dense MLP; top-1
 # needs the same.
-
-# %%
-print(claims.UPCYCLED_TOP_1.judge())
-
-# %% [markdown]
+#
 # To upcycle a whole Llama, call `upcycled(model, n_experts, k)` in `course_lib/moe/upcycling/mixtral.py`. The result
 # can be saved and loaded as a Mixtral.
 #
@@ -1053,18 +1050,16 @@ for chooser_name, choose in choosers.items():
 # Each is compared with a **matched control**, a model that differs in this one respect only.
 
 # %%
-tables.regularisers()
+display(tables.regularisers())
+print(claims.BIAS_EVENS_MORE.judge())
 
 # %% [markdown]
 # Look at the third column first. Jitter lowers the loss by 0.0125 nats, more than three times its deviation over the
 # seeds. The z-loss does not cost anything here. For the bias and for expert choice the deviation over the seeds is
 # larger than the difference, so nothing follows. The last two columns show the loads: the bias lowers the load of the
-# busiest expert from 35 % to 13 %, close to the 12.5 % of equal loads. Is this more even than with the balance loss?
-
-# %%
-print(claims.BIAS_EVENS_MORE.judge())
-
-# %% [markdown]
+# busiest expert from 35 % to 13 %, close to the 12.5 % of equal loads. The claim below the table compares it with
+# the balance loss.
+#
 # ## 13. Optional: where the idea comes from
 #
 # The idea is from 1991, when Jacobs, Jordan, Nowlan and Hinton trained a mixture without top-k: all experts computed
@@ -1172,7 +1167,8 @@ optional_plots.regions(trained_on_vowels, unseen_vowels)
 # moe_classic` measured all of them in six minutes:
 
 # %%
-tables.classic()
+display(tables.classic())
+print(claims.VOWELS_ALONE.judge())
 
 # %% [markdown]
 # - **Row 1**: over ten seeds, one expert alone is right for 90.5 % of the vowels with the mixture error, and for 74.2
@@ -1181,11 +1177,7 @@ tables.classic()
 #   main point of the paper.
 # - **Row 3**: on the movements of a robot arm with two joints, the tree has a much smaller error than one linear map.
 # - **Row 4**: experts in an LSTM have a slightly lower loss than as many active dense neurons.
-
-# %%
-print(claims.VOWELS_ALONE.judge())
-
-# %% [markdown]
+#
 # ## 14. Optional: a gradient for the choice
 #
 # In 1991 all experts ran, so it was known what each of them would have contributed. In a sparse model we have this
