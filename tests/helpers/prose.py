@@ -39,6 +39,7 @@ REWRITTEN: tuple[str, ...] = (
     "solutions/03_sparsegpt.py",
     "solutions/04_wanda.py",
     "solutions/05_minitron.py",
+    "solutions/06_moe.py",
     "solutions/07_kv_eviction.py",
     "solutions/10_compress_then_prompt.py",
     "solutions/11_sparse_attention.py",

@@ -1,7 +1,7 @@
-"""The open task of lesson 06: the lowest loss of a byte model with experts at a fixed number of FLOP a byte.
+"""The open task of lesson 06: the lowest loss of a byte model with experts at a fixed number of FLOP per byte.
 
-A weight that a byte meets costs two FLOP. What lies in experts that it does not go to is free; so are the scores of the
-attention, which are the same for all that have equally many blocks and width.
+A weight that a byte is multiplied by costs two FLOP. The weights of experts that a byte does not use cost nothing, and
+we leave out the scores of the attention, which are the same for all models with as many blocks and the same width.
 
 Dimension key: N windows.
 """
@@ -12,28 +12,41 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from course_lib.attention.small_models.byte_model import untrained
+from course_lib.attention.small_models.byte_model import byte_windows, untrained
+from course_lib.attention.small_models.training import Schedule, running, training_texts
 from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.table import Table, number
-from course_lib.lessons.moe.live.training import SCHEDULE, SIZES, Run, learn
 from course_lib.moe.checks import check_count
 from course_lib.moe.routers.mixtral import Mixtral
 from course_lib.moe.routers.olmoe import OLMoE
 from course_lib.moe.routing import Router
 from course_lib.moe.small_models.byte_mixture import mixture_configuration, n_weights
-from course_lib.moe.small_models.training import Balancing
+from course_lib.moe.small_models.training import Balancing, read, routing, train_mixture
 
 ROUTERS: dict[str, Callable[[int], Router]] = {"probabilities": OLMoE, "sum to one": Mixtral}
 USUAL = {"experts": 8, "k": 2, "neurons": 96, "width": 96, "blocks": 2, "alpha": 0.01, "weights": "probabilities"}
-BUDGET = 425_000  # FLOP a byte
-MOST_WEIGHTS = 1_500_000  # all of them, so that an attempt takes seconds
+BUDGET = 425_000  # FLOP per byte
+MOST_WEIGHTS = 1_500_000  # in total, so that an attempt takes seconds
+SIZES = {"width": 96, "n_blocks": 2, "n_heads": 3, "active": 192}  # of the usual model
+N_HELD_OUT = 48
+
+
+@dataclass(frozen=True)
+class ConstantRate(Schedule):
+    """After the warm-up the rate stays as it is: a few steps are the beginning of a training, not a short one."""
+
+    def rate_at(self, step: int) -> float:
+        return self.rate * min(1.0, (step + 1) / self.warm_up)
+
+
+SCHEDULE = ConstantRate(n_steps=140, batch=16, length=128, rate=2e-3, warm_up=10, decay=0.1)
 
 Choices = Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of it: FLOP a byte, all weights, and the loss of every held-out window in nats a byte."""
+    """The result: FLOP per byte, all weights, and the loss of every held-out window in nats per byte."""
 
     flops: int
     weights: int
@@ -41,27 +54,22 @@ class Attempt:
 
 
 def attempt(choices: object, seed: int = 0) -> Attempt:
-    """Train a model of these choices on the steps of the notebook's own run.
+    """Train a model with these choices for as many steps and on the same bytes as the notebook's own model.
 
     Raises:
-        ValueError: for unknown names, sizes that make no model, or one above the budget.
+        ValueError: unknown names, sizes that make no model, or a model above the budget.
     """
     wanted = checked(choices)
-    sizes = sizes_of(wanted)
-    router = ROUTERS[wanted["weights"]](wanted["k"])
-    met, weights = priced(wanted)
-    run = learn(router, wanted["experts"], Balancing(wanted["alpha"]), sizes, SCHEDULE, seed)
-    return Attempt(2 * met, weights, run.reading.losses)
-
-
-def usual(run: Run) -> Attempt:
-    """The notebook's own run as an attempt, so that it is not trained again."""
-    weights, met = n_weights(run.model)
-    return Attempt(2 * met, weights, run.reading.losses)
+    used, weights = priced(wanted)
+    model = untrained(mixture_configuration(wanted["experts"], wanted["k"], **sizes_of(wanted)), seed)
+    with routing(model, ROUTERS[wanted["weights"]](wanted["k"]), seed) as seen:
+        train_mixture(model, seen, running(training_texts()), SCHEDULE, seed, Balancing(wanted["alpha"]))
+        losses = read(model, seen, byte_windows(N_HELD_OUT)).losses
+    return Attempt(2 * used, weights, losses)
 
 
 def sizes_of(wanted: Choices) -> dict[str, int]:
-    """As `learn` takes them; a head has as many channels as in the notebook's own run, or more where that is uneven."""
+    """The sizes of the model; a head has as many channels as in the notebook's model, or more where that is uneven."""
     width, most = wanted["width"], max(1, wanted["width"] * SIZES["n_heads"] // SIZES["width"])
     return {
         "width": width,
@@ -72,24 +80,24 @@ def sizes_of(wanted: Choices) -> dict[str, int]:
 
 
 def priced(wanted: Choices) -> tuple[int, int]:
-    """How many weights a byte meets, and how many there are.
+    """Count the weights that a byte is multiplied by, and all weights.
 
     Raises:
-        ValueError: for more than the budget allows.
+        ValueError: more than the budget allows.
     """
     model = untrained(mixture_configuration(wanted["experts"], wanted["k"], **sizes_of(wanted)), 0)
-    weights, met = n_weights(model)
-    for name, got, most in (("FLOP a byte", 2 * met, BUDGET), ("weights", weights, MOST_WEIGHTS)):
+    weights, used = n_weights(model)
+    for name, got, most in (("FLOP per byte", 2 * used, BUDGET), ("weights", weights, MOST_WEIGHTS)):
         if got > most:
-            raise ValueError(f"got {got:,} {name}; expected at most {most:,}. Make something smaller, or choose fewer.")
-    return met, weights
+            raise ValueError(f"got {got:,} {name}; expected at most {most:,}. Choose something smaller.")
+    return used, weights
 
 
 def checked(choices: object) -> dict:
-    """All choices, those that were not made as usual.
+    """Fill in the usual values of all choices that were not made.
 
     Raises:
-        ValueError: for what is no choice.
+        ValueError: an unknown choice, or a value that makes no model.
     """
     if not isinstance(choices, Mapping) or set(choices) - set(USUAL):
         raise ValueError(f"got {choices!r}; expected a dictionary with some of {', '.join(USUAL)}.")
@@ -100,13 +108,13 @@ def checked(choices: object) -> dict:
         check_count(name, wanted[name])
     if wanted["width"] % 2:
         raise ValueError(
-            f"got width {wanted['width']}; expected an even number, for the channels of heads turn in pairs."
+            f"got width {wanted['width']}; expected an even number, because heads rotate their channels in pairs."
         )
     return wanted
 
 
 def table(mine: Attempt, usual: Attempt) -> Table:
-    """Yours compared with the usual one, window by window."""
+    """Your model compared with the usual one, window by window."""
     lower, error = against(mine.losses, usual.losses)
     return Table(
         [

@@ -11,8 +11,8 @@ from course_lib.lessons.common.claim import POINTS, Claim, Unit
 from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.lessons.moe import pairs
-from course_lib.lessons.moe.experiments.steps.trained_on import ARMS
-from course_lib.lessons.moe.experiments.steps.trained_on import DENSE as DENSE_TRAINED
+from course_lib.lessons.moe.experiments.moe_upcycling import ARMS
+from course_lib.lessons.moe.experiments.moe_upcycling import DENSE as DENSE_TRAINED
 
 Measured = dict[str, Any]
 MORE_WEIGHTS, AS_MANY = 3.0, 1.05  # times the weights of the dense model, at most so many times its multiplications
@@ -32,8 +32,8 @@ SPARSE_MIXER_PAPER = "Liu, Gao and Chen (2023), arXiv:2310.00811"
 JACOBS = "Jacobs, Jordan, Nowlan and Hinton (1991), doi:10.1162/neco.1991.3.1.79"
 JORDAN = "Jordan and Jacobs (1994), doi:10.1162/neco.1994.6.2.181"
 
-_claim = partial(Claim, results=("moe/measured",), source=SWITCH, unit=NATS_PER_BYTE)
-_routers = partial(_claim, results=("moe/measured", "moe/experiments/moe_routers"))
+_claim = partial(Claim, results=("moe/experiments/moe",), source=SWITCH, unit=NATS_PER_BYTE)
+_routers = partial(_claim, results=("moe/experiments/moe", "moe/experiments/moe_routers"))
 _upcycled = partial(_claim, results=("moe/experiments/moe_upcycling",), source=UPCYCLING)
 _classic = partial(_claim, results=("moe/experiments/moe_classic",))
 
@@ -217,8 +217,8 @@ Z_CHEAP = _z_loss(
 )
 
 
-def _evener(twin: str, *results: Measured) -> Effect:
-    return pairs.falls(pairs.joined(*results), "top-2, sigmoid, bias", twin, pairs.busiest)
+def _evener(control: str, *results: Measured) -> Effect:
+    return pairs.falls(pairs.joined(*results), "top-2, sigmoid, bias", control, pairs.busiest)
 
 
 def _cheaper_balance(*results: Measured) -> dict[str, Effect]:

@@ -47,9 +47,9 @@ def _differences(better: Sequence[Row], worse: Sequence[Row]) -> dict[int, list[
     }
 
 
-def costs_more(found: Measured, dear: tuple[str, str], cheap: tuple[str, str]) -> Estimates:
-    """By seed: how much more the dear way from its first model to its second costs than the cheap way, by window."""
-    costs = [_differences(*(rows(found, "models", model=name) for name in pair)) for pair in (dear, cheap)]
+def costs_more(found: Measured, expensive: tuple[str, str], cheap: tuple[str, str]) -> Estimates:
+    """By seed: the loss of the second model minus the first, in the expensive pair minus that in the cheap one."""
+    costs = [_differences(*(rows(found, "models", model=name) for name in pair)) for pair in (expensive, cheap)]
     return {
         f"seed {seed}": of_samples([a - b for a, b in zip(costs[0][seed], costs[1][seed], strict=True)])
         for seed in costs[0]
@@ -67,15 +67,15 @@ def of_seeds(found: Measured, name: str, key: str | Callable[[Row], float]) -> d
     return {row["seed"]: fmean(map(of_block, row["blocks"])) for row in rows(found, "models", model=name)}
 
 
-def falls(found: Measured, name: str, twin: str, key: str | Callable[[Row], float]) -> Effect:
+def falls(found: Measured, name: str, control: str, key: str | Callable[[Row], float]) -> Effect:
     """By how much that number is lower than the matched control's; a seed is a sample."""
-    mine, theirs = (of_seeds(found, each, key) for each in (name, twin))
+    mine, theirs = (of_seeds(found, each, key) for each in (name, control))
     return of_samples([theirs[seed] - mine[seed] for seed in mine])
 
 
-def with_and_without(found: Measured, name: str, twin: str, key: str) -> str:
+def with_and_without(found: Measured, name: str, control: str, key: str) -> str:
     """Both numbers: "5.88 with it, 6.39 without", means over blocks and seeds."""
-    with_it, without = (fmean(of_seeds(found, each, key).values()) for each in (name, twin))
+    with_it, without = (fmean(of_seeds(found, each, key).values()) for each in (name, control))
     return f"{with_it:.2f} with it, {without:.2f} without"
 
 

@@ -504,7 +504,7 @@ WRONG = {
         ),
         "of the batch": (capacity_of_the_batch, "counted over the batch"),
         "cumsum over groups": lambda *a: capacity_by_one_hot(*a, dim=0),
-        "cumsum over experts": (lambda *a: capacity_by_one_hot(*a, dim=2), "a place for everybody"),
+        "cumsum over experts": (lambda *a: capacity_by_one_hot(*a, dim=2), "a slot for every token"),
         "room of the batch": (
             lambda *a: capacity_by_one_hot(*a, room=lambda c, n, f: int(f * c.numel() / n)),
             "counted over the batch",
@@ -526,7 +526,7 @@ WRONG = {
         "no factor": (lambda *a: capacity_by_one_hot(*a, room=lambda c, n, f: c.shape[1] / n), "factor forgotten"),
         "not divided": (
             lambda *a: capacity_by_one_hot(*a, room=lambda c, n, f: int(f * c.shape[1])),
-            "a place for everybody",
+            "a slot for every token",
         ),
         "from the end": (
             lambda s, o, c, w, n, f: tuple(

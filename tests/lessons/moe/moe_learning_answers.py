@@ -308,7 +308,7 @@ WRONG = {
         ),
         "by the top of the logits": (
             tracked(lambda x, c, a: in_every_layer(x, x.topk(c.shape[2], 2)[1], a)),
-            "chosen anew",
+            "chosen by the logits",
         ),
         "counts": (
             tracked(

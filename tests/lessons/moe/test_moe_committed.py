@@ -5,7 +5,8 @@ from statistics import fmean, stdev
 import pytest
 
 from course_lib.lessons.common.results import load_measured, rows
-from course_lib.lessons.moe import claims, experiment, kept, pairs
+from course_lib.lessons.moe import claims, pairs, plots
+from course_lib.lessons.moe.experiments import moe
 
 KINDS = ("top-1", "top-1, balanced", "top-2", "top-2, balanced")
 
@@ -17,7 +18,7 @@ def committed():
 
 def test_all_kinds_and_seeds_are_measured(committed):
     labels = {(row["model"], row["seed"]) for row in rows(committed, "models")}
-    assert labels == {(name, seed) for name in experiment.SIZES.kinds for seed in experiment.SIZES.seeds}
+    assert labels == {(name, seed) for name in moe.SIZES.kinds for seed in moe.SIZES.seeds}
 
 
 def test_no_kind_of_experts_is_ahead_from_every_beginning(committed):
@@ -26,7 +27,7 @@ def test_no_kind_of_experts_is_ahead_from_every_beginning(committed):
     dense, *others = (rows(committed, "models", model=name)[0] for name in ("dense", *KINDS))
     assert {round(row["parameters"] / dense["parameters"]) for row in others} == {3, 6}
     assert all(row["flops_a_byte"] / dense["flops_a_byte"] < 1.01 for row in others)
-    schedule = experiment.SIZES.schedule
+    schedule = moe.SIZES.schedule
     read = schedule.n_steps * schedule.batch * schedule.length
     assert f"{read / 1e6:.1f}" == "1.6"
     assert 1 < read / dense["parameters"] < 2
@@ -49,16 +50,14 @@ def test_of_one_expert_a_byte_the_first_block_collapses(committed):
 def test_loads_are_most_uneven_after_some_twenty_steps(committed):
     for name in KINDS:
         found = rows(committed, "loads", model=name)
-        by_step = {
-            step: fmean(max(row["load"]) for row in found if row["step"] == step) for step in experiment.SIZES.loads
-        }
+        by_step = {step: fmean(max(row["load"]) for row in found if row["step"] == step) for step in moe.SIZES.loads}
         assert max(by_step, key=by_step.get) == 20
         assert by_step[800] < by_step[20]
 
 
 def test_what_is_said_of_jitter_z_loss_bias_and_choosing_experts():
     assert claims.JITTER.judge().words == "holds"
-    found = pairs.joined(*kept.both())
+    found = pairs.joined(*plots.with_routers())
     gains = [effect.value for effect in claims.JITTER.judge().estimates.values()]
     ends = [row["loss"] for row in rows(found, "models", model="top-1, balanced")]
     assert 0.003 < min(gains) < max(gains) < stdev(ends) / 2  # Switch: -1.471 to -1.468
@@ -76,6 +75,6 @@ def test_what_is_said_of_jitter_z_loss_bias_and_choosing_experts():
 
 
 def test_the_figures_of_the_deck_are_drawn_from_it():
-    assert kept.losses().axes[0].get_title(loc="left").startswith("Of 12 runs with experts ")
-    assert kept.routers().axes[0].get_title(loc="left").startswith("Of 27 runs with experts ")
-    assert kept.loads().axes[0].get_title(loc="left").startswith("The busiest expert of a block has at last:")
+    assert plots.losses().axes[0].get_title(loc="left").startswith("Of 12 runs with experts ")
+    assert plots.routers().axes[0].get_title(loc="left").startswith("Of 27 runs with experts ")
+    assert plots.largest_loads().axes[0].get_title(loc="left").startswith("Load of the busiest expert of a block")

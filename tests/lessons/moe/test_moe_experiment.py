@@ -11,16 +11,15 @@ import torch
 from course_lib.attention.small_models import byte_model
 from course_lib.attention.small_models.byte_model import byte_windows
 from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.moe import experiment
 from course_lib.lessons.moe.experiments import (
-    experiment_byte_mixture,
-    experiment_moe_classic,
-    experiment_moe_gradients,
-    experiment_moe_routers,
-    experiment_moe_upcycling,
+    byte_mixture,
+    moe,
+    moe_classic,
+    moe_gradients,
+    moe_routers,
+    moe_upcycling,
+    runs,
 )
-from course_lib.lessons.moe.experiments.steps import future, runs
-from course_lib.lessons.moe.experiments.steps.kinds import KINDS
 from course_lib.measure.result_files import plain
 from course_lib.moe.small_models.training import routing
 
@@ -50,13 +49,13 @@ def tables_of(plan):
 
 @pytest.fixture(scope="module")
 def tables():
-    return tables_of(experiment.steps(experiment.QUICK))
+    return tables_of(moe.steps(moe.QUICK))
 
 
 def test_every_model_is_measured_from_every_seed_on_the_same_windows(tables):
     assert set(tables) == {"held_out", "loads", "models"}
     labels = [(row["model"], row["seed"]) for row in tables["models"]]
-    assert labels == [(name, seed) for seed in (0, 1) for name in experiment.SIZES.kinds]
+    assert labels == [(name, seed) for seed in (0, 1) for name in moe.SIZES.kinds]
     for row in tables["models"]:
         assert set(row) == MODEL
         assert len(row["losses"]) == 3
@@ -70,12 +69,12 @@ def test_a_byte_meets_as_many_weights_in_all_but_for_the_gates(tables):
     """Two blocks of eight experts, 16 wide: each gate is 128."""
     met = {row["model"]: row["met"] for row in tables["models"]}
     assert {name: n - met["dense"] for name, n in met.items() if name != "dense"} == dict.fromkeys(
-        experiment.SIZES.kinds[1:], 256
+        moe.SIZES.kinds[1:], 256
     )
 
 
 def test_looks_and_loads_stand_where_they_were_asked_for(tables):
-    for name in experiment.SIZES.kinds:
+    for name in moe.SIZES.kinds:
         looks = [row["step"] for row in tables["held_out"] if (row["model"], row["seed"]) == (name, 1)]
         loads = [(row["step"], row["block"]) for row in tables["loads"] if (row["model"], row["seed"]) == (name, 1)]
         assert looks == [2, 4]
@@ -89,7 +88,7 @@ def test_looks_and_loads_stand_where_they_were_asked_for(tables):
 
 
 def test_the_seed_of_the_experiment_is_added_and_a_run_repeats_itself(tables):
-    again = runs.run(experiment.QUICK, "top-2", 0, 1)["models"][0]
+    again = runs.run(moe.QUICK, "top-2", 0, 1)["models"][0]
     (row,) = [row for row in tables["models"] if (row["model"], row["seed"]) == ("top-2", 1)]
     assert json.loads(json.dumps(again)) == row
     others = {tuple(row["losses"]) for row in tables["models"]}
@@ -97,8 +96,8 @@ def test_the_seed_of_the_experiment_is_added_and_a_run_repeats_itself(tables):
 
 
 def test_other_routers_and_the_future():
-    found = tables_of(experiment_moe_routers.steps(experiment_moe_routers.EXPERIMENT.quick))
-    assert [row["model"] for row in found["models"]] == list(experiment_moe_routers.NAMES)
+    found = tables_of(moe_routers.steps(moe_routers.EXPERIMENT.quick))
+    assert [row["model"] for row in found["models"]] == list(moe_routers.NAMES)
     experts, bytes_ = found["future"]
     assert (experts["read_by"], bytes_["read_by"]) == ("experts choose", "bytes choose")
     assert experts["moved"] > 0 == bytes_["moved"]
@@ -111,28 +110,28 @@ def test_other_routers_and_the_future():
 def test_the_future_by_hand():
     """One window: the byte that is exchanged is the last that is read, and none before it."""
     ids = torch.tensor([[1, 2, 3, 4, 5]])
-    assert future.exchanged(ids).tolist() == [[1, 2, 3, 251, 5]]
-    sizes = replace(experiment.QUICK, evaluation=2)
-    kind = KINDS["expert choice"]
+    assert moe_routers.exchanged(ids).tolist() == [[1, 2, 3, 251, 5]]
+    sizes = replace(moe.QUICK, evaluation=2)
+    kind = runs.KINDS["expert choice"]
     model = runs.made(sizes, kind, 0)
     with routing(model, kind.router) as seen:
-        chosen = future.choices(model, seen, byte_windows(2))
+        chosen = moe_routers.choices(model, seen, byte_windows(2))
     assert chosen.shape == (2, 127, 2, 8)
     assert chosen.sum(dim=1).eq(2 * 127 // 8).all()  # each expert takes its places in each window
 
 
 def test_the_model_that_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment_byte_mixture, "QUICK_RESULTS", tmp_path)
-    found = tables_of(experiment_byte_mixture.steps(experiment_byte_mixture.QUICK))
+    monkeypatch.setattr(byte_mixture, "QUICK_RESULTS", tmp_path)
+    found = tables_of(byte_mixture.steps(byte_mixture.QUICK))
     (row,) = found["models"]
     assert set(row) == MODEL | {"bytes", "read"}
     assert (row["read"], row["model"]) == (4 * 2 * 32, "top-2, balanced")
     assert row["bytes"] == (tmp_path / "byte_mixture" / "byte_mixture.safetensors").stat().st_size
-    assert experiment_byte_mixture.folder(experiment_byte_mixture.SIZES).name == "weights"
+    assert byte_mixture.folder(byte_mixture.SIZES).name == "weights"
 
 
 def test_gradients_are_exact_where_theory_says_so():
-    found = tables_of(experiment_moe_gradients.steps(experiment_moe_gradients.EXPERIMENT.quick))["estimators"]
+    found = tables_of(moe_gradients.steps(moe_gradients.EXPERIMENT.quick))["estimators"]
     assert {row["loss"] for row in found} == {"quadratic", "cubic", "tanh network"}
     bias = {(row["loss"], row["estimator"]): row["bias"] for row in found}
     assert bias["quadratic", "SparseMixer v1, every draw"] < 1e-12 < bias["cubic", "SparseMixer v1, every draw"]
@@ -144,7 +143,7 @@ def test_gradients_are_exact_where_theory_says_so():
 
 
 def test_mixtures_before_transformers():
-    found = tables_of(experiment_moe_classic.steps(experiment_moe_classic.QUICK))
+    found = tables_of(moe_classic.steps(moe_classic.QUICK))
     assert len(found["vowels"]) == 6 * 2
     for row in found["vowels"]:
         alone = row["likeliest_accuracy"]
@@ -162,9 +161,9 @@ def upcycled(tmp_path_factory):
         for name, size in {"hidden_size": 36, "head_dim": 4, "intermediate_size": 96}.items():
             patch.setitem(thin_model.WIDTHS, name, size)
         folder = thin_model.write_thin_model(tmp_path_factory.mktemp("thin"), 2)
-    quick = experiment_moe_upcycling.QUICK
+    quick = moe_upcycling.QUICK
     sizes = replace(quick, model=str(folder), bytes=replace(quick.bytes, schedule=Schedule(2, 2, 16, 1e-4, 1, 0.1)))
-    return tables_of(experiment_moe_upcycling.steps(sizes))
+    return tables_of(moe_upcycling.steps(sizes))
 
 
 @pytest.mark.real

@@ -8,9 +8,8 @@ from table_cells import rows as cells
 from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.results import load_measured
 from course_lib.lessons.moe import budget
-from course_lib.lessons.moe.experiments.experiment_moe_ideas import EXPERIMENT, Sizes, steps
-from course_lib.lessons.moe.experiments.steps import ideas
-from course_lib.lessons.moe.live.training import SCHEDULE
+from course_lib.lessons.moe.experiments import moe_ideas as ideas
+from course_lib.lessons.moe.experiments.moe_ideas import EXPERIMENT, Sizes, steps
 
 
 def test_ideas_are_compared_beginning_by_beginning():
@@ -27,7 +26,7 @@ def test_ideas_are_compared_beginning_by_beginning():
 
 
 def test_an_idea_is_an_attempt_from_its_own_beginning(monkeypatch):
-    monkeypatch.setattr(budget, "SCHEDULE", replace(SCHEDULE, n_steps=2, batch=2, length=24))
+    monkeypatch.setattr(budget, "SCHEDULE", replace(budget.SCHEDULE, n_steps=2, batch=2, length=24))
     monkeypatch.setitem(ideas.IDEAS, "16 experts", {"width": 32, "neurons": 16})
     (step,) = steps(EXPERIMENT.quick)
     (row,), (other,) = (run(0)["ideas"] for run in (step.run, steps(Sizes(("16 experts",), (1,)))[0].run))
@@ -55,7 +54,7 @@ def test_what_the_notebook_says_of_the_ideas():
         for name in others
     }
     clear = {name for name, its in gains.items() if all(lower > 2 * error for lower, error in its)}
-    assert clear == {"no balance loss", "only the two experts at work"}
+    assert clear == {"no balance loss", "two experts, both used"}
     turned = {name for name, ((a, e), (b, f)) in gains.items() if a > 2 * e and b < -2 * f}
     assert turned == {"weights that sum to one", "one expert of twice the size"}
 

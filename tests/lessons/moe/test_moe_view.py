@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from course_lib.lessons.common import views
-from course_lib.lessons.moe.live import view
+from course_lib.lessons.moe import widgets as view
 from course_lib.moe.routers.olmoe import OLMoE
 
 
@@ -14,18 +14,18 @@ def seen():
     """Four bytes, two blocks of three experts: in the first, byte i goes to expert i % 3."""
     first = torch.eye(3)[[0, 1, 2, 0]] * 9.0
     second = torch.tensor([[0.0, 9.0, 5.0]]).repeat(4, 1)
-    return view.watched(torch.tensor([65, 60, 32, 10]), [OLMoE(1).route(first), OLMoE(2).route(second)])
+    return view.route_text(torch.tensor([65, 60, 32, 10]), [OLMoE(1).route(first), OLMoE(2).route(second)])
 
 
 def test_marks_the_bytes_of_an_expert_and_names_the_experts_of_all(seen):
     page = view.as_html(seen, 0, 0, "a < b")
-    assert page.count(view.HERE) == 2
-    assert "a &lt; b: block 0, expert 0 has 50 % of all choices" in page
+    assert page.count(view.MARKED) == 2
+    assert "a &lt; b: block 0, expert 0 has 50 % of the choices" in page
     assert "&lt;" in page.partition("</b>")[2]
     assert "␣" in page
     assert "↵" in page
     both = view.as_html(seen, 1, 2)
-    assert both.count(view.HERE) == 4
+    assert both.count(view.MARKED) == 4
     assert both.count("1<br>2") == 4
 
 
@@ -41,7 +41,7 @@ def test_refuses_what_is_not_there(seen, block, expert):
 
 def test_refuses_a_routing_of_another_text():
     with pytest.raises(ValueError, match="got 3 bytes and a routing of 4"):
-        view.watched(torch.tensor([1, 2, 3]), [OLMoE(1).route(torch.eye(4))])
+        view.route_text(torch.tensor([1, 2, 3]), [OLMoE(1).route(torch.eye(4))])
 
 
 def test_controls_change_what_is_shown(seen, monkeypatch):

@@ -72,7 +72,7 @@ def _on_paper(logits: Tensor, chosen: Tensor, alpha: float) -> tuple[Tensor, Ten
 
 def _balance_cases(generator: torch.Generator) -> list[Case]:
     def drawn(layers: int, tokens: int, experts: int, k: int, lean: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Logits that lean to some experts, to others in each layer, and the best k of what a bias makes of them."""
+        """Logits that prefer some experts, different ones in each layer, and the best k after a bias is added."""
         logits = torch.randn(layers, tokens, experts, generator=generator)
         logits += lean * torch.randn(layers, 1, experts, generator=generator)
         biased = logits + 0.5 * torch.randn(layers, 1, experts, generator=generator)
@@ -84,11 +84,11 @@ def _balance_cases(generator: torch.Generator) -> list[Case]:
     unwanted, _ = drawn(3, 12, 8, 2)
     chosen = (unwanted + torch.randn(3, 1, 8, generator=generator))[..., :-1].topk(2, dim=2).indices
     return [
-        Case("2 layers lean to one of 2 experts, each to another, by hand: 0.3 for α = 0.2", (*by_hand, 0.2)),
+        Case("2 layers prefer one of 2 experts, each a different one, by hand: 0.3 for α = 0.2", (*by_hand, 0.2)),
         Case("one layer, 9 tokens, 5 experts, the best one", (*drawn(1, 9, 5, 1), 1.0)),
         Case("3 layers, 12 tokens, 2 of 8 experts, no token chose the last one", (unwanted, chosen, 0.01)),
         Case("as many layers as tokens as experts", (*drawn(4, 4, 4, 3), 0.5)),
-        Case("layers that lean strongly", (*drawn(5, 20, 7, 2, 15.0), 1.0)),
+        Case("layers with strong preferences", (*drawn(5, 20, 7, 2, 15.0), 1.0)),
         Case("not contiguous", (*turned, 3.0)),
     ]
 
@@ -124,8 +124,8 @@ BALANCE = Exercise(
         "torch.nn.functional.one_hot(chosen, E) is (L, T, k, E). Its mean over tokens and choices is f, (L, E), with "
         "entries that add up to 1 in every layer.",
         "The gradient by autograd: x = logits.detach().requires_grad_(), the loss of x, and torch.autograd.grad(loss, "
-        "x). f comes from whole numbers, so nothing flows through it.",
-        "Or on paper: the gradient in a probability p_j is g_j = α E f_j / (L · T), and through the softmax it becomes "
-        "p_j (g_j − Σ p g).",
+        "x). f comes from whole numbers, so it has no gradient.",
+        "Or on paper: the gradient with respect to a probability p_j is g_j = α E f_j / (L · T), and through the "
+        "softmax it becomes p_j (g_j − Σ p g).",
     ),
 )

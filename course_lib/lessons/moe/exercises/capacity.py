@@ -1,4 +1,4 @@
-"""The exercise moe.capacity, "Who overflows": its cases and its named mistakes.
+"""The exercise moe.capacity, "Which tokens are dropped": its cases and its named mistakes.
 
 Dimension key: G groups, N tokens in each, D width, E experts.
 """
@@ -15,7 +15,7 @@ from course_lib.checking.mistakes import read_mistakes
 
 
 def _agree_by_name(got: Any, expected: Any, case: Case) -> str | None:
-    """Near enough, and a difference says in which of the two results it is."""
+    """Close enough; a difference names the result that it is in."""
     found = up_to_rounding(got, expected, case)
     return found and found.replace("value 0:", "keep:").replace("value 1:", "new stream:")
 
@@ -49,7 +49,7 @@ def _room(chosen: Tensor, n_experts: int, factor: float) -> int:
 
 
 def _rank(chosen: Tensor) -> Tensor:
-    """How many tokens of the group, up to this one, chose the same expert: (G, N)."""
+    """The number of tokens of the group, up to this one, that chose the same expert: (G, N)."""
     return (chosen[:, :, None] == chosen[:, None, :]).tril().sum(dim=2)
 
 
@@ -65,7 +65,7 @@ def _by_weight(chosen: Tensor, weights: Tensor, room: int, descending: bool) -> 
 
 def _capacity_cases(generator: torch.Generator) -> list[Case]:
     def drawn(groups: int, tokens: int, width: int, n_experts: int, factor: float) -> tuple:
-        """Groups in which some experts are asked for by many tokens and others by few."""
+        """Groups in which many tokens choose some experts and few choose others."""
         liked = torch.rand(groups, n_experts, generator=generator) ** 2 + 0.1
         chosen = torch.multinomial(liked, tokens, replacement=True, generator=generator)
         weights = 0.2 + 0.8 * torch.rand(groups, tokens, generator=generator)
@@ -79,14 +79,14 @@ def _capacity_cases(generator: torch.Generator) -> list[Case]:
     s, o, c, w, *rest = drawn(3, 18, 5, 4, 1.25)
     turned = s.transpose(0, 1).contiguous().transpose(0, 1), o, c.T.contiguous().T, w, *rest
     crowded = drawn(2, 12, 4, 4, 1.5)
-    crowded[2][0] = 2  # all tokens of this group want the same expert
-    crowded[2][1].clamp_(max=2)  # and no token wants expert 3, so how many experts there are says n_experts alone
+    crowded[2][0] = 2  # all tokens of this group choose the same expert
+    crowded[2][1].clamp_(max=2)  # no token chooses expert 3, so that only n_experts gives their number
     return [
-        Case("2 groups of 6, 2 places an expert, by hand: 3 and 5, 2 and 5 overflow", by_hand),
+        Case("2 groups of 6, 2 slots per expert, by hand: 3 and 5, 2 and 5 are dropped", by_hand),
         Case("3 groups of 15 tokens, 4 experts, factor 1.25", drawn(3, 15, 7, 4, 1.25)),
         Case("as many groups as tokens as experts as channels", drawn(8, 8, 8, 8, 2.0)),
-        Case("fewer places than tokens, factor 0.75", drawn(4, 22, 3, 5, 0.75)),
-        Case("a group in which all want the same expert, and an expert that no token wants", crowded),
+        Case("fewer slots than tokens, factor 0.75", drawn(4, 22, 3, 5, 0.75)),
+        Case("a group in which all choose the same expert, and an expert that no token chose", crowded),
         Case("not contiguous", turned),
     ]
 
@@ -104,7 +104,7 @@ def _library(
 
 CAPACITY = Exercise(
     id="moe.capacity",
-    title="Who overflows",
+    title="Which tokens are dropped",
     difficulty=3,
     minutes=10,
     points=3,
@@ -121,10 +121,10 @@ CAPACITY = Exercise(
         Variant("as the least stream", lambda *given: _least_stream(*given)),
     ),
     hints=(
-        "Number the tokens of a group that chose the same expert, in their order. Who has which number?",
-        "one_hot(chosen, n_experts) is (G, N, E); its cumsum over the tokens says how many have chosen an expert up to "
-        "each token. Of the E counts of a token, which one is its own?",
-        "The mask goes into the weight, not into the stream: stream + (weights * keep)[..., None] * outputs.",
+        "Number the tokens of a group that chose the same expert, in their order. Which number does a token have?",
+        "one_hot(chosen, n_experts) is (G, N, E); its cumsum over the tokens counts the choices of each expert up to "
+        "each token. Which of the E counts of a token belongs to its own expert?",
+        "Apply the mask to the weight, not to the stream: stream + (weights * keep)[..., None] * outputs.",
     ),
 )
 

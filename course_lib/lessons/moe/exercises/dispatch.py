@@ -1,4 +1,4 @@
-"""The exercise moe.dispatch, "Each expert once": its cases and its named mistakes.
+"""The exercise moe.dispatch, "Each expert runs once": its cases and its named mistakes.
 
 Dimension key: T tokens, k experts for each, E experts, D width, F neurons of an expert, P = T k pairs of a token and an
 expert, sorted by expert.
@@ -94,7 +94,7 @@ def _dense(tokens: Tensor, chosen: Tensor, weights: Tensor, into: Tensor, out: T
 
 def _dispatch_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, k: int, n_experts: int, width: int, neurons: int, idle: tuple[int, ...] = ()) -> tuple:
-        """Tokens with experts of all sizes of load; nobody chooses the idle ones."""
+        """Tokens with experts of all loads; no token chooses the idle ones."""
         liked = torch.rand(n_experts, generator=generator) + 0.2
         liked[list(idle)] = 0
         chosen = torch.multinomial(liked.expand(n_tokens, -1), k, generator=generator)
@@ -116,7 +116,7 @@ def _dispatch_cases(generator: torch.Generator) -> list[Case]:
         Case("3 tokens, experts of x², 2 x², 3 x², 4 x², by hand: ends 2, 3, 3, 6", by_hand),
         Case("19 tokens, 2 of 6 experts", drawn(19, 2, 6, 7, 5)),
         Case("as many tokens as experts as channels, 3 of 8", drawn(8, 3, 8, 8, 4)),
-        Case("one expert a token, the first and the last ones idle", drawn(14, 1, 7, 6, 3, idle=(0, 5, 6))),
+        Case("one expert per token, the first and the last ones idle", drawn(14, 1, 7, 6, 3, idle=(0, 5, 6))),
         Case("idle experts with weights of 1e30", huge),
         Case("not contiguous, 3 of 7", turned),
     ]
@@ -136,7 +136,7 @@ def _library(tokens: Tensor, chosen: Tensor, weights: Tensor, into: Tensor, out:
 
 DISPATCH = Exercise(
     id="moe.dispatch",
-    title="Each expert once",
+    title="Each expert runs once",
     difficulty=4,
     minutes=12,
     points=4,
@@ -147,7 +147,7 @@ DISPATCH = Exercise(
     library=_library,
     mistakes=read_mistakes(globals(), steps_of=_dispatch),
     also_right=(
-        Variant("pairs sent home by the inverse", lambda *given: _by_inverse(*given)),
+        Variant("rows reordered by the inverse", lambda *given: _by_inverse(*given)),
         Variant("a loop over pairs", lambda *given: _by_pairs(*given)),
         Variant(
             "as one mask read by columns",
@@ -157,11 +157,11 @@ DISPATCH = Exercise(
         Variant("each pair with a copy of its expert's matrices", lambda *given: _gathered(*given)),
     ),
     hints=(
-        "chosen.flatten() is (T k,): pair number p is choice p % k of token p // k. What does sorting it, stably, give "
-        "beside the sorted experts?",
-        "bincount(minlength=E) of the experts says how many rows each has, cumsum where they end, and tensor_split "
-        "cuts there.",
-        "output.index_add_(0, token_of_rows, rows) adds each row to its token, however many go to one.",
+        "chosen.flatten() is (T k,): pair number p is choice p % k of token p // k. What does a stable sort return in "
+        "addition to the sorted experts?",
+        "bincount(minlength=E) of the experts counts the rows of each, cumsum gives the ends, and tensor_split "
+        "splits there.",
+        "output.index_add_(0, token_of_rows, rows) adds each row to its token, also if several belong to the same one.",
     ),
 )
 

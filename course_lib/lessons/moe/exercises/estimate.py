@@ -35,7 +35,7 @@ def _estimate(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, ta
 
 
 def _factor(logits: Tensor, drawn: Tensor, halved: Tensor) -> Tensor:
-    """What the drawn probability is multiplied by forwards, (T,)."""
+    """The factor of the sampled probability in the forward pass, (T,)."""
     return 1 - 0.5 * (halved & (logits.max(dim=1).indices != drawn)).to(logits)
 
 
@@ -80,7 +80,7 @@ def _expanded(logits: Tensor, drawn: Tensor, halved: Tensor, outputs: Tensor, ta
 
 def _estimate_cases(generator: torch.Generator) -> list[Case]:
     def drawn(tokens: int, experts: int, outputs: int, sharp: float = 1.0) -> tuple[Tensor, ...]:
-        """Every third token draws its most likely expert, the others any; the coin falls anew for each."""
+        """Every third token samples its most likely expert, the others any expert; each has its own coin."""
         order = torch.stack([torch.randperm(experts, generator=generator) for _ in range(tokens)])
         logits = sharp * (order / experts * 3 + 0.1 * torch.rand(tokens, experts, generator=generator))
         any_of_them = torch.randint(0, experts, (tokens,), generator=generator)
@@ -134,8 +134,8 @@ ESTIMATE = Exercise(
         Variant("float64", lambda x, n, h, o, t: _estimate(x.double(), n, h, o.double(), t.double())),
     ),
     hints=(
-        "Four numbers make a row: the multiplier m that was used, the slope dL/dm at this m, the 2, and the gradient "
-        "of π_D, with the whole π_D whatever was halved.",
+        "Each row has four factors: the multiplier m that was used, the slope dL/dm at this m, the 2, and the gradient "
+        "of π_D, with the full π_D even if m was halved.",
         "With L = ½ ‖m o − target‖², dL/dm = (m o − target) · o: a product summed over the outputs.",
         "The gradient of π_D with respect to the logits is π_D (e_D − π), where e_D is one at D and zero elsewhere.",
     ),

@@ -1,4 +1,4 @@
-"""The exercise moe.gate, "The deck's gate": its cases and its named mistakes.
+"""The exercise moe.gate, "The weights of the gate": its cases and its named mistakes.
 
 Dimension key: T tokens, E experts, k of them for each token.
 """
@@ -17,7 +17,7 @@ Gate = Callable[[Tensor, int], Tensor]
 
 
 def _agree_on_weights(got: Any, expected: Tensor, case: Case) -> str | None:
-    """The same weights, or those of experts of equal logits: every weight is that expert's own probability."""
+    """The same weights, or those of experts with equal logits: every weight is the probability of its expert."""
     difference = close(got, expected)
     got, problem = tensor_like(got, expected)
     if not difference or problem:
@@ -124,7 +124,7 @@ def _gate_cases(generator: torch.Generator) -> list[Case]:
         Case("2 tokens, 4 experts, by hand: 1/2 and 1/4; 3/16 and 5/8", (by_hand, 2)),
         Case("17 tokens, 3 of 11 experts", (drawn(17, 11), 3)),
         Case("as many tokens as experts, 2 of 9", (drawn(9, 9), 2)),
-        Case("one expert a token", (drawn(13, 6), 1)),
+        Case("one expert per token", (drawn(13, 6), 1)),
         Case("equal logits", (ties, 4)),
         Case("large logits", (drawn(10, 8, shift=300.0), 3)),
         Case("not contiguous", (drawn(7, 12).T, 2)),
@@ -139,7 +139,7 @@ def _library(logits: Tensor, k: int) -> Tensor:
 
 GATE = Exercise(
     id="moe.gate",
-    title="The deck's gate",
+    title="The weights of the gate",
     difficulty=2,
     minutes=8,
     points=2,
@@ -162,9 +162,9 @@ GATE = Exercise(
         Variant("in float64", lambda logits, k: _weighing(_probs)(logits.double(), k)),
     ),
     hints=(
-        "Which comes first, the choice of k or the softmax? The sum over j in the deck's p_i runs over all experts.",
-        "probs = logits.softmax(dim=1) is (T, E). topk(k, dim=1) gives values and places, (T, k) each.",
-        "torch.zeros_like(probs).scatter(1, places, values) puts values into the columns of their experts. Logits may "
+        "Which comes first, the choice of k or the softmax? The sum over j in p_i runs over all experts.",
+        "probs = logits.softmax(dim=1) is (T, E). topk(k, dim=1) gives values and indices, (T, k) each.",
+        "torch.zeros_like(probs).scatter(1, indices, values) puts values into the columns of their experts. Logits may "
         "be large: exp of them overflows, softmax does not.",
     ),
 )

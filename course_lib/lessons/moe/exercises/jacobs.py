@@ -1,4 +1,4 @@
-"""The exercise moe.jacobs, "Which expert was it?": its cases and its named mistakes.
+"""The exercise moe.jacobs, "Which expert is responsible?": its cases and its named mistakes.
 
 Dimension key: S samples, K experts, O outputs.
 """
@@ -98,7 +98,7 @@ def _library(prior: Tensor, outputs: Tensor, target: Tensor) -> tuple[Tensor, Te
 
 JACOBS = Exercise(
     id="moe.jacobs",
-    title="Which expert was it?",
+    title="Which expert is responsible?",
     difficulty=3,
     minutes=9,
     points=3,
@@ -114,11 +114,11 @@ JACOBS = Exercise(
         Variant("float64", lambda p, o, d: _jacobs(p.double(), o.double(), d.double())),
     ),
     hints=(
-        "Work with exponents: log(p_i exp(−½ r²)) = log p_i − ½ r². Of which two functions of these are the error and "
+        "Work with exponents: log(p_i exp(−½ r²)) = log p_i − ½ r². Which two functions of these are the error and "
         "the responsibilities?",
         "torch.logsumexp is the logarithm of a sum of exponentials, and softmax divides each of them by their sum. "
-        "Both take the largest exponent out first, so nothing becomes zero.",
+        "Both subtract the largest exponent first, so that not all terms become zero.",
         "target[:, None] − outputs is (S, K, O); its squares are summed over the last axis. A target may be far from "
-        "all experts: take no exp before the sum, cut nothing off and add no small number.",
+        "all experts: take no exp before the sum, limit nothing and add no small number.",
     ),
 )

@@ -85,7 +85,7 @@ def _one_by_one(clean: Tensor, noise: Tensor, noisy: Tensor, k: int) -> Tensor:
 
 
 def _as_published(clean: Tensor, noise: Tensor, noisy: Tensor, k: int) -> Tensor:
-    """Two thresholds from the best k + 1: one for who is in, one for who is out."""
+    """Two thresholds from the best k + 1: one for chosen experts, one for the others."""
     best, _ = noisy.topk(k + 1)
     inside = noisy > best[:, -1:]
     edge = best[:, -1:] * inside + best[:, -2:-1] * ~inside
@@ -93,14 +93,14 @@ def _as_published(clean: Tensor, noise: Tensor, noisy: Tensor, k: int) -> Tensor
 
 
 def _by_ranks(noisy: Tensor, k: int) -> Tensor:
-    """By where an expert stands in the sorted row: before the kth place it is in."""
+    """By the position of an expert in the sorted row: before the kth position it is chosen."""
     values, order = noisy.sort(dim=1, descending=True, stable=True)
     inside = order.argsort(dim=1) < k
     return torch.where(inside, values[:, k].unsqueeze(1), values[:, k - 1].unsqueeze(1))
 
 
 def _exchanged(clean: Tensor, noise: Tensor, noisy: Tensor, k: int) -> Tensor:
-    """Who is in compared with the last that is in, who is out with the first that is out."""
+    """Chosen experts compared with the last chosen one, the others with the first of the others."""
     ordered = noisy.sort(dim=1, descending=True).values
     inside = noisy >= ordered[:, k - 1].unsqueeze(1)
     edge = torch.where(inside, ordered[:, k - 1].unsqueeze(1), ordered[:, k].unsqueeze(1))
@@ -109,7 +109,7 @@ def _exchanged(clean: Tensor, noise: Tensor, noisy: Tensor, k: int) -> Tensor:
 
 def _load_cases(generator: torch.Generator) -> list[Case]:
     def drawn(tokens: int, experts: int, loud: float = 0.5) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits that lean to some experts, noise of another size for each, and what they came to."""
+        """Logits that prefer some experts, noise of a different size for each, and the noisy logits."""
         lean = torch.randn(1, experts, generator=generator)
         clean = torch.randn(tokens, experts, generator=generator) + lean
         noise = loud + torch.randn(tokens, experts, generator=generator)
@@ -157,10 +157,10 @@ LOAD = Exercise(
         ),
     ),
     hints=(
-        "noisy.topk(k + 1, dim=1).values holds both logits that matter: the last that is in, and the first that is "
-        "out.",
-        "An expert that is in has k − 1 better or equal ones beside it. Once it is taken away, the first that was out "
-        "is the k-th of the others. For one that is out nothing changes among the best k.",
+        "noisy.topk(k + 1, dim=1).values holds both logits that matter: the last that is chosen, and the first that "
+        "is not.",
+        "With a chosen expert, k − 1 others are chosen. Without it, the first that was not chosen is the k-th of the "
+        "others. For an expert that is not chosen, nothing changes among the best k.",
         "torch.where(noisy >= last_in, first_out, last_in), with both (T, 1); then torch.special.ndtr of the quotient, "
         "and the sum over tokens.",
     ),

@@ -1,4 +1,4 @@
-"""The exercise moe.top1, "A weight that teaches the router": its cases and its named mistakes.
+"""The exercise moe.top1, "A weight that trains the router": its cases and its named mistakes.
 
 Dimension key: T tokens, E experts.
 """
@@ -86,7 +86,7 @@ def _top1_cases(generator: torch.Generator) -> list[Case]:
         Case("19 tokens, 6 experts", drawn(19, 6)),
         Case("as many tokens as experts", drawn(8, 8)),
         Case("large logits", drawn(11, 5, shift=300.0)),
-        Case("tokens that are very sure, and one that is not", (sure, slope)),
+        Case("tokens with a probability near 1, and one without", (sure, slope)),
         Case("not contiguous", (drawn(4, 9)[0].T, drawn(9, 2)[1])),
     ]
 
@@ -102,7 +102,7 @@ def _library(logits: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
 
 TOP1 = Exercise(
     id="moe.top1",
-    title="A weight that teaches the router",
+    title="A weight that trains the router",
     difficulty=3,
     minutes=10,
     points=3,
@@ -127,8 +127,8 @@ TOP1 = Exercise(
         ),
     ),
     hints=(
-        "The weight is one probability of the softmax over all experts. Two things are left: its derivative with "
-        "respect to every logit, and the chain rule with `slope`.",
+        "The weight is one probability of the softmax over all experts. You still need its derivative with respect to "
+        "every logit, and the chain rule with `slope`.",
         "By autograd: logits.detach().clone().requires_grad_(), the weight of these, and "
         "torch.autograd.grad(weight, logits, slope).",
         "On paper: dp_i / dh_j is p_i (1 - p_i) for j = i, and -p_i p_j for every other j. Logits may be large: exp of "

@@ -1,1 +1,1 @@
-"""Experiments of lesson 06 beside the main one: each has its own command, `course reproduce NAME`, and its own JSON."""
+"""Experiments of lesson 06: each has its own command, `course reproduce NAME`, and its own JSON file."""

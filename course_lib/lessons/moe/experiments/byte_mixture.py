@@ -1,9 +1,9 @@
-"""The small model of bytes with experts that is kept: trained from nothing, its loads on the way, and its end.
+"""The small byte model with experts that the course keeps: trained from scratch, its loads on the way, and the result.
 
-Two of eight experts a byte, a balance loss of α = 0.01. Training writes the weights into moe/small_models/weights; four
-minutes of one processor.
+Two of eight experts per byte, a balance loss with α = 0.01. The run writes the weights into moe/small_models/weights;
+four minutes of one processor.
 
-Tables: held_out, loads and models, as those of `course reproduce moe`; its loads are written down more often.
+Tables: held_out, loads and models, as in `course reproduce moe`, with loads at more steps.
 """
 
 from dataclasses import replace
@@ -12,9 +12,7 @@ from pathlib import Path
 
 from course_lib.attention.small_models.byte_model import byte_windows, load_half, save_half
 from course_lib.attention.small_models.training import Schedule
-from course_lib.lessons.moe.experiments.steps.kinds import KINDS
-from course_lib.lessons.moe.experiments.steps.looks import model_row
-from course_lib.lessons.moe.experiments.steps.runs import Sizes, trained
+from course_lib.lessons.moe.experiments.runs import KINDS, Sizes, model_row, trained
 from course_lib.measure.experiment import QUICK_RESULTS, Experiment, Step, Tables
 from course_lib.moe.small_models.byte_mixture import NAME, WEIGHTS
 from course_lib.moe.small_models.training import read, routing
@@ -33,12 +31,12 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def folder(sizes: Sizes) -> Path:
-    """Where weights are: those of a quick run never take the place of the others."""
+    """Where the weights are written: a quick run never overwrites the committed ones."""
     return WEIGHTS if sizes == SIZES else QUICK_RESULTS / NAME
 
 
 def train(sizes: Sizes, seed: int) -> Tables:
-    """The losses that it was trained on, and the model as it was written, in half precision."""
+    """Train, write the weights, and measure the model as it was written, in half precision."""
     tables: Tables = {}
     (name,) = sizes.kinds
     with trained(sizes, name, seed, tables) as (model, _):

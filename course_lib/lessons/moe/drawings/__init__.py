@@ -1,1 +1,0 @@
-"""Drawings of lesson 06 that measure nothing: the layer, its places, gate and balance, and how all of it learns."""

@@ -1,1 +1,0 @@
-"""What `course reproduce moe` and its companions measure, one question per file."""
