@@ -1,4 +1,4 @@
-"""The exercise sinks.gate, "A sink for any attention": its cases and its named mistakes."""
+"""The exercise sinks.gate, "A sink for any attention kernel": its cases and its named mistakes."""
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ def _library(output: Tensor, lse: Tensor, sink: Tensor) -> Tensor:
 
 GATE = Exercise(
     id="sinks.gate",
-    title="A sink for any attention",
+    title="A sink for any attention kernel",
     difficulty=3,
     minutes=8,
     points=3,

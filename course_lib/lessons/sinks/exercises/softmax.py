@@ -1,4 +1,4 @@
-"""The exercise sinks.softmax, "A softmax that may decline": its cases and its named mistakes."""
+"""The exercise sinks.softmax, "A softmax with a sink": its cases and its named mistakes."""
 
 import torch
 from torch import Tensor
@@ -72,7 +72,7 @@ def _library(logits: Tensor, sink: Tensor) -> Tensor:
 
 SOFTMAX = Exercise(
     id="sinks.softmax",
-    title="A softmax that may decline",
+    title="A softmax with a sink",
     difficulty=3,
     minutes=10,
     points=3,

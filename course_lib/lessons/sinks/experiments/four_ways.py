@@ -6,6 +6,8 @@ Dimension key: P predictions, C compared predictions, W tokens of a window.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -20,7 +22,8 @@ from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.lessons.common.subject import loaded
-from course_lib.measure.experiment import Tables
+from course_lib.lessons.sinks.experiments import dialogue
+from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.paired import block_means
 from course_lib.models import blocks, heads, linears, weight_of
 
@@ -104,3 +107,29 @@ def shape(model: PreTrainedModel) -> tuple[int, int, int]:
 
 def _rounded(values: Tensor) -> list[float]:
     return [round(value, 4) for value in values.tolist()]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Lengths in tokens, budgets in slots."""
+
+    tokens: int = 9024
+    compared: int = 48  # every sixteenth of the end, beyond the trained length
+    budget: int = 128
+    chats: int = 6
+    answer: int = 80
+    chat_budget: int = 64
+
+
+def steps(sizes: Sizes) -> list[Step]:
+    plan = []
+    for cache in dialogue.CACHES:
+        measure = partial(dialogue.chats, cache, sizes.chats, sizes.answer, sizes.chat_budget)
+        plan.append(Step(f"chats: {cache}", measure))
+    for name in WAYS:
+        measure = partial(way, name, sizes.tokens, sizes.compared, sizes.budget)
+        plan.append(Step(f"way: {name}", measure))
+    return plan
+
+
+EXPERIMENT = Experiment("Four ways to read on", Sizes(), Sizes(96, 2, 16, 2, 4, 16), steps)
