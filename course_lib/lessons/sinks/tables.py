@@ -60,7 +60,7 @@ def four_ways(results: Results | None = None) -> Table:
     for way in WAYS:
         more = losses(results, way) - losses(results, STREAMING)
         mean, error = mean_and_error(more) if way != STREAMING else (None, None)
-        row = {"": way.replace("read afresh", "recomputed"), "work": WORK[published[way]["work"]]}
+        row = {"": way, "work": WORK[published[way]["work"]]}
         row |= {"Llama-2-13B": published[way]["perplexity"], "135M": losses(results, way).mean().exp().item()}
         ratio = math.exp(mean) if mean is not None else None
         table.append(row | {"times StreamingLLM, 135M": ratio, "error": ratio and ratio * error})

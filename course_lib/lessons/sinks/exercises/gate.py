@@ -56,6 +56,6 @@ GATE = Exercise(
     ),
     hints=(
         "The output is a sum over e^x_j v_j, divided by e^lse. With the sink it is divided by e^lse + e^sink instead.",
-        "Multiply by e^lse / (e^lse + e^sink) = σ(lse − sink): one number a head and query.",
+        "Multiply by e^lse / (e^lse + e^sink) = σ(lse − sink): one number per head and query.",
     ),
 )

@@ -48,7 +48,7 @@ def attempt(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, start: S
 
 
 def start_of(tokenizer: Callable[..., Any], start: object) -> tuple[Tensor, int]:
-    """The tokens that stand before a text, and how many first tokens stay."""
+    """The tokens that come before a text, and how many first tokens stay."""
     if isinstance(start, bool) or not isinstance(start, str | int):
         raise ValueError(f"got {start!r}; expected a text, or how many of the text's own first tokens stay.")
     none = torch.zeros(0, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""Four ways to read a text longer than what a model was trained on: all of it, a window, the window afresh, with sinks.
+"""Four ways to read a text longer than what a model was trained on: all of it, a window, the window recomputed, sinks.
 
 StreamingLLM, figure 1: https://arxiv.org/abs/2309.17453
 
@@ -28,7 +28,7 @@ from course_lib.measure.paired import block_means
 from course_lib.models import blocks, heads, linears, weight_of
 
 N_READ, SHOWN = (128, 256, 1024, 8192, 65536, 1048576), 256  # tokens read and a window, to count the work of
-DENSE, WINDOW, AFRESH, STREAMING = WAYS = ("dense", "window", "window read afresh", "StreamingLLM")
+DENSE, WINDOW, AFRESH, STREAMING = WAYS = ("dense", "window", "window recomputed", "StreamingLLM")
 SINKS, BLOCK, BATCH, EVERY = 4, 128, 8, 16
 SLOW, FAST = 16, 64  # tokens in a pass, where tokens are compared and before
 POLICIES = {  # the policy of a budget, and how positions are counted
@@ -93,7 +93,7 @@ def read_afresh(model: PreTrainedModel, ids: Int[Tensor, "T"], at: Sequence[int]
 
 
 def flops_a_token(n_weights: int, n_layers: int, width: int, n_read: int, window: int) -> tuple[float, float, float]:
-    """What one more token costs: dense, streaming, window read afresh."""
+    """Count the FLOPs of one more token: dense, streaming, window recomputed."""
     seen, pair = min(n_read, window), 4.0 * n_layers * width
     afresh = sum(2.0 * n_weights + pair * query for query in range(1, seen + 1))
     return 2.0 * n_weights + pair * n_read, 2.0 * n_weights + pair * seen, afresh
