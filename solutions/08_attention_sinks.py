@@ -184,7 +184,7 @@ print(f"median of all tokens: norm {hidden_norms[5].median():.0f}, receives {100
 
 # %%
 def read_with_massive_activation(value):
-    """Set feature 507 of the first token after layer 11 (None: leave it); return what this changes."""
+    """Set feature 507 of the first token after layer 11; return what this changes."""
 
     def replace_value(layer, arguments, output):
         if value is not None:
@@ -291,7 +291,7 @@ plots.growth(share)
 
 # %%
 def attention_output_norms(**window):
-    """Collect the norm of the output of attention in every layer, for the tokens from 130 on."""
+    """Collect the norm of the output of attention in every layer, from token 130 on."""
     norms = []
     handles = [
         layer.self_attn.o_proj.register_forward_hook(lambda _, x, output: norms.append(output[0, 130:].norm(dim=-1)))
@@ -319,7 +319,7 @@ print(f"layers 0 to 11: {growth_of_output[:12].median():.2f} times")
 # %%
 @torch.no_grad()
 def losses_with(keep):
-    """Compute the loss of every prediction when each query attends only to the tokens that `keep` (T, T) allows."""
+    """Compute the loss of every prediction, with `keep` (T, T) as the attention mask."""
     additive = torch.zeros(keep.shape).masked_fill(~keep, -torch.inf)[None, None]
     logits = model(text[None], attention_mask=additive, use_cache=False).logits[0, :-1]
     return torch.nn.functional.cross_entropy(logits, text[1:], reduction="none")
@@ -351,7 +351,7 @@ tables.chat()
 print(claims.CHAT_COLLAPSES.judge())
 
 # %% [markdown]
-# ## 4. Sinks and a window
+# ## 4. Never evict the sinks
 #
 # The remedy is simple: never evict the first few tokens, and let the window move next to them. This is how StreamingLLM
 # chooses its tokens. It needs no training and no scores, and it makes the same choice in all layers and heads. The
@@ -496,7 +496,7 @@ plots.constant_as_sink(ppl_by_setting)
 # constant term that does not depend on the text. This agrees with section 2, where the massive activation of another
 # text was as good as the text's own.
 #
-# ## 6. Positions in the cache
+# ## 6. Positions that stay small
 #
 # The window and the sinks solve one problem of a long stream. The second one is distance. After a million tokens, the
 # sinks are a million positions away from the query, and our model was trained on texts of at most 8,192 tokens.
@@ -528,7 +528,7 @@ plots.cache_positions([0, 1, 2, 3, *range(24, 32)], trained=16)
 
 # %% exercise="sinks.positions"
 def turn_by(position):
-    """Compute by how many positions each key must be rotated to get to its position in the cache.
+    """Compute by how many positions each key must be rotated.
 
     position: (H, N), whole numbers, all different within a row. Returns (H, N), whole numbers.
     """
@@ -708,7 +708,7 @@ plots.four_patterns()
 
 # %% exercise="sinks.cost"
 def flops_a_token(n_weights, n_layers, width, n_read, window):
-    """Count the FLOPs for one more token, the last of the `n_read` tokens that have been read by then.
+    """Count the FLOPs for one more token, the last of `n_read` tokens read.
 
     Returns (dense with a cache, streaming with a cache of `window` slots, recomputed window).
     """

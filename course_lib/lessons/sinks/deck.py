@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -23,18 +22,16 @@ from course_lib.kv.analysis.streaming import streaming_perplexity
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
-from course_lib.lessons.common.dots import ERROR_BARS, error_bars, reach, side_by_side
+from course_lib.lessons.common.dots import error_bars, side_by_side
 from course_lib.lessons.common.drawn_tables import drawn_claims
 from course_lib.lessons.common.ideas import against
 from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.common.style import COLOURS, figure, label, line_style, log_scale
 from course_lib.lessons.common.verdicts import ERRORS, of_samples
 from course_lib.lessons.sinks import claims, plots
-from course_lib.lessons.sinks.estimates import VARIANTS, blocks, by_block, cost_of_few, losses, repeats
+from course_lib.lessons.sinks.estimates import VARIANTS, by_block, cost_of_few
 from course_lib.lessons.sinks.experiments import first_tokens, four_ways
-from course_lib.lessons.sinks.experiments.dialogue import CACHES, EVERYTHING, NEWEST, SINKS
-from course_lib.lessons.sinks.experiments.four_ways import DENSE, STREAMING, WAYS, WINDOW
-from course_lib.measure.paired import mean_and_error
+from course_lib.lessons.sinks.experiments.dialogue import CACHES, NEWEST
 from course_lib.models import load_model
 
 Results = Mapping[str, Any]
@@ -196,25 +193,6 @@ def one_evicted(weights: Sequence[float] = (0.6, 0.1, 0.1, 0.2)) -> Figure:
     return fig
 
 
-def chat_repetition(results: Results | None = None) -> Figure:
-    """Plot the repetition in each answer by cache; one mark per chat."""
-    results = results or load_measured("sinks", "four_ways")
-    fig, (axes,) = figure(width=7.2, height=3.3)
-    for index, cache in enumerate(CACHES):
-        for number in (1, 2):
-            values = [100 * value for value in repeats(results, cache, number)]
-            places = [index + 0.3 * (number - 1.5) + 0.02 * (i - len(values) / 2) for i in range(len(values))]
-            look = {"marker": "o" if number == 1 else "s", "edgecolors": COLOURS[index], "s": 36}
-            axes.scatter(places, values, facecolors=COLOURS[index] if number == 1 else "none", **look)
-    axes.set_xticks(range(len(CACHES)), CACHES)
-    axes.set(xlim=(-0.6, len(CACHES) - 0.4), ylim=(-4, 104))
-    second = {cache: 100 * fmean(repeats(results, cache, 2)) for cache in CACHES}
-    title = f"Repetition in the second answers: {second[NEWEST]:.0f} % without sinks,\n"
-    label(axes, title + f"{second[SINKS]:.0f} % with four, {second[EVERYTHING]:.0f} % with everything kept")
-    axes.set_ylabel("repeated runs of 3 words (%)\n(filled: first answer, open: second)")
-    return fig
-
-
 def chat(results: Results | None = None, index: int = 2, width: int = 84, n_letters: int = 300) -> Figure:
     """Show the second answers of one chat as text."""
     results = results or load_measured("sinks", "four_ways")
@@ -255,46 +233,6 @@ def long_stream(results: Results | None = None) -> Figure:
     times = curve["milliseconds_per_token"]
     title = f"Slowest part over fastest: {max(times) / min(times):.2f} with 4 sinks"
     label(right, title, "thousand tokens read", "milliseconds per token")
-    return fig
-
-
-def along_the_text(results: Results | None = None) -> Figure:
-    """Plot the perplexity of the four ways along a long text, and their ratios to that of StreamingLLM."""
-    results = results or load_measured("sinks", "four_ways")
-    fig, (left, right) = figure(2, width=4.9, height=3.7)
-    for index, way in enumerate(WAYS):
-        (row,) = rows(results, "ways", way=way)
-        middle = [row["block"] * (i + 0.5) / 1000 for i in range(len(row["blocks"]))]
-        if middle:
-            left.plot(
-                middle, [math.exp(loss) for loss in row["blocks"]], label=way, **line_style(index) | {"marker": ""}
-            )
-        if way != STREAMING:
-            mean, error = mean_and_error(losses(results, way) - losses(results, STREAMING))
-            low, high = reach(math.exp(mean), error * math.exp(mean))
-            right.errorbar(math.exp(mean), len(WAYS) - index, xerr=[[low], [high]], capsize=3, **line_style(index))
-            at = (math.exp(mean) + high, len(WAYS) - index)
-            right.annotate(f"{math.exp(mean):.2f}", at, (4, 0), textcoords="offset points", va="center", fontsize=9)
-    (dense,) = rows(results, "ways", way=DENSE)
-    trained = dense["trained"]
-    left.axvline(trained / 1000, color="black", linestyle=":", linewidth=1)
-    left.annotate(f"{trained:,} trained ", (trained / 1000, 0.02), xycoords=("data", "axes fraction"), ha="right")
-    log_scale(left, "y")
-    low, high = left.get_ylim()
-    left.set_ylim(low, high * (high / low) ** 0.3)  # room for the legend above the lines
-    left.legend(framealpha=1, edgecolor="none", fontsize=9, loc="upper left", ncols=len(WAYS))
-    ratios = [
-        (blocks(results, way, trained) - blocks(results, STREAMING, trained)).mean().exp() for way in (DENSE, WINDOW)
-    ]
-    title = f"Beyond {trained:,} tokens: dense {ratios[0]:.2f} times,\nwindow {ratios[1]:.2f} times StreamingLLM"
-    label(left, title, "thousand tokens read", f"perplexity, {dense['block']} tokens per point")
-    right.axvline(1, color=COLOURS[4], linewidth=1)
-    right.set_yticks(range(len(WAYS), 1, -1), WAYS[:-1])
-    right.set_ylim(1.4, len(WAYS) + 0.6)
-    log_scale(right, "x")
-    right.margins(x=0.2)
-    title = f"The same {len(losses(results, DENSE))} predictions beyond the\ntrained length, compared with StreamingLLM"
-    label(right, title, f"times the perplexity (log; {ERROR_BARS})")
     return fig
 
 

@@ -43,26 +43,6 @@ def backcopy_sample(results: Results | None = None, triggers: str = "aeiou") -> 
     return fig
 
 
-def rates(results: Results | None = None) -> Figure:
-    """Plot the attention on a learnable sink and the loss during training at several learning rates."""
-    results = results or load_measured("sinks", "sink_pretraining")
-    fig, (left, right) = figure(2, width=4.8)
-    attention, losses = [], []
-    for index, rate in enumerate(sorted({row["rate"] for row in results["tables"]["rates"]})):
-        table = rows(results, "rates", rate=rate)
-        steps, on_sink = [row["step"] for row in table], [100 * max(row["first_slot"]) for row in table]
-        left.plot(steps, on_sink, label=f"rate {rate:g}", **line_style(index))
-        right.plot(steps, [row["evaluation_loss"] for row in table], label=f"rate {rate:g}", **line_style(index))
-        attention.append(f"{on_sink[-1]:.0f} % at {rate:g}")
-        losses.append(f"{table[-1]['evaluation_loss']:.2f} at {rate:g}")
-    for panel in (left, right):
-        panel.legend(frameon=False)
-    title = "Attention on the learned token at the end:\n"
-    label(left, title + ", ".join(attention), "step", "attention, highest layer (%)")
-    label(right, "Loss at the end:\n" + ", ".join(losses), "step", "nats per byte, nothing evicted")
-    return fig
-
-
 def register_norms(results: Results | None = None) -> Figure:
     """Plot the norms of patch tokens of a small vision transformer, in units of the layer's median."""
     results = results or load_measured("sinks", "sink_pretraining")
