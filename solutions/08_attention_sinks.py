@@ -341,16 +341,14 @@ plots.streams(stream_losses, budget)
 # (`course reproduce four_ways`). The table shows the second answer in one of them.
 
 # %%
+print(claims.CHAT_COLLAPSES.judge())
 tables.chat()
 
 # %% [markdown]
 # With the newest tokens alone (second row), the model repeats itself over and over. With four first tokens in addition
-# to the newest ones (third row), it stays fluent, and that is the method of the next section. Over all six chats:
-
-# %%
-print(claims.CHAT_COLLAPSES.judge())
-
-# %% [markdown]
+# to the newest ones (third row), it stays fluent, and that is the method of the next section. The
+# claim above the table is judged on all six chats.
+#
 # ## 4. Never evict the sinks
 #
 # The remedy is simple: never evict the first few tokens, and let the window move next to them. This is how StreamingLLM
@@ -450,6 +448,7 @@ print(f"of the loss that the text's own four tokens restore, the newlines restor
 
 # %%
 print(tables.stream_provenance())
+print(claims.ONE_SINK.judge())
 plots.by_sinks()
 
 # %% [markdown]
@@ -457,12 +456,8 @@ plots.by_sinks()
 # perplexity without sinks is 3,360; one sink reduces it to 11.88, and eight to 9.54. The paper concludes that one or
 # two sinks are not enough, since 11.88 is a quarter more than 9.54. On the right, for our model, the points for 1, 2
 # and 4 sinks agree within 0.1 %: one sink is enough. The collapse is also much smaller here, from 18.84 to 42.62. Why
-# the two models differ, we have not tested. Is the evicted sink the main reason for the collapse?
-
-# %%
-print(claims.ONE_SINK.judge())
-
-# %% [markdown]
+# the two models differ, we have not tested.
+#
 # **Cost**: four of the slots. A streaming step does not depend on how many tokens were read before, and in the stored
 # stream neither the memory nor the time per token grows with its length.
 #
@@ -668,17 +663,14 @@ plots.bars(ppl_after_gap, title)
 # begin? The stored experiment measured gaps of several sizes.
 
 # %%
+print(claims.ROLLING.judge())
 plots.gaps()
 
 # %% [markdown]
 # The horizontal axis is the number of positions between the sinks and the rest of the text. Up to 8,192 positions, the
 # trained length, both curves are equal. At 16,384, the curve for positions of the text (dark) is 60 times as high, and
 # the other one does not move.
-
-# %%
-print(claims.ROLLING.judge())
-
-# %% [markdown]
+#
 # **Cost**: our loop rotates all keys at every step. A kernel can do this while it reads the keys, so that it needs no
 # additional memory traffic.
 #
@@ -906,6 +898,7 @@ plots.gate()
 # articles through each. The table lists the perplexity by how many of the first slots are kept.
 
 # %%
+print(claims.SLOT_MISSED.judge())
 tables.pretraining()
 
 # %% [markdown]
@@ -918,11 +911,7 @@ tables.pretraining()
 # end, and the loss was lower. There is only one training of each kind. So this experiment shows what happens to a model
 # that has a sink. It does not show that a sink develops by itself, or that sinks come with good models, as Gu and
 # others (2025) report for larger ones.
-
-# %%
-print(claims.SLOT_MISSED.judge())
-
-# %% [markdown]
+#
 # ## 10. Optional: a head that has nothing to do
 #
 # Section 2 stated a hypothesis: a head puts its weight on the sink when it finds nothing relevant. Guo and others
@@ -975,8 +964,6 @@ optional_plots.register_norms()
 
 # %%
 my_start = "The"
-
-# %%
 tables.first_tokens(first_tokens.attempt(model, tokenizer, my_start))
 
 # %% [markdown]
