@@ -1,86 +1,86 @@
 # %% [markdown]
-# # 08 · Attention sinks: the token that everybody looks at
+# # 08 · Attention sinks: why a stream needs its first tokens
 #
-# A cache that keeps the newest tokens sounds reasonable, because what was said long ago matters least. But the model
-# fails, and it fails as soon as the very first token is evicted, whatever that token is. This lesson finds out why. It
-# ends with a stream of any length in constant memory, and with a softmax that may decline to read.
+# In a stream of text, such as a long chat, the KV cache (lesson 07) cannot keep every token. The obvious choice is a
+# window: keep the newest tokens and evict the oldest. But with a window, a language model fails as soon as the very
+# first token is evicted, whatever that token is. In this lesson you find out why, and you write **StreamingLLM**
+# (Xiao, Tian, Chen, Han and Lewis, 2023), a method that reads text of any length in constant memory.
 #
-# **Afterwards you can** find the attention sink of a model, keep a stream alive in constant memory, renumber the
-# positions of a rotary cache, write a softmax that may give its weight to nobody, and say which of the papers' claims
-# can be seen at this size. **You need** lesson 07, sections 2 and 3, and rotations in the plane. **Time**: a bit more
-# than two hours, of which the exercises take one.
+# We first measure where the attention goes and what is special about the first token. Then you write the parts of
+# StreamingLLM, and one function of about 25 lines joins them and streams a text through the real model.
 #
-# Each of the eight functions that you will write is small. Once they are right, the cells behind them find the sink,
-# keep the stream alive and turn the keys of the real model with yours.
+# **Afterwards you can** find the attention sinks and the massive activations of a model, stream a text through a cache
+# of constant size, move the keys of a rotary cache to new positions, count what each way of reading a long text costs,
+# and write a softmax that needs no sink token.
+#
+# **You need** lesson 07, sections 2 and 3 (the KV cache and the window), and rotations in the plane.
+#
+# **Time**: the core path, sections 1 to 7, takes about two hours, 49 minutes of it for exercises. The optional
+# sections 8 to 12 take another hour, 18 minutes of it for exercises.
 
 # %%
 import torch
+from transformers import DynamicCache
 
+from course_lib.attention.windowed import Constant, attention_logits, attention_weights
+from course_lib.attention.windowed import first_token, value_lengths, windowed
 from course_lib.data import corpora
-from course_lib.attention.windowed import (
-    Constant,
-    attention_logits,
-    attention_weights,
-    first_token,
-    value_lengths,
-    windowed,
-)
-from course_lib.kv.policies.full import Full
-from course_lib.kv.policies.streaming_llm import StreamingLLM
-from course_lib.kv.policies.window import Window
-from course_lib.models import blocks, load_model, rotary_frequencies
-from course_lib.lessons.common import cache_speed as speed
-from course_lib.lessons.sinks import figures as plots
-from course_lib.lessons.sinks import tables as printed
-from course_lib.lessons.sinks import drawings
-from course_lib.lessons.sinks.experiments import first_tokens, four_ways
-from course_lib.lessons.sinks.results import backcopy, stream as results, training, ways
-from course_lib.lessons.common.results import load_measured, say
 from course_lib.kv.analysis.streaming import streaming_perplexity
-from course_lib.lessons.common.by_mask import ByMask
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.lessons.common import cache_speed
+from course_lib.lessons.sinks import claims, optional_plots, plots, tables
+from course_lib.lessons.sinks.experiments import first_tokens, four_ways
+from course_lib.models import load_model, rotary_frequencies
 from course_lib.workbook import check, mine
+
+# %% [markdown]
+# We use two texts of 512 tokens from Wikipedia: one to measure on, and one from another article for comparisons. The
+# model is SmolLM2-135M-Instruct with 30 layers, numbered from 0, and 9 heads per layer. (In this lesson a *layer* is a
+# transformer block.)
 
 # %%
 model, tokenizer = load_model()
-text, other = corpora.windows("wikipedia", 2, 512, tokenizer, split="evaluation", seed=0)
-n_layers = len(blocks(model))
-print(f"{len(text)} tokens to read, {len(other)} of another passage; {n_layers} layers")
+text, other_text = corpora.windows("wikipedia", 2, 512, tokenizer, split="evaluation", seed=0)
+print(f"The text begins: {tokenizer.decode(text[:12])!r}")
+print(f"Its first token: {tokenizer.decode(text[:1])!r}")
 
 # %% [markdown]
-# ## 1. The idea in one picture
+# ## 1. Where does the attention go?
 #
-# The model reads a text from the middle of an article. How much of all attention goes to its first token?
+# Our text begins in the middle of an article, so nothing in it is about its first token. How much attention would you
+# expect that token to receive? We average over all queries from token 64 on, because the first queries have few tokens
+# to choose from.
 
 # %%
-weights = attention_weights(model, text[None, :256])  # (layers, heads, queries, tokens)
-start = 64  # the first queries see few tokens and have little choice
-share = weights[:, :, start:, 0].mean(dim=2)
-even = (1 / torch.arange(start + 1, weights.shape[2] + 1)).mean().item()
-plots.share_over_depth(share, even)
-
-# %%
-say(f"The first token is {tokenizer.decode(text[:1])!r}. The text begins: {tokenizer.decode(text[:12])!r}")
+start = 64
+attention = attention_weights(model, text[None, :256])  # (layers, heads, queries, tokens)
+share = attention[:, :, start:, 0].mean(dim=2)
+uniform = (1 / torch.arange(start + 1, 257)).mean().item()  # if a query gave all tokens the same weight
+plots.first_token_attention(share, uniform)
 
 # %% [markdown]
-# Nothing in this text is about its first token. In the first layers hardly any query looks at it; from some layer on
-# almost every query does. Xiao and others (2023, section 3.1) call such a token an **attention sink**.
+# Look at the dark line, the mean of each layer. Up to layer 11 the first token receives less than 10 % of the
+# attention. From layer 12 on it receives between a third and three quarters of it, where uniform attention (dotted)
+# would give it 0.7 %. The grey dots are single heads: in most of the deeper layers, several of them spend nearly
+# everything on the first token.
 #
-# The picture looked at the first token alone. Perhaps other tokens receive as much?
+# A token that receives much attention without being relevant to the text is called an **attention sink** (Xiao and
+# others, 2023). The figure shows the first token only. Do other tokens receive as much?
 
 # %% [markdown]
 # ### What each token receives
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Compute for every token what it receives: the mean over those queries, from `start` on, that can see it. Attention is
-# causal, so a query sees its own token and the ones before it, even those to which it gives a weight of 0. A comparison
-# is fair only if no token is charged for queries that could not have looked at it.
+# For every token, compute the attention that it receives: the mean weight over those queries from `start` on that can
+# see it. Attention is causal, so a query sees its own token and all tokens before it, including those to which it gives
+# a weight of 0. For example, with 256 tokens the last token is seen by a single query, so its sum is divided by 1.
 
 
 # %% exercise="sinks.share"
 def received(weights, start):
-    """What each token receives, the mean over the queries from `start` on that see it.
+    """Compute what each token receives: the mean over the queries from `start` on that see it.
 
-    weights: (L, H, T, T), row i is what query i reads; rows sum to 1. Returns (L, H, T).
+    weights: (L, H, T, T), row i holds the weights of query i; rows sum to 1. Returns (L, H, T).
     """
     ### BEGIN SOLUTION
     n_tokens = weights.shape[2]
@@ -93,67 +93,171 @@ def received(weights, start):
 check("sinks.share", received)
 
 # %% [markdown]
-# Your function on the weights of the picture, as the mean over all heads of the deeper half of the layers:
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# Token $j$ is seen by the queries $j, j + 1, \dots, T - 1$. Of these, only the ones from `start` on count, which are
+# $T - \max(j, \text{start})$. We sum the columns of `weights[:, :, start:]` and divide column $j$ by this number.
+#
+# </details>
+#
+# Your function, averaged over all heads of the deeper half of the layers:
 
 # %%
-look = mine("sinks.share", received)
-plots.by_token(look(weights, start)[n_layers // 2 :].mean(dim=(0, 1)))
+received_by_all = mine("sinks.share", received)(attention, start)
+plots.received_by_token(received_by_all[15:].mean(dim=(0, 1)))
 
 # %% [markdown]
-# No other token comes near. (The last tokens rise a little because few queries see them, and each of those is close.)
+# The red square on the left is the first token; no other token comes near it. (The last tokens on the right rise a
+# little because only a few queries see them, and all of these are close to them.)
 #
-# **Is it what the token says, or where it stands?** Put the same text behind five different first tokens, and look
-# again.
+# Does the first token receive so much because of what it says, or because of its position? We put five different
+# first tokens before the same text.
 
 # %%
-starts = {"its own": text[:1].tolist(), "newline": tokenizer("\n").input_ids, "the": tokenizer(" the").input_ids}
-starts |= {"end of text": [tokenizer.convert_tokens_to_ids("<|endoftext|>")], "number": tokenizer("7").input_ids}
-shares, by_layer = {}, {}
-for name, first in starts.items():
-    row = torch.cat([torch.tensor(first[:1]), text[1:160]])
-    attention = attention_weights(model, row[None])
-    shares[name] = attention[:, :, start:, 0].mean(dim=1)  # (layers, queries)
-    by_layer[name] = look(attention, start)[:, :, 0].mean(dim=1)
-plots.first_words(by_layer)
-
-# %%
-say(printed.position_verdict(shares))
+first_ids = {"its own": text[0].item(), "end of text": tokenizer.convert_tokens_to_ids("<|endoftext|>")}
+first_ids |= {name: tokenizer(token).input_ids[0] for name, token in {"newline": "\n", "the": " the", "7": "7"}.items()}
+attention_by_first_id = {}
+for name, first_id in first_ids.items():
+    changed_text = torch.cat([torch.tensor([first_id]), text[1:160]])
+    attention_by_first_id[name] = attention_weights(model, changed_text[None])[:, :, start:, 0].mean(dim=(1, 2))
+plots.attention_by_first_token(attention_by_first_id)
 
 # %% [markdown]
-# **What do they read there?** What a query reads of a token is its attention times the value of the token. Here is how
-# long the values of the first token are, beside those of all others.
+# From layer 11 on the five curves lie almost on top of each other. So the position makes this sink, and not the meaning
+# of the token.
+#
+# ## 2. What is special about the first token
+#
+# Attention weights are computed from the hidden states that enter a layer. So we look at those next: we take the norm
+# of the hidden state of every token at the input of every layer.
 
 # %%
-plots.values_over_depth(value_lengths(model, text[None, :256]))
+with torch.no_grad():
+    states = model.model(text[None, :256], output_hidden_states=True, use_cache=False).hidden_states
+hidden = torch.stack(states[:-1])[:, 0]  # (layers, tokens, features): the input of each layer
+hidden_norms = hidden.norm(dim=-1)
+plots.hidden_norms(hidden_norms)
 
 # %% [markdown]
-# So a query that looks at the first token reads little from it, though not nothing; section 4 takes that little away
-# and measures what it contributed.
+# Follow the red line, the first token. At the input of layer 12 its norm jumps to 169 times the median of the other
+# tokens (dark line), and it stays there for 17 layers. Layer 12 is also the first layer in which the first token is a
+# strong sink (section 1). Which features make the norm so large?
+
+# %%
+for feature in hidden[12, 0].abs().topk(3).indices.tolist():
+    print(f"feature {feature}: {hidden[12, 0, feature]:,.0f}")
+print(f"all tokens and features at the input of layer 12: median absolute value {hidden[12].abs().median():.1f}")
+
+# %% [markdown]
+# A single feature, number 507, is 23,614, where a typical entry is below 2. Such values are called **massive
+# activations** (Sun, Chen, Kolter and Liu, 2024): entries of the hidden states that are thousands of times larger than
+# the rest, at very few tokens. Here the layer before, number 11, writes it. You may remember this layer from lesson 04:
+# its `down_proj` had one input feature that was huge at the first token alone.
 #
-# The reason lies in softmax, which makes every row sum to 1. A query that looks for something which is not in the text
-# must still give its weight to some token. The model learnt to give it to a token that is always visible and says
-# little, and the first token is the only one that every query can see.
+# The paper reports that massive activations sit at the first token and, in some models, also at **delimiter tokens**
+# such as a period or a newline. Is this so for our model? In the figure, some grey dots in layers 3 to 9 lie far above
+# the rest. The next cell lists them, with the attention that they receive in these layers.
+
+# %%
+early_attention = received_by_all[3:10].mean(dim=(0, 1))
+is_large = hidden_norms[5] > 3 * hidden_norms[5].median()
+for position in is_large.nonzero().flatten().tolist():
+    largest = hidden[5, position].abs().argmax()
+    token = tokenizer.decode(text[position])
+    print(
+        f"token {position}, {token!r}: norm {hidden_norms[5, position]:.0f}, largest feature {largest}, "
+        f"receives {100 * early_attention[position]:.1f} %"
+    )
+print(f"median of all tokens: norm {hidden_norms[5].median():.0f}, receives {100 * early_attention.median():.1f} %")
+
+# %% [markdown]
+# In layers 3 to 9 the same feature 507 is large at seven tokens: the first one, two spaces and four of the *the*'s.
+# Each of them receives 6 to 19 % of all attention, and the median token 0.2 %. So in these layers our model has
+# several weak sinks, at tokens that carry little meaning. Punctuation is not among them: in this model, periods and
+# newlines have no massive activation. From layer 12 on, only the first token has one, and only the first token is a
+# sink.
 #
-# ## 2. What happens when it leaves
+# So a massive activation and a sink come together, in the same layers and at the same tokens. Is one the cause of the
+# other? To test this, we change the single number 23,614 while the model reads, with a **forward hook** on layer 11: a
+# function that PyTorch calls with the output of a layer and that may return another one.
+
+
+# %%
+def read_with_massive_activation(value):
+    """Set feature 507 of the first token after layer 11; return what this changes."""
+
+    def replace_value(layer, arguments, output):
+        if value is not None:
+            output = output.clone()
+            output[:, 0, 507] = value
+        return output
+
+    handle = model.model.layers[11].register_forward_hook(replace_value)
+    with torch.no_grad():
+        logits = model(text[None], use_cache=False).logits[0, 128:-1]
+    attention_on_first = attention_weights(model, text[None, :256])[12:, :, start:, 0].mean()
+    lengths = value_lengths(model, text[None, :256])[12:]  # (layers, tokens)
+    handle.remove()
+    loss = torch.nn.functional.cross_entropy(logits, text[129:])
+    return loss.exp(), attention_on_first, lengths[:, 0].median(), lengths[:, 8:].median()
+
+
+with torch.no_grad():
+    other_states = model.model(other_text[None], output_hidden_states=True, use_cache=False).hidden_states
+other_value = other_states[12][0, 0, 507].item()
+for name, value in {"unchanged": None, f"{other_value:,.0f}, from the other text": other_value, "0": 0.0}.items():
+    ppl, on_first, first_length, other_length = read_with_massive_activation(value)
+    print(f"{name}: perplexity {ppl:,.1f}")
+    print(f"    attention on the first token from layer 12 on: {100 * on_first:.0f} %")
+    print(f"    median norm of the values: first token {first_length:.1f}, other tokens {other_length:.1f}")
+
+# %% [markdown]
+# Compare the three runs.
 #
-# Equation 1 of the paper, with $x_1 \gg x_j$ for the sink:
+# - **The value of another text**: nothing changes. The model does not use the exact number.
+# - **Set to 0**: one of 294,912 numbers is changed, and the perplexity rises from 14 to more than a million. The first
+#   token still receives 40 % of the attention, but its values are now nearly as long as those of the other tokens.
+#
+# The **value** of a token is the vector that attention adds up. The second run tells us what the massive activation is
+# needed for in this model: it makes the value of the first token short. The next figure shows these lengths for the
+# unchanged model.
+
+# %%
+plots.value_norms(value_lengths(model, text[None, :256]))
+
+# %% [markdown]
+# From layer 12 on, the values of the first token (red) are several times shorter than the others. So a query that gives
+# most of its attention to the first token adds little to its hidden state.
+#
+# A likely explanation is the **normalization** at the input of each layer: it divides a hidden state by its root mean
+# square. A state with one huge feature becomes nearly the same vector in every text, and the layers can learn to give
+# this fixed vector a key that fits all queries and a short value. Why would a model learn this? A softmax must
+# distribute a total weight of 1. A head that finds nothing relevant can put its weight on the sink and so change
+# little. The first token is suitable because every later query sees it. This is a **hypothesis** about training.
+# Nothing in this lesson trains such a large model, so we cannot test it here. Section 10 shows a tiny model in which a
+# head does exactly this.
+#
+# ## 3. What happens when the sink is evicted
+#
+# Equation 1 of the paper writes the softmax with the logit $x_1$ of the sink apart, where $x_1 \gg x_j$:
 #
 # $$ \operatorname{softmax}(x)_i = \frac{e^{x_i}}{e^{x_1} + \sum_{j=2}^{N} e^{x_j}} $$
 #
-# Take the first token away, and the largest term of the denominator is gone.
+# If the first token is evicted, the largest term of the denominator is missing. What happens to the other weights?
 
 # %% [markdown]
 # ### What the others get
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
-# Some tokens leave the cache. You have the attention weights of before and no logits: compute what the others get now.
+# Some tokens are evicted from the cache. You know the attention weights before the eviction, but not the logits.
+# Compute the weights of the tokens that are kept.
 
 
 # %% exercise="sinks.evict"
 def after_eviction(weights, keep):
-    """Attention when only some tokens are left.
+    """Compute the attention weights after some tokens have been evicted.
 
-    weights: (Q, N), rows sum to 1. keep: (N,), bool, True = stays. Returns (Q, tokens that stay).
+    weights: (Q, N), rows sum to 1. keep: (N,), bool, True = kept. Returns (Q, kept tokens).
     """
     ### BEGIN SOLUTION
     left = weights[:, keep]
@@ -165,49 +269,104 @@ def after_eviction(weights, keep):
 check("sinks.evict", after_eviction)
 
 # %% [markdown]
-# <details><summary>By which factor the others grow</summary>
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
-# When a token with a fraction $s$ of the attention leaves, all other weights grow by the factor $1 / (1 - s)$, and so
-# does what is read from them.
+# The numerators of the kept tokens do not change. The new denominator is the sum of these numerators, so we divide the
+# kept weights by their sum. If a token with the fraction $s$ of the attention is evicted, all other weights grow by
+# the factor $1 / (1 - s)$. For example, without a sink that had 90 % of the attention, all other weights are ten times
+# as large.
 #
 # </details>
 #
-# By how much do the other weights grow? This is the factor for every head of the model, when the first token leaves:
+# Here is this factor for every head of our model, when the first token is evicted:
 
 # %%
 plots.growth(share)
 
 # %% [markdown]
-# Every deep layer now returns vectors far larger than any it returned in training, and the next layer has to work with
-# them. To see whether it matters, let the text stream through a cache of 128 slots that keeps the newest tokens.
+# The boxes show the heads of each layer. Up to layer 11 the factor is close to 1. In the deeper layers the median head
+# has a factor of 2.3, and some heads have one above 5. Does the output of attention grow as well? The values of the
+# other tokens are not short, so it could. We measure it, once with all tokens and once with a window of 128 tokens.
+
 
 # %%
-budget = 128
-losses = {}
-for name, policy in {"newest tokens": Window(budget), "all tokens": Full()}.items():
-    losses[name] = streaming_perplexity(model, text, policy, chunk=32, skip=budget).losses
-plots.streams(losses, budget)
+def attention_output_norms(**window):
+    """Collect the norm of the output of attention in every layer, from token 130 on."""
+    norms = []
+    handles = [
+        layer.self_attn.o_proj.register_forward_hook(lambda _, x, output: norms.append(output[0, 130:].norm(dim=-1)))
+        for layer in model.model.layers
+    ]
+    with torch.no_grad(), windowed(model, **window):
+        model(text[None], use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return torch.stack(norms)  # (layers, tokens)
+
+
+growth_of_output = (attention_output_norms(window=128) / attention_output_norms()).median(dim=1).values
+print(f"layers 12 to 29: with the window, {growth_of_output[12:].median():.2f} times the norm (median)")
+print(f"layers 0 to 11: {growth_of_output[:12].median():.2f} times")
 
 # %% [markdown]
-# The line of all tokens shows how hard the text itself is. The two lines separate where the cache is full, and the only
-# thing that happens there is that the first token is evicted.
+# It grows by a factor of 1.7 in the median layer from 12 on, and by 3 % before. So every deep layer adds a
+# vector to the hidden state that is much longer than with the sink.
 #
-# ## 3. The fix: two lines
+# Does this harm the model? We let it read the text with a window of 128 tokens. With a mask, one pass over the text is
+# enough: row $i$ of the mask allows the tokens that would be in the cache when token $i$ is read.
+
+
+# %%
+@torch.no_grad()
+def losses_with(keep):
+    """Compute the loss of every prediction, with `keep` (T, T) as the attention mask."""
+    additive = torch.zeros(keep.shape).masked_fill(~keep, -torch.inf)[None, None]
+    logits = model(text[None], attention_mask=additive, use_cache=False).logits[0, :-1]
+    return torch.nn.functional.cross_entropy(logits, text[1:], reduction="none")
+
+
+budget = 128
+position_of_query, position_of_key = torch.arange(512)[:, None], torch.arange(512)
+is_causal = position_of_key <= position_of_query
+is_recent = position_of_key > position_of_query - budget
+stream_losses = {"newest tokens": losses_with(is_causal & is_recent), "all tokens": losses_with(is_causal)}
+plots.streams(stream_losses, budget)
+
+# %% [markdown]
+# The dashed red line, with all tokens, shows how difficult the text itself is. The two lines are equal up to token 128,
+# where the cache is full, and separate there. At this point only one thing happens: the first token is evicted. From
+# there on, the perplexity with the window is 3.5 times as high.
 #
-# Keep the first few tokens for good, and let the window move beside them. That is all of StreamingLLM's choice of
-# tokens.
+# What does a model *write* in this state? Six chats of two rounds were written with a cache of 64 slots
+# (`course reproduce four_ways`). The table shows the second answer in one of them.
+
+# %%
+print(claims.CHAT_COLLAPSES.judge())
+tables.chat()
+
+# %% [markdown]
+# With the newest tokens alone (second row), the model repeats itself over and over. With four first tokens in addition
+# to the newest ones (third row), it stays fluent, and that is the method of the next section. The
+# claim above the table is judged on all six chats.
+#
+# ## 4. Never evict the sinks
+#
+# The remedy is simple: never evict the first few tokens, and let the window move next to them. This is how StreamingLLM
+# chooses its tokens. It needs no training and no scores, and it makes the same choice in all layers and heads. The
+# first tokens that are kept are called **sinks**, and the number of slots in the cache is the **budget**.
 
 # %% [markdown]
 # ### Sinks and a window
 # **Exercise** · difficulty 2 of 5 · 7 minutes · 2 points
 #
-# Which tokens are in a cache of `budget` slots after `n_tokens`, when the first `sinks` never leave? Mind that sinks
-# take up slots too, and that a short text does not fill the cache.
+# Which tokens are in a cache of `budget` slots after `n_tokens` have been read, if the first `sinks` tokens are never
+# evicted? Sinks take up slots too, and a short text does not fill the cache. For example, after 10 tokens with 2 sinks
+# and 6 slots, the cache holds 0, 1, 6, 7, 8 and 9.
 
 
 # %% exercise="sinks.slots"
 def kept_tokens(n_tokens, sinks, budget):
-    """The tokens in the cache, counted from 0, in any order.
+    """List the tokens in the cache, counted from 0, in any order.
 
     sinks < budget. Returns a list, a set or a tensor of whole numbers.
     """
@@ -222,145 +381,151 @@ def kept_tokens(n_tokens, sinks, budget):
 check("sinks.slots", kept_tokens)
 
 # %% [markdown]
-# In the library it is the policy `StreamingLLM(budget, sinks)`. Here your function says which tokens stay, with one
-# sink and with four, of the same 128 slots:
-
-# %%
-kept = mine("sinks.slots", kept_tokens)
-
-
-def in_list(slots, sinks):
-    """Which slots hold a token that stays."""
-    return torch.isin(slots.position, torch.as_tensor(kept(int(slots.n_seen), sinks, budget)))
-
-
-for sinks in (1, 4):
-    policy = ByMask(budget, stays=lambda slots, sinks=sinks: in_list(slots, sinks))
-    losses[f"{sinks} + {budget - sinks}"] = streaming_perplexity(model, text, policy, chunk=32, skip=budget).losses
-plots.streams(losses, budget)
-
-# %%
-display(printed.perplexities(filled := {name: each[budget:] for name, each in losses.items()}))
-say(printed.collapse_verdict(filled))
-
-# %% [markdown]
-# **Do the first tokens matter, or that there are any?** The paper replaces the first four by newlines (table 1). The
-# text is the same from token 4 on:
-
-# %%
-newlines = torch.cat([torch.tensor(tokenizer("\n").input_ids * 4), text[4:]])
-found = streaming_perplexity(model, newlines, StreamingLLM(budget, sinks=4), chunk=32, skip=budget)
-after = {name: each[budget:] for name, each in losses.items()}
-after = {"newest tokens": after["newest tokens"], "4 newlines + 124": found.losses[budget:]} | after
-say(printed.newline_verdict(after))
-worst_first = sorted(after, key=lambda name: after[name].mean().item(), reverse=True)
-by_cache = {name: after[name].mean().exp().item() for name in worst_first}
-plots.bars(by_cache, printed.newline_finding(by_cache))
-
-# %% [markdown]
-# That was one short text. `course reproduce kv` let a long one stream through a cache of 256 slots, with rolling
-# positions (section 5). The result is part of the course.
-
-# %%
-measured = results.results()
-print(results.provenance())
-say(results.stream_verdict(measured))
-print(printed.source("sinks"))
-
-# %%
-results.by_sinks(measured)
-
-# %% [markdown]
-# The paper says that one or two first tokens are not enough, and that four are enough. Its own numbers show why both
-# sentences can be right. In both panels a single sink undoes nearly all of the collapse. What then remains is a quarter
-# of the perplexity for Llama-2-7B, and too little to be measured for our model.
+# <details><summary>Solution (open it once your check is right)</summary>
 #
-# How good is a stream after thousands of tokens, and how long does a token take? The work of a step does not depend on
-# how many tokens went before, so the right panel should be flat. Where it moves all the same, the machine was busy with
-# something else.
-
-# %%
-results.long_stream(measured)
-
-# %% [markdown]
-# **The same in a chat.** The perplexity of a given text is one thing; what does the model *write* itself when its sink
-# has been evicted? Six chats of two rounds were written through a cache of 64 slots (`course reproduce four_ways`).
-# Here is the second answer of one of them. Each is one sample, drawn with the same seed.
-
-# %%
-compared = ways.results()
-print(ways.chat(compared))
-
-# %% [markdown]
-# Without sinks the model repeats itself over and over. We therefore count repetition: the share of all runs of three
-# words that occurred before in the same answer. (The loss would not do as a measure: a text that repeats itself is easy
-# to predict.)
-
-# %%
-say(ways.chat_verdict(compared))
-ways.chat_repeats(compared)
-
-# %% [markdown]
-# ## 4. Is it the token at all?
+# If the text fits, everything is kept. Otherwise, `budget - sinks` slots remain for the newest tokens, so these are the
+# tokens from `n_tokens - (budget - sinks)` on.
 #
-# If queries look at the sink in order to read nothing, a constant should serve as well. Take **another** passage, and
-# note two things for every head: the average logit that its queries have with the first token, and the value of that
-# token. Then read our text with a window that lacks its first token, and put that constant into every softmax instead.
-# It is one number and one vector a head, whatever the query and whatever the text.
+# </details>
+#
+# The next function turns your answer into the mask of a whole text: row $i$ allows the tokens that are in the cache
+# when token $i$ is read, including token $i$ itself. It also counts the position of each of these tokens **in the
+# cache**, which section 6 will need.
+
 
 # %%
-constant = first_token(model, other[None])
-without_value = Constant(constant.logit, torch.zeros_like(constant.value))
-settings = {
-    "window": {"window": budget},
-    "window, a logit without value": {"window": budget, "constant": without_value},
-    "window, a logit and a value": {"window": budget, "constant": constant},
-    "window and the first token": {"window": budget, "sinks": 1},
+def window_and_positions(n_tokens, sinks, budget, kept_tokens):
+    """For each query: which tokens it attends to, and the position of each of them in the cache.
+
+    Returns (T, T), bool, and (T, T), whole numbers; one row per query.
+    """
+    keep = torch.zeros(n_tokens, n_tokens, dtype=torch.bool)
+    for query in range(n_tokens):
+        in_cache = kept_tokens(query + 1, sinks, budget)  # the token of the query is the newest one
+        keep[query, torch.as_tensor(list(in_cache)).long()] = True
+    position_in_cache = keep.cumsum(dim=1) - 1  # the number of kept tokens before this one
+    return keep, position_in_cache
+
+
+plots.mask_and_positions(*window_and_positions(12, 2, 6, mine("sinks.slots", kept_tokens)))
+
+# %% [markdown]
+# Each row of the drawing is a query, and the filled squares in it are the tokens to which it attends, for 2 sinks and 6
+# slots. The red squares are the query's own token. Up to row 5 nothing is evicted. From row 6 on, the two columns on
+# the left stay, and a window of four tokens moves to the right. (The numbers in the squares are positions in the
+# cache; ignore them for now.)
+#
+# Now the real text, with one sink and with four sinks, both in 128 slots:
+
+# %%
+for n_sinks in (1, 4):
+    allowed_tokens, _ = window_and_positions(512, n_sinks, budget, mine("sinks.slots", kept_tokens))
+    stream_losses[f"{n_sinks} + {budget - n_sinks}"] = losses_with(allowed_tokens)
+plots.streams(stream_losses, budget)
+
+# %% [markdown]
+# The numbers in the legend are the perplexities from token 128 on. The curves with one sink (1 + 127) and with four
+# sinks (4 + 124) stay close to the dashed one with all tokens. So a single token in addition to the window undoes the
+# failure.
+#
+# Do we need the text's own first tokens? The paper replaces the first four by newlines (table 1), and we do the same.
+
+# %%
+newlines = torch.tensor(tokenizer("\n").input_ids * 4)
+with torch.no_grad(), windowed(model, window=budget - 4, sinks=4):
+    logits = model(torch.cat([newlines, text[4:]])[None], use_cache=False).logits[0, budget:-1]
+newline_loss = torch.nn.functional.cross_entropy(logits, text[budget + 1 :])
+late_losses = {name: losses[budget:].mean() for name, losses in stream_losses.items()}
+restored = (late_losses["newest tokens"] - newline_loss) / (late_losses["newest tokens"] - late_losses["4 + 124"])
+print(f"perplexity with four newlines as sinks: {newline_loss.exp():.1f}")
+print(f"of the loss that the text's own four tokens restore, the newlines restore {100 * restored:.0f} %")
+
+# %% [markdown]
+# Newlines do nearly as well, which fits section 1: the position counts, and not the meaning.
+#
+# This was one short text. `course reproduce kv` streamed 20,480 tokens through a cache of 256 slots. The figure
+# compares its result with the paper's.
+
+# %%
+print(tables.stream_provenance())
+print(claims.ONE_SINK.judge())
+plots.by_sinks()
+
+# %% [markdown]
+# Both panels show the perplexity by the number of first tokens that are kept. On the left, for Llama-2-7B, the
+# perplexity without sinks is 3,360; one sink reduces it to 11.88, and eight to 9.54. The paper concludes that one or
+# two sinks are not enough, since 11.88 is a quarter more than 9.54. On the right, for our model, the points for 1, 2
+# and 4 sinks agree within 0.1 %: one sink is enough. The collapse is also much smaller here, from 18.84 to 42.62. Why
+# the two models differ, we have not tested.
+#
+# **Cost**: four of the slots. A streaming step does not depend on how many tokens were read before, and in the stored
+# stream neither the memory nor the time per token grows with its length.
+#
+# ## 5. A sink is a bias
+#
+# If queries attend to the sink in order to add little, then a constant might do the same job. We test this. From
+# **another** text we take two things for every head: the average logit between its queries and the first token, and the
+# value of that token. Then the model reads our text with a window and without its first token, and we add that constant
+# to every softmax as if it were one more token. It is one number and one vector per head, the same for every query.
+
+# %%
+constant = first_token(model, other_text[None])
+logit_alone = Constant(constant.logit, torch.zeros_like(constant.value))
+sink_settings = {
+    "window": {},
+    "window, a logit without a value": {"constant": logit_alone},
+    "window, a logit and a value": {"constant": constant},
+    "window and the first token": {"sinks": 1},
 }
-perplexities = {}
-for name, setting in settings.items():
-    with torch.no_grad(), windowed(model, **setting):
+ppl_by_setting = {}
+for name, setting in sink_settings.items():
+    with torch.no_grad(), windowed(model, window=budget, **setting):
         logits = model(text[None], use_cache=False).logits[0, budget:-1]
-    perplexities[name] = torch.nn.functional.cross_entropy(logits, text[budget + 1 :]).exp().item()
-plots.bars(perplexities, printed.constant_finding(perplexities))
+    ppl_by_setting[name] = torch.nn.functional.cross_entropy(logits, text[budget + 1 :]).exp().item()
+plots.constant_as_sink(ppl_by_setting)
 
 # %% [markdown]
-# These runs take one pass over the text, with a band for a mask: each token attends to what a cache would have left it.
+# Read the bars from top to bottom. The logit alone (second bar) restores only a part of what the first token does. With
+# the value (third bar), the constant from another text does nearly all of it. So the value of the sink is short, but it
+# matters, because it is multiplied by most of the weight. In other words, the sink acts like a **bias** of the head: a
+# constant term that does not depend on the text. This agrees with section 2, where the massive activation of another
+# text was as good as the text's own.
 #
-# The logit alone does only a part of the work. The value is short, but it gets most of the weight, and the layers
-# behind have learnt to expect what it adds. That is why a softmax that may decline (section 7), which has only such a
-# logit, cannot replace the token in a model that was trained with one. With the value, a constant from another text
-# does nearly all that the token did. A sink is a **bias** of the head.
+# ## 6. Positions that stay small
 #
-# ## 5. Places instead of positions
-#
-# A stream goes on. After a million tokens the first one is a million positions away, and the model was trained on a few
-# thousand. The choice of tokens does not help with that, since the sinks stay where they were in the text and the
-# distance to them keeps growing. StreamingLLM therefore counts positions **in the cache** (section 3.2).
+# The window and the sinks solve one problem of a long stream. The second one is distance. After a million tokens, the
+# sinks are a million positions away from the query, and our model was trained on texts of at most 8,192 tokens.
+# StreamingLLM therefore counts positions **in the cache** (section 3.2 of the paper): the token in the first slot has
+# position 0, the next one has position 1, and so on.
 
 # %%
-n_trained = model.config.max_position_embeddings
-plots.places([0, 1, 2, 3, *range(24, 32)], trained=16)
+plots.cache_positions([0, 1, 2, 3, *range(24, 32)], trained=16)
 
 # %% [markdown]
-# Models like Llama tell a key its position by turning it before it is stored (rotary positions, RoPE): the key of
-# position $m$ is turned by $m$ steps. What a query sees is the difference of two positions. To move a key that is
-# already stored, it has to be turned on.
+# The drawing shows one cache with four sinks and eight recent tokens. Above, with positions of the text, the newest
+# token (diamond) is 31 positions away from the first. Below, with positions in the cache, it is 11 positions away, and
+# this distance stays the same for the rest of the stream. In the drawing of section 4 these positions are the numbers
+# in the squares: no number is above 5, however long the text is.
+#
+# Llama models encode positions by **rotary position embeddings** (RoPE; Su and others, 2021): each key is rotated
+# before it is stored, by an angle that is proportional to its position, and so is each query. The attention logit then
+# depends only on the difference of the two positions. To move a stored key to another position, we have to rotate it
+# further.
 
 # %% [markdown]
-# ### Places in the cache
+# ### Positions in the cache
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
-# Each head holds keys that were turned to their `position` in the text; slots are in no order. The oldest token of a
-# row has place 0, the next one place 1, and so on. By how many positions is each key to be turned on?
+# Each head holds keys that were rotated to their `position` in the text. The slots are in no particular order. The
+# oldest token of a row must get position 0, the next one position 1, and so on. By how many positions must each key be
+# rotated? For example, the key at position 24 that becomes number 4 must be rotated by 4 − 24 = −20.
 
 
 # %% exercise="sinks.positions"
 def turn_by(position):
-    """How far each key is turned to stand at its place in the cache.
+    """Compute by how many positions each key must be rotated.
 
-    position: (H, N), whole numbers, each different from the others in its row. Returns (H, N),
-    whole numbers.
+    position: (H, N), whole numbers, all different within a row. Returns (H, N), whole numbers.
     """
     ### BEGIN SOLUTION
     place = position.argsort(dim=1).argsort(dim=1)
@@ -372,23 +537,31 @@ def turn_by(position):
 check("sinks.positions", turn_by)
 
 # %% [markdown]
-# Rotations add up, so a key that was turned to its `position` gets to its place by one more rotation. RoPE turns pairs
-# of dimensions, and there are two layouts. The paper and the files of Meta pair neighbours, $2i$ and $2i + 1$; the code
-# of Hugging Face for Llama, which we use, pairs dimension $i$ of a key with dimension $i + D/2$. From one position to
-# the next, pair $i$ turns by the angle $\theta_i$.
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# The new position of a token is its rank within the row, that is, the number of older tokens. `argsort` once gives the
+# slots in order of position. `argsort` a second time inverts this permutation and gives the rank of each slot.
+#
+# </details>
+#
+# Rotations add up: a key that was rotated by 24 positions and then by −20 is where a rotation by 4 puts it. RoPE
+# rotates pairs of features, and there are two conventions for these pairs. The RoPE paper and the original Llama code
+# pair the neighbours $2i$ and $2i + 1$. The Llama code of Hugging Face, which we use, pairs feature $i$ of a key with
+# feature $i + D/2$. From one position to the next, pair $i$ is rotated by the angle $\theta_i$.
 
 # %% [markdown]
-# ### Turn a key on
+# ### Rotate a key
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Turn each key on by a number of positions, forwards or backwards.
+# Rotate each key by a number of positions, forwards or backwards. For example, with D = 2 and $\theta_0 = \pi/2$, the
+# key (1, 0) rotated by one position is (0, 1).
 
 
 # %% exercise="sinks.rotate"
 def turn(keys, by, frequencies):
-    """Keys turned on.
+    """Rotate keys by a number of positions.
 
-    keys: (N, D). by: (N,), whole numbers. frequencies: (D/2,), the angle a position of the pair
+    keys: (N, D). by: (N,), whole numbers. frequencies: (D/2,), the angle per position of the pair
     (i, i + D/2). Returns (N, D).
     """
     ### BEGIN SOLUTION
@@ -402,73 +575,134 @@ def turn(keys, by, frequencies):
 check("sinks.rotate", turn)
 
 # %% [markdown]
-# Both functions on real keys. The model reads 32 tokens; 4 sinks and the 8 newest stay, and their keys are turned to
-# their places in the cache. In the first layer a key depends on its token and its position alone. So they must be the
-# keys of a text that consists of these 12 tokens and nothing else:
-
-# %%
-with torch.no_grad():
-    stay = torch.tensor([0, 1, 2, 3, *range(24, 32)])
-    in_text = model.base_model(text[None, :32], use_cache=True).past_key_values.layers[0].keys[0]  # (heads, 32, D)
-    in_places = model.base_model(text[None, stay], use_cache=True).past_key_values.layers[0].keys[0]
-(by,) = mine("sinks.positions", turn_by)(stay[None])
-turned = mine("sinks.rotate", turn)(in_text[0, stay], by, rotary_frequencies(model))
-for name, keys in {"as they were": in_text[0, stay], "turned": turned}.items():
-    difference = (keys - in_places[0]).abs().max()
-    print(f"{name}: largest difference {difference:.1e}, of entries up to {keys.abs().max():.1f}")
-
-# %% [markdown]
-# Does it matter? Within the trained length it cannot matter much, because the model knows all distances. So we make a
-# gap: after the fourth token, positions jump ahead by twice the trained length, as if so many tokens had come and gone.
-
-# %%
-gap = 2 * n_trained
-beyond, with_sinks = {}, StreamingLLM(budget, sinks=4)
-for name, policy, positions in (
-    ("newest tokens", Window(budget), "original"),
-    ("4 + 124, original", with_sinks, "original"),
-    ("4 + 124, rolling", with_sinks, "rolling"),
-):
-    stream = streaming_perplexity(model, text, policy, positions, chunk=32, skip=budget, gap=gap)
-    beyond[name] = stream.losses[budget:]
-say(printed.rolling_verdict(beyond, gap))
-perplexities = {name: each.mean().exp().item() for name, each in beyond.items()}
-plots.bars(perplexities, printed.rolling_finding(perplexities, gap))
-
-# %% [markdown]
-# With positions as in the text, sinks are now **worse** than none, because the model has never seen such a distance.
-# The plain window suffers from the gap only as long as the first tokens, now far away, are still in it; later all its
-# distances are small in any case. How far is too far? Here are gaps of many sizes.
-
-# %%
-results.gaps(measured)
-
-# %% [markdown]
-# ## 6. Four ways to read on, and what they cost
+# <details><summary>Solution (open it once your check is right)</summary>
 #
-# There is a way that needs neither sinks nor rotations: for every new token, read the last $L$ tokens afresh. Then the
-# window has a first token of its own, and all positions begin at 0. With that, there are four ways to read a text of
-# $T$ tokens. In the drawing light squares are computed again for the newest token, and yellow ones are first tokens
-# that stay.
+# A pair $(a, b)$ that is rotated by the angle $\varphi$ becomes $(a \cos\varphi - b \sin\varphi,\; b \cos\varphi + a
+# \sin\varphi)$. With `low` and `high` for the two halves of each key, the angle of key $n$ and pair $i$ is
+# `by[n] * frequencies[i]`.
+#
+# </details>
+#
+# Now the whole method. The next cell reads a text token by token with a cache of constant size, and it uses three of
+# your functions. For each token it does three things:
+#
+# - **Read**: the model reads the token at the next free position of the cache and predicts the next one.
+# - **Evict**: `kept_tokens` lists the tokens that may stay. In every layer we keep the keys and values of these slots.
+# - **Rotate**: the tokens after an evicted one move forward by one slot. `turn_by` computes by how many positions their
+#   keys must be rotated, and `turn` rotates them.
+#
+# Like the library, the loop evicts after it has read, so a token attends to itself and to as many others as there are
+# slots. `DynamicCache` is the cache of Hugging Face; its layers hold keys and values of shape (batch, heads, slots, D).
+
 
 # %%
-drawings.four_patterns()
+@torch.no_grad()
+def stream_with_sinks(model, token_ids, sinks, budget, kept_tokens, turn_by, turn):
+    """Read a text token by token with StreamingLLM; return the loss of every prediction."""
+    cache, losses = DynamicCache(config=model.config), []
+    frequencies = rotary_frequencies(model)
+    in_cache = torch.zeros(0, dtype=torch.long)  # the tokens in the cache, oldest first
+    for n_read, token in enumerate(token_ids[:-1], start=1):
+        position = torch.tensor([[len(in_cache)]])  # the next free position in the cache
+        output = model(token.view(1, 1), position_ids=position, past_key_values=cache, use_cache=True)
+        losses.append(torch.nn.functional.cross_entropy(output.logits[0], token_ids[n_read][None]))
+        in_cache = torch.cat([in_cache, torch.tensor([n_read - 1])])
+        allowed = torch.as_tensor(list(kept_tokens(n_read, sinks, budget))).long()
+        slots = torch.isin(in_cache, allowed).nonzero().flatten()
+        if len(slots) < len(in_cache):
+            offsets = turn_by(slots[None])[0]  # from the old to the new position in the cache
+            for layer in cache.layers:
+                rotated = [turn(keys, offsets, frequencies) for keys in layer.keys[0, :, slots]]
+                layer.keys = torch.stack(rotated)[None]
+                layer.values = layer.values[:, :, slots]
+            in_cache = in_cache[slots]
+    return torch.stack(losses)
+
+
+my_losses = stream_with_sinks(
+    model,
+    text[:96],
+    4,
+    48,
+    mine("sinks.slots", kept_tokens),
+    mine("sinks.positions", turn_by),
+    mine("sinks.rotate", turn),
+)
+print(f"{len(my_losses)} predictions in 48 slots: perplexity {my_losses.mean().exp():.2f}")
+
+# %% [markdown]
+# The library does the same with `StreamingLLM` and `positions="rolling"`. It also handles batches, chunks of several
+# tokens per pass and other models. Does it compute the same losses?
+
+# %%
+library = streaming_perplexity(model, text[:96], StreamingLLM(48, sinks=4), positions="rolling", chunk=1)
+print(f"largest difference of a loss: {(library.losses - my_losses).abs().max():.0e} nats")
+
+# %% [markdown]
+# The difference should be rounding error, below 0.001. From here on we can use the library, which is faster when it
+# reads several tokens per pass (`chunk`).
+#
+# Do positions in the cache matter? Within the trained length we expect no large effect, because the model has seen all
+# these distances. So we make a gap: after the fourth token, the positions jump ahead by twice the trained length, as if
+# so many tokens had been read and evicted in between.
+
+# %%
+gap = 2 * model.config.max_position_embeddings
+gap_settings = {"4 + 124, positions of the text": "original", "4 + 124, positions in the cache": "rolling"}
+ppl_after_gap = {}
+for name, positions in gap_settings.items():
+    after_gap = streaming_perplexity(model, text, StreamingLLM(budget), positions, chunk=32, skip=budget, gap=gap)
+    ppl_after_gap[name] = after_gap.losses[budget:].mean().exp().item()
+times = ppl_after_gap["4 + 124, positions of the text"] / ppl_after_gap["4 + 124, positions in the cache"]
+title = f"{gap:,} positions from the sinks: {times:.0f} times the perplexity\nwith positions of the text"
+plots.bars(ppl_after_gap, title)
+
+# %% [markdown]
+# With positions of the text, the sinks are at a distance that the model has never seen, and its perplexity is far
+# higher than in section 3, without any sinks. With positions in the cache, the gap has no effect. Where does this
+# begin? The stored experiment measured gaps of several sizes.
+
+# %%
+print(claims.ROLLING.judge())
+plots.gaps()
+
+# %% [markdown]
+# The horizontal axis is the number of positions between the sinks and the rest of the text. Up to 8,192 positions, the
+# trained length, both curves are equal. At 16,384, the curve for positions of the text (dark) is 60 times as high, and
+# the other one does not move.
+#
+# **Cost**: our loop rotates all keys at every step. A kernel can do this while it reads the keys, so that it needs no
+# additional memory traffic.
+#
+# ## 7. What it costs
+#
+# There is a way that needs neither sinks nor rotations: for every new token, read the last $L$ tokens again from
+# scratch, without a cache. Then the window has a first token of its own, and its positions begin at 0. This is called a
+# **sliding window with recomputation**. The drawing shows the four ways to read a text of $T$ tokens. Light squares are
+# computed again for the newest token, and yellow squares are sinks.
+
+# %%
+plots.four_patterns()
+
+# %% [markdown]
+# The formulas in the titles count pairs of a query and a token. For example, with $T = 10{,}000$ and $L = 1{,}000$,
+# dense attention needs about $10^8$ pairs, a window $10^7$, and recomputation $10^{10}$.
 
 # %% [markdown]
 # ### What one more token costs
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Count the FLOPs for one more token in three of these ways; a multiplication is one and an addition is one. Every
-# weight is used once for each token that goes through the model. In each layer, attention takes for each pair of a
-# query and a token that it reads a dot product of `width` numbers, and a sum that adds up as many numbers of the value.
-# A query also reads its own token. Before `window` tokens have been read, the window is not full.
+# Count the FLOPs for one more token in three of these ways. A multiplication is one FLOP, and so is an addition. Every
+# weight is used once for each token that goes through the model. In each layer, each pair of a query and a token costs
+# a dot product of `width` numbers for the logit, and a multiplication and an addition for each of `width` numbers of
+# the value. A query also attends to its own token. Before `window` tokens have been read, the window is not full.
 
 
 # %% exercise="sinks.cost"
 def flops_a_token(n_weights, n_layers, width, n_read, window):
-    """FLOPs for one more token, the last of the `n_read` tokens that have been read by then.
+    """Count the FLOPs for one more token, the last of `n_read` tokens read.
 
-    Returns (dense with a cache, streaming with a cache of `window` slots, the window read afresh).
+    Returns (dense with a cache, streaming with a cache of `window` slots, recomputed window).
     """
     ### BEGIN SOLUTION
     token, pair, held = 2 * n_weights, 4 * n_layers * width, min(n_read, window)
@@ -481,66 +715,93 @@ def flops_a_token(n_weights, n_layers, width, n_read, window):
 # %%
 check("sinks.cost", flops_a_token)
 
-# %%
-sizes, count = four_ways.shape(model), mine("sinks.cost", flops_a_token)
-flops = zip(*(count(*sizes, n, four_ways.SHOWN) for n in four_ways.N_READ), strict=True)
-ways.costs(four_ways.N_READ, dict(zip(("dense", "streaming", "read afresh"), flops, strict=True)), four_ways.SHOWN)
-
 # %% [markdown]
-# On the clock the ratio is smaller. With one token at a time the machine waits for weights from memory (lesson 00),
-# while a whole window keeps its arithmetic busy, so that the operations of reading afresh are quick ones. This is what
-# `course bench kv` measured on the machine that its result names:
-
-# %%
-print(printed.published_speed())
-speed.streams()
-
-# %% [markdown]
-# And how well do they read? `course reproduce four_ways` read one text that is longer than the trained length in all
-# four ways. Reading afresh is slow, so that only some of the predictions behind that length are compared, the same for
-# all.
-
-# %%
-print(ways.provenance(compared))
-say(ways.ways_verdict(compared))
-ways.along_the_text(compared)
-
-# %%
-print(printed.source("ways"))
-ways.beside_the_paper(compared)
-
-# %% [markdown]
-# Three things can be seen. The window is worse throughout, because its sink is gone. The stream reads as well as a
-# window that is read afresh, at a small part of the work. And the dense model, which must break somewhere, has not
-# broken yet: our text is only a tenth longer than the trained length, while the paper's is many times as long. (In
-# section 5 distances of twice the trained length did break this model.) The collapse of the paper is far deeper than
-# ours, and its model is a hundred times larger. You can test with any model that fits on your machine whether the one
-# comes from the other.
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
-# ## 7. A sink that is no token
+# A token costs two FLOPs per weight. A pair costs $2 \cdot \text{width}$ FLOPs for the logit and as many for the value,
+# in each layer. With a cache, only the new token is a query: it reads $T$ tokens (dense) or $\min(T, L)$ tokens
+# (streaming). Without a cache, all $\min(T, L) = W$ tokens go through the weights, and the causal mask leaves
+# $1 + 2 + \dots + W = W (W + 1) / 2$ pairs.
 #
-# The sink exists because softmax has no way to say "nothing". Give it one: a term in the denominator that belongs to no
-# token (equation 2 of the paper has $e^0 = 1$ there, after Miller, 2023):
+# </details>
+
+# %%
+sizes, count_flops = four_ways.shape(model), mine("sinks.cost", flops_a_token)
+counts = [count_flops(*sizes, n_tokens, four_ways.SHOWN) for n_tokens in four_ways.N_READ]
+flops_by_way = dict(zip(("dense", "streaming", "recomputation"), zip(*counts, strict=True), strict=True))
+plots.flop_counts(four_ways.N_READ, flops_by_way, four_ways.SHOWN)
+
+# %% [markdown]
+# Look at the right end of each curve. Dense attention (dark) is as cheap as streaming for short texts, and grows once
+# the pairs outnumber the weights. A recomputed window of 256 tokens costs about 256 times as much as a streaming step,
+# however long the text is, because 256 tokens go through all the weights instead of one.
+#
+# The wall-clock ratio is smaller than that of the counts. A single token needs all weights from memory for little
+# arithmetic (lesson 00: it is memory-bound), while a whole window keeps the arithmetic units busy. `course bench kv`
+# measured both:
+
+# %%
+cache_speed.streams()
+
+# %% [markdown]
+# The largest ratio, 34 for a window of 2,048 tokens, can be compared with the paper's "up to 22.2 times", which was
+# measured on a GPU with larger models.
+#
+# And how good are the four ways? `course reproduce four_ways` read one text of 9,024 tokens, which is longer than the
+# trained length of 8,192. Because recomputation is slow, only 48 predictions after the trained length are compared.
+
+# %%
+tables.four_ways()
+
+# %% [markdown]
+# The last column compares each way with StreamingLLM on the same predictions. The plain window has about 1.7 times the
+# perplexity of StreamingLLM, and recomputation nearly the same. This is the paper's main result:
+
+# %%
+print(claims.AS_AFRESH.judge())
+
+# %% [markdown]
+# The row *dense* looks different from the paper's. There, dense attention fails beyond the trained length, with a
+# perplexity of 5,641; here it does not. But our text is only a tenth longer than the trained length, and the paper's
+# is many times as long. In section 6 our model failed too, at distances of twice the trained length.
+#
+# ### When it does not pay off
+#
+# - **While the text fits into the cache**, nothing is evicted, and there is nothing to gain.
+# - **When the answer has left the window.** An evicted token is lost, however long the stream goes on. Perplexity
+#   hardly shows this, because most predictions depend on nearby tokens. Lesson 07 therefore asks questions about the
+#   text.
+# - **When rotation costs more than attention.** Positions in the cache require a rotation of all keys at every step,
+#   unless the kernel does it while it reads them.
+# - **When quality is all that counts** and the window is short, recomputation is as good, at the price shown above.
+#
+# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
+#
+# ## 8. Optional: a softmax with a sink
+#
+# If a softmax must distribute a weight of 1, then a natural idea is to change the softmax. We add one term to the
+# denominator that belongs to no token:
 #
 # $$ p_j = \frac{e^{x_j}}{e^{s} + \sum_i e^{x_i}} $$
 #
-# $s = 0$ is softmax-off-by-one; with $s = -\infty$ it is softmax again; a learned $s$ for every head is what gpt-oss
-# (2025) has.
+# The weights then sum to less than 1. With $s = 0$ this is **softmax-off-by-one** (Miller, 2023; equation 2 of the
+# StreamingLLM paper). With $s \to -\infty$ it is the usual softmax. A learned $s$ for every head is part of gpt-oss
+# (OpenAI, 2025). For example, with two logits of 0 and $s = 0$, each token gets 1/3, and 1/3 goes to no token.
 
 # %% [markdown]
-# ### A softmax that may decline
+# ### A softmax with a sink
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Write it for logits of any size. Rows, heads and sinks may lie hundreds apart, and nothing may become NaN, not even
-# where a query sees no token at all.
+# Write this softmax for logits of any size. Rows, heads and sinks may be hundreds apart, and no result may be NaN, not
+# even where a query sees no token at all.
 
 
 # %% exercise="sinks.softmax"
 def softmax_with_sink(logits, sink):
-    """Attention weights that sum to less than 1.
+    """Compute attention weights that sum to less than 1.
 
-    logits: (H, Q, N); −inf where a query may not look, which may be the whole row. sink: (H,), a
-    finite logit for each head, which may be far from those of the tokens. Returns (H, Q, N).
+    logits: (H, Q, N); −inf where a query may not look, which may be a whole row. sink: (H,), one
+    finite logit per head, which may be far from those of the tokens. Returns (H, Q, N).
     """
     ### BEGIN SOLUTION
     column = sink[:, None, None].expand(-1, logits.shape[1], 1)
@@ -552,35 +813,50 @@ def softmax_with_sink(logits, sink):
 check("sinks.softmax", softmax_with_sink)
 
 # %% [markdown]
-# Now your function on the real model's logits, in a layer with a strong sink. Take the first token away and put a sink
-# in its place, with the logit that the queries of each head had with that token on average. What do the others get?
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# Treat the sink as one more token: append its logit as a column, take the usual softmax over all columns, and drop that
+# column. PyTorch's softmax subtracts the maximum of each row, so nothing overflows. Because the sink is finite, no row
+# consists of −inf only.
+#
+# </details>
+#
+# Now we use your function on logits of the real model, in layer 20, which has a strong sink. We remove the first token
+# and give each head a sink in its place, with the average logit between its queries and that token. How close are the
+# weights of the other tokens to those with the first token?
 
 # %%
-layer, logits = 20, attention_logits(model, text[None, :96])[20]  # (heads, queries, tokens)
-whole, others = logits.softmax(dim=2)[:, 32:, 1:], logits[:, 32:, 1:]
-declines = mine("sinks.softmax", softmax_with_sink)(others, logits[:, 32:, 0].mean(dim=1))
-for name, weights in {"softmax": others.softmax(dim=2), "softmax with a sink": declines}.items():
-    others, before = (100 * each.sum(dim=2).mean() for each in (weights, whole))
-    differ = (weights - whole).abs().sum(dim=2).mean()
-    print(f"{name}: the others get {others:.0f} % of the attention, with the first token {before:.0f} %;")
-    print(f"    a query's weights differ by {differ:.2f}")
+layer_logits = attention_logits(model, text[None, :96])[20][:, 32:]  # (heads, queries, tokens)
+with_first = layer_logits.softmax(dim=2)[:, :, 1:]
+other_logits, sink_logits = layer_logits[:, :, 1:], layer_logits[:, :, 0].mean(dim=1)
+weights_by_name = {
+    "first token kept": with_first,
+    "first token removed": other_logits.softmax(dim=2),
+    "removed, with a sink": mine("sinks.softmax", softmax_with_sink)(other_logits, sink_logits),
+}
+for name, weights in weights_by_name.items():
+    difference = (weights - with_first).abs().sum(dim=2).mean()
+    print(f"{name}: the others get {100 * weights.sum(dim=2).mean():.0f} %, difference per query {difference:.2f}")
 
 # %% [markdown]
-# Fast attention kernels do not return the weights, so nothing can be added to their denominator afterwards. But many of
-# them return its logarithm, the log-sum-exp $\mathrm{lse} = \log \sum_i e^{x_i}$, and that is enough.
+# Compare the last two lines. With the sink in the denominator, the weights of the other tokens are almost as they were
+# with the first token.
+#
+# Fast attention kernels do not return their weights, so we cannot add anything to their denominator afterwards. But
+# many of them return its logarithm, the **log-sum-exp** $\mathrm{lse} = \log \sum_i e^{x_i}$, and this is enough.
 
 # %% [markdown]
-# ### A sink for any attention
+# ### A sink for any attention kernel
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
-# You know what some attention read without a sink, and its log-sum-exp. Derive what it reads with one.
+# You know the output of attention without a sink, and its log-sum-exp. Compute the output with a sink.
 
 
 # %% exercise="sinks.gate"
 def with_a_sink(output, lse, sink):
-    """The output of attention with a sink.
+    """Compute the output of attention with a sink.
 
-    output: (H, Q, D), without. lse: (H, Q). sink: (H,). Returns (H, Q, D).
+    output: (H, Q, D), without a sink. lse: (H, Q). sink: (H,). Returns (H, Q, D).
     """
     ### BEGIN SOLUTION
     return output * (lse - sink[:, None]).sigmoid()[..., None]
@@ -590,154 +866,147 @@ def with_a_sink(output, lse, sink):
 # %%
 check("sinks.gate", with_a_sink)
 
+# %% [markdown]
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# Only the denominator changes, from $e^{\mathrm{lse}}$ to $e^{\mathrm{lse}} + e^{s}$. So the output is multiplied by
+# $e^{\mathrm{lse}} / (e^{\mathrm{lse}} + e^{s}) = \sigma(\mathrm{lse} - s)$, where $\sigma$ is the sigmoid.
+#
+# </details>
+
 # %%
 generator = torch.Generator().manual_seed(0)
-values, sink = torch.randn(9, 96, 64, generator=generator), torch.randn(9, generator=generator)
-long_way = mine("sinks.softmax", softmax_with_sink)(logits, sink) @ values
-short_way = mine("sinks.gate", with_a_sink)(logits.softmax(-1) @ values, logits.logsumexp(-1), sink)
-print(f"weights first, or σ(lse − sink) last: largest difference {(long_way - short_way).abs().max():.1e}")
+random_values = torch.randn(9, 95, 64, generator=generator)
+output_by_weights = weights_by_name["removed, with a sink"] @ random_values
+output_without, lse = weights_by_name["first token removed"] @ random_values, other_logits.logsumexp(dim=2)
+output_by_gate = mine("sinks.gate", with_a_sink)(output_without, lse, sink_logits)
+print(f"largest difference between the two functions: {(output_by_weights - output_by_gate).abs().max():.0e}")
 plots.gate()
 
 # %% [markdown]
-# ## 8. Trained with a sink from the start
+# The two functions agree up to rounding errors. The figure shows the factor: to the right of 0, where the logits are
+# above the sink, most of the output remains (solid). To the left of 0, most of the weight goes to the sink (dashed).
 #
-# The paper trains models that way: with a **zero sink**, $s = 0$ in every softmax, and with a **learnable sink**, one
-# more token, learnt like a word, before every text. `course reproduce sink_pretraining` trained three small models on
-# the texts that the course has, byte by byte, and streamed held-out articles through each.
+# Such a sink has a logit but no value. We saw in section 5 that this is not enough for a model that was trained with a
+# usual softmax. It is meant for models that are trained with it.
 #
-# Before you see a result, two things about the setting. The learning rate, 0.012, was **picked by hand among four
-# (0.008 to 0.02), because at it the learned token keeps its attention**; the figure shows trainings at three rates,
-# of 800 steps, and the models below were trained at the highest of these, for 4,000 steps. And there is one training of
-# each kind. So whether a sink comes by itself is not tested here; what happens to a model that has one is.
+# ## 9. Optional: models that are trained with a sink
+#
+# The paper trains models of 160 million parameters in three ways: with the usual softmax (*vanilla*), with a **zero
+# sink**, $s = 0$ in every softmax, and with a **learnable sink**, one learned token before every text.
+# `course reproduce sink_pretraining` trained three small models in the same ways, on bytes of text, and streamed
+# articles through each. The table lists the perplexity by how many of the first slots are kept.
 
 # %%
-measured = training.results()
-training.rates(measured)
+print(claims.SLOT_MISSED.judge())
+tables.pretraining()
 
 # %% [markdown]
-# Gu and others (2025) report that sinks emerge after effective optimization on enough text, also in small models. These
-# three trainings do not bear that out. At the two higher rates a sink is there after 50 steps, before the model has
-# learnt much. At the middle rate it shrinks while the loss falls, and the rate that keeps it has the worst loss. Here a
-# sink is no sign of a good model.
+# In the published rows, all three models lose much when no first slot is kept, and the learnable sink needs only one.
+# In our rows, only the model with a learnable sink loses anything, and one slot is enough for it as well. Our vanilla
+# and zero-sink models never developed a sink: the first slot receives at most 0.5 % of the attention in every head.
+#
+# The learning rate of our three models, 0.012, was chosen by hand because the learned token keeps its attention at this
+# rate. In shorter trainings of 800 steps at rates of 0.004 and 0.008, it received 2 and 5 % of the attention at the
+# end, and the loss was lower. There is only one training of each kind. So this experiment shows what happens to a model
+# that has a sink. It does not show that a sink develops by itself, or that sinks come with good models, as Gu and
+# others (2025) report for larger ones.
+#
+# ## 10. Optional: a head that has nothing to do
+#
+# Section 2 stated a hypothesis: a head puts its weight on the sink when it finds nothing relevant. Guo and others
+# (2024) found a small language in which this can be observed, *bigram-backcopy*. Letters follow each other as in
+# English, but after a vowel comes a copy of the letter *before* the vowel. A head must look back at vowels, and at
+# other letters it has nothing to do. `course reproduce backcopy` trained models with one layer and one head on this
+# language. The figure shows one of them, with a learnable sink.
 
 # %%
-print(printed.source("pretraining"))
-say(training.pretraining_verdict(measured))
-training.beside_the_paper(measured)
+optional_plots.backcopy_sample()
 
 # %% [markdown]
-# Of our three models only the one with a learned token loses anything, and it loses a token that it had at every moment
-# of its training. The other two never put anything into a first slot, so there was nothing to be cured. In the paper
-# the zero sink alone is not enough either, since it needs other first tokens beside it; the paper recommends the
-# learned token.
-#
-# Where does the attention of these models go?
+# Each row is a query, and dark squares are the letters to which it attends. The queries with a bold red label are
+# vowels: they attend to the letter just before them, and not to the sink in the first column. All other queries give
+# most of their weight to the sink. This model behaves as the hypothesis says. Do the others, and do they need the sink?
 
 # %%
-training.first_slot_by_layer(measured)
+print(claims.IDLE.judge())
+print(claims.NEEDS_ITS_SINK.judge())
 
 # %% [markdown]
-# The learned token is read in the first layer alone. The sink of the real model, in section 1, begins some layers up,
-# so this is another phenomenon under the same name. A learned token is the same in each sample and easy to find, while
-# the first byte differs: to make a sink of it, a model has to find out where it stands.
+# In all five trainings the model loses a lot without its sink, but only in two of them the idle queries give it more
+# than half of their attention. So the figure shows a clear case, and not the rule.
 #
-# ## 9. A tiny language with a sink
+# These models have eight hidden units in the MLP after the head. With 64 units, the idle queries still give 40 to 66 %
+# of their attention to the sink, but removing it costs less than 0.004 nats per letter. In other words, a sink can be
+# used without being needed.
 #
-# Why would a head want a sink? Guo and others (2024) found a tiny language that shows it, *bigram-backcopy*. Letters
-# follow each other as in English, but after a trigger, here a vowel, comes a copy of the letter before the trigger. A
-# head has to look back at vowels, and has nothing to look for anywhere else. `course reproduce backcopy` trained models
-# of one layer and one head on it, five of each kind. How one with a learnable sink reads a line:
+# ## 11. Optional: registers in vision transformers
+#
+# Darcet and others (2024) found patches of plain background in large vision transformers whose norms are far above all
+# others, and which attract attention. The authors add a few learned tokens, called **registers**, and the norms of the
+# patches become normal. This resembles massive activations and a learnable sink. We trained a small vision transformer
+# on digits of 8 × 8 pixels, three times without and three times with four registers.
 
 # %%
-idle = backcopy.results()
-backcopy.sample(idle)
-
-# %%
-say(backcopy.verdict(idle))
-backcopy.costs(idle)
+optional_plots.register_norms()
 
 # %% [markdown]
-# Is that need or habit? These models have eight hidden units in the network behind the head. A wider network could
-# cancel what the head adds in places where nothing should be added, and then the head would need no sink.
-
-# %%
-backcopy.by_width(idle)
-
-# %% [markdown]
-# With 64 units the head still gives its sink about half of the attention that it has nothing else to do with, but it
-# loses next to nothing without it. So a sink may be used without being needed.
+# The solid curves show the largest norm of a patch, in units of the median. It reaches about twice the median with and
+# without registers. No patch stands out, so there is nothing that registers could take over: this model is too small to
+# test the claim.
 #
-# ## 10. The same in vision
+# ## 12. Optional: an open task
 #
-# Darcet and others (2023) found patches of plain background in large vision transformers whose norms are far above all
-# others. Attention goes there, because the model uses these patches as notepads. A few learned tokens beside the
-# patches, *registers*, take that over. We trained a small vision transformer on digits of 8 × 8 pixels, three times
-# without and three times with registers. It is too small for the claim: no patch stands out, so that registers have
-# nothing to take over.
-
-# %%
-say(training.registers_verdict(measured))
-training.register_norms(measured)
-
-# %% [markdown]
-# ## 11. When it does not pay
-#
-# - **While the text fits into the cache** nothing leaves, and keys are turned for nothing.
-# - **When the answer has left the window.** A token that has been evicted is lost, however long the stream.
-#   Perplexity hardly shows that, since most tokens depend on near ones; lesson 07 asks questions instead.
-# - **When turning costs more than reading.** Rolling positions turn keys at every step, unless the kernel that reads
-#   them does it.
-# - **When the window is short and quality is all that counts.** Then read it afresh, at the price of section 6.
-#
-# ## 12. An open task
-#
-# A stream needs a place for the attention that the heads have no other use for. Which tokens make the best one? You may
-# put any text before each of ten passages, up to 16 tokens. They stay in the cache for good, and each takes one of the
-# 48 slots; a number instead of a text keeps so many of the passage's own first tokens. All starts predict the same
-# words. Get the perplexity as low as you can.
+# A stream needs a place for the attention that its heads have no other use for. Which tokens make the best one? You may
+# put any text of up to 16 tokens before each of ten passages. These tokens are never evicted, and each of them takes
+# one of 48 slots. If you give a number instead of a text, that many of the passage's own first tokens are kept. All
+# starts are evaluated on the same predictions. Find the start with the lowest perplexity.
 
 # %%
 my_start = "The"
-
-# %%
-ideas = first_tokens.stored(load_measured("sinks", "first_tokens")["tables"]["ideas"])
-first_tokens.table(ideas, first_tokens.attempt(model, tokenizer, my_start))
+tables.first_tokens(first_tokens.attempt(model, tokenizer, my_start))
 
 # %% [markdown]
-# The rows above yours are simple ideas, measured once (`course reproduce first_tokens`). The last column compares each
-# with the first row passage by passage, and says something where it is larger than twice its error. If you let a
-# program search, let it search on other passages (`split="calibration"` in `corpora.windows`): the best of a hundred
-# starts on these ten is partly luck.
+# The rows above yours are simple ideas that we measured on the same passages (`course reproduce first_tokens`). The
+# last column compares each with the first row, passage by passage. A difference is clear if it is more than about twice
+# its standard error. If a program searches for you, let it search on other passages (`split="calibration"` in
+# `corpora.windows`): the best of a hundred starts on these ten passages is partly luck.
 #
 # ## To take home
 #
-# 1. Softmax has to give its weight to some token. Models learn where to put the attention that they do not need.
-# 2. As long as that place is kept, a window of tokens can go on for as long as you like.
-# 3. Count positions in the cache and not in the text, because distances are what the model was trained on.
-# 4. A stream without end does not remember: what has left the window is gone.
+# 1. From some layer on, our model gives most of its attention to the first token, whatever that token is. In the same
+#    layer a massive activation appears at this token, which makes its value short.
+# 2. The sink acts like a bias: the massive activation of another text works as well, and so does a constant logit with
+#    a constant value.
+# 3. If the sink is evicted, the weights of all other tokens grow, and the perplexity rises. If it is kept, a window can
+#    go on for as long as you like.
+# 4. Count positions in the cache and not in the text, because the model does not work at distances that it has never
+#    seen.
+# 5. A stream of any length does not remember everything: an evicted token is lost.
 #
 # Three questions. Answer first, then unfold.
 #
 # <details><summary>Why does the first token become the sink, whatever it says?</summary>
 #
-# It is the only token that every query can see, and it looks the same from everywhere: nothing precedes it. A model
-# that needs a fixed place to look at has no other choice.
+# What we measured: the position matters, and not the meaning. A plausible reason is that the first token is the only
+# one that every query can see, and that it sees only itself. But this is not the whole story: in layers 3 to 9 our
+# model has weak sinks at spaces and at *the*, and other models have sinks at periods and newlines.
 #
 # </details>
 #
-# <details><summary>Softmax-off-by-one adds $e^0$ to the denominator. To which extra token does that
+# <details><summary>Softmax-off-by-one adds $e^0$ to the denominator. To which additional token does that
 # correspond?</summary>
 #
-# To one whose logit is 0 for every query and whose value is zero. The first token of a trained model differs in both:
-# its logits are large and its value is small but not zero, which is why a logit alone does not replace it.
+# To a token whose logit is 0 for every query and whose value is zero. The first token of a trained model differs in
+# both: its logits are large, and its value is short but not zero. This is why a logit alone does not replace it.
 #
 # </details>
 #
-# <details><summary>A stream has run for a million tokens in 1024 slots. Somebody asks how it began. What will the model
-# say?</summary>
+# <details><summary>A stream has run for a million tokens in 1,024 slots. You ask the model how the text began. What
+# will it answer?</summary>
 #
-# Something fluent, from what stands in its window and in its weights. The first tokens are still in the cache, but only
-# as the place that attention needs; what followed them is gone.
+# Something fluent, from the tokens in its window and from its weights. The first tokens are still in the cache, but as
+# sinks; all that followed them has been evicted.
 #
 # </details>
 #
@@ -745,14 +1014,16 @@ first_tokens.table(ideas, first_tokens.attempt(model, tokenizer, my_start))
 #
 # - Xiao, Tian, Chen, Han, Lewis: *Efficient Streaming Language Models with Attention Sinks*, ICLR 2024,
 #   [arXiv:2309.17453](https://arxiv.org/abs/2309.17453). Read section 3.
-# - Miller: *Attention Is Off By One*, 2023, [evanmiller.org](https://www.evanmiller.org/attention-is-off-by-one.html).
-# - Guo, Pai, Bai, Jiao, Jordan, Mei: *Active-Dormant Attention Heads: Mechanistically Demystifying Extreme-Token
-#   Phenomena in LLMs*, 2024, [arXiv:2410.13835](https://arxiv.org/abs/2410.13835). Read section 2.
+# - Sun, Chen, Kolter, Liu: *Massive Activations in Large Language Models*, 2024,
+#   [arXiv:2402.17762](https://arxiv.org/abs/2402.17762). Read sections 2 to 4.
 # - Gu and others: *When Attention Sink Emerges in Language Models: An Empirical View*, ICLR 2025,
 #   [arXiv:2410.10781](https://arxiv.org/abs/2410.10781).
-# - Darcet, Oquab, Mairal, Bojanowski: *Vision Transformers Need Registers*, ICLR 2024,
-#   [arXiv:2309.16588](https://arxiv.org/abs/2309.16588).
+# - Guo, Pai, Bai, Jiao, Jordan, Mei: *Active-Dormant Attention Heads: Mechanistically Demystifying Extreme-Token
+#   Phenomena in LLMs*, 2024, [arXiv:2410.13835](https://arxiv.org/abs/2410.13835). Read section 2.
+# - Miller: *Attention Is Off By One*, 2023, [evanmiller.org](https://www.evanmiller.org/attention-is-off-by-one.html).
 # - OpenAI: *gpt-oss-120b & gpt-oss-20b Model Card*, 2025, [arXiv:2508.10925](https://arxiv.org/abs/2508.10925). A
 #   learned sink in every head.
+# - Darcet, Oquab, Mairal, Bojanowski: *Vision Transformers Need Registers*, ICLR 2024,
+#   [arXiv:2309.16588](https://arxiv.org/abs/2309.16588).
 # - Su and others: *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021,
 #   [arXiv:2104.09864](https://arxiv.org/abs/2104.09864).

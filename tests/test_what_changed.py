@@ -153,6 +153,6 @@ def test_what_is_found_by_its_place_has_the_tests_of_who_looks_there():
     assert "course_lib/workbook/decks/markdown.py" in users["course_lib/lessons/sinks/deck.py"]
     assert "course_lib/kernels.py" in users["kernels/weights/wanda_mask.py"]
     assert "kernels/bench/__init__.py" in users["kernels/bench/weights/wanda_mask.py"]
-    assert "course_lib/cli/reproduce.py" in users["course_lib/lessons/sinks/experiment_backcopy.py"]
+    assert "course_lib/cli/reproduce.py" in users["course_lib/lessons/sinks/experiments/backcopy.py"]
     assert "course_lib/grading/report/templates.py" in users["course_lib/grading/report/templates/tables.html"]
     assert "tests/grading/sandbox/test_sandbox.py" in users["tests/helpers/submitting.py"]

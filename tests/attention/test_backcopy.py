@@ -8,7 +8,7 @@ import torch
 
 from course_lib.attention.small_models.backcopy import Language, attention_of, excess, value_norms
 from course_lib.attention.small_models.model import VARIANTS, Shape, SinkLM
-from course_lib.lessons.sinks import experiment_backcopy as experiment
+from course_lib.lessons.sinks.experiments import backcopy as experiment
 
 TEXT = "the bat sat on the mat; a cat ate it. " * 5
 

@@ -9,7 +9,7 @@ from course_lib.attention.small_models import training
 from course_lib.attention.small_models.model import VARIANTS, Shape, SinkLM
 from course_lib.attention.small_models.training import Schedule, batch_at, load, losses, running, save, train
 from course_lib.lessons.common.results import load_measured
-from course_lib.lessons.sinks import experiment_sink_pretraining
+from course_lib.lessons.sinks.experiments import sink_pretraining
 
 TEXT = "one two three, two three one. " * 40
 SHAPE = Shape(300, 16, 2, 2, 24)
@@ -69,11 +69,11 @@ def test_a_missing_file_names_the_remedy(tmp_path):
 
 def test_every_step_of_the_experiment_works(tmp_path, monkeypatch):
     """At the smallest sizes, on made-up documents; rows are plain data."""
-    monkeypatch.setattr(experiment_sink_pretraining, "training_texts", lambda: [TEXT] * 3)
-    monkeypatch.setattr(experiment_sink_pretraining, "DOCUMENTS", {"wikipedia": lambda split: [TEXT] * 3})
-    monkeypatch.setattr(experiment_sink_pretraining, "QUICK_RESULTS", tmp_path)
+    monkeypatch.setattr(sink_pretraining, "training_texts", lambda: [TEXT] * 3)
+    monkeypatch.setattr(sink_pretraining, "DOCUMENTS", {"wikipedia": lambda split: [TEXT] * 3})
+    monkeypatch.setattr(sink_pretraining, "QUICK_RESULTS", tmp_path)
     tables = {}
-    for step in experiment_sink_pretraining.steps(experiment_sink_pretraining.QUICK):
+    for step in sink_pretraining.steps(sink_pretraining.QUICK):
         for name, rows in step.run(0).items():
             tables.setdefault(name, []).extend(json.loads(json.dumps(rows)))
     assert [row["variant"] for row in tables["models"]] == list(VARIANTS)
@@ -88,10 +88,10 @@ def test_every_step_of_the_experiment_works(tmp_path, monkeypatch):
 def test_the_committed_measurement_tells_how_its_rate_was_picked():
     measured = load_measured("sinks", "sink_pretraining")
     (picked,) = measured["tables"]["picked"]
-    assert picked == experiment_sink_pretraining.PICKED
+    assert picked == sink_pretraining.PICKED
     assert picked["rate"] == training.Schedule().rate == measured["sizes"]["schedule"]["rate"]
     assert picked["rate"] in picked["among"]
-    plan = experiment_sink_pretraining.steps(experiment_sink_pretraining.Sizes())
+    plan = sink_pretraining.steps(sink_pretraining.Sizes())
     assert [step.name for step in plan] == [*measured["steps"]]
 
 
@@ -102,7 +102,7 @@ def test_committed_weights_are_those_that_were_measured(variant):
     (row,) = [row for row in models if row["variant"] == variant]
     model = load(variant)
     assert sum(weight.numel() for weight in model.parameters()) == row["parameters"]
-    ids = running([experiment_sink_pretraining.FIXED_TEXT])[None]
+    ids = running([sink_pretraining.FIXED_TEXT])[None]
     with torch.no_grad():
         assert losses(model, ids).mean().item() == pytest.approx(row["fixed_text_loss"], abs=1e-4)
 

@@ -81,7 +81,7 @@ FOUND_BY = {  # what is found by its place, and who looks there
     r"course_lib/lessons/\w+/exercises/": "course_lib/workbook/catalogue.py",
     r"course_lib/lessons/\w+/\w+\.py": "course_lib/workbook/decks/markdown.py",
     r"course_lib/grading/report/templates/": "course_lib/grading/report/templates.py",
-    r"(course_lib/lessons/\w+|tests/helpers/synthetic)/experiment\w*\.py": "course_lib/cli/reproduce.py",
+    r"(course_lib/lessons/\w+|tests/helpers/synthetic)/experiment(s/\w+|\w*)\.py": "course_lib/cli/reproduce.py",
     r"kernels/(?!bench/)\w+/\w+\.py": "course_lib/kernels.py",
     r"kernels/bench/\w+/\w+\.py": "kernels/bench/__init__.py",
 }

@@ -42,7 +42,7 @@ def _slots(generator: torch.Generator) -> list[Case]:
         Case("5000 tokens, 4 sinks, 12 slots", (5000, 4, 12)),
         Case("fewer tokens than sinks", (3, 4, 16)),
         Case("two tokens, one sink, a large cache", (2, 1, whole(generator, 20, 40))),
-        Case("room for one token beside the sinks", (whole(generator, 20, 40), 5, 6)),
+        Case("room for one token in addition to the sinks", (whole(generator, 20, 40), 5, 6)),
         Case("a drawn text twice as long as the cache", (2 * (n := whole(generator, 9, 20)), 3, n)),
     ]
 
@@ -52,7 +52,7 @@ def _positions(generator: torch.Generator) -> list[Case]:
         return torch.rand(heads, seen, generator=generator).argsort(1)[:, :n]
 
     return [
-        Case("four sinks, then the newest, from behind", (torch.tensor([[2047, 2046, 2045, 2044, 3, 2, 1, 0]]),)),
+        Case("four sinks, then the newest, newest first", (torch.tensor([[2047, 2046, 2045, 2044, 3, 2, 1, 0]]),)),
         Case("2 heads, 20 of 25 tokens", (kept(2, 20, 25),)),
         Case("9 heads, 4 of 8000 tokens", (kept(9, 4, 8000),)),
     ]
@@ -89,7 +89,7 @@ def _softmax(generator: torch.Generator) -> list[Case]:
         Case("logits near 500", (500 + 2 * randn(generator, 3, 4, 8), 501 + randn(generator, 3))),
         Case("rows of all heights in each head", (heights + randn(generator, 2, 4, 5), torch.tensor([119.0, -299.0]))),
         Case("the same in one head, sinks near −20", (heights + randn(generator, 1, 4, 7), randn(generator, 1) - 20)),
-        Case("logits near 120 beside some near 0", (heights[2:] + randn(generator, 6, 2, 9), randn(generator, 6))),
+        Case("logits near 120 with some near 0", (heights[2:] + randn(generator, 6, 2, 9), randn(generator, 6))),
     ]
 
 

@@ -1,136 +1,107 @@
-"""The tables and verdicts of lesson 08.
-
-Dimension key: L layers, Q queries of a text, P predictions.
-"""
+"""The tables of lesson 08, from the stored results and the published numbers."""
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor
+from course_lib.lessons.common.ideas import COMPARED, compared_columns
+from course_lib.lessons.common.results import load_measured, load_published, origin, rows
+from course_lib.lessons.common.table import Table, number, percent, plus_minus
+from course_lib.lessons.sinks.estimates import VARIANTS, losses, repeated
+from course_lib.lessons.sinks.experiments.dialogue import CACHES
+from course_lib.lessons.sinks.experiments.first_tokens import Attempt, stored
+from course_lib.lessons.sinks.experiments.four_ways import STREAMING, WAYS
+from course_lib.measure.paired import mean_and_error
 
-from course_lib.lessons.common.results import load_published, wrapped
-from course_lib.lessons.common.table import Table, number
-from course_lib.lessons.common.verdicts import of_samples, verdict
-from course_lib.lessons.sinks.claims import COLLAPSED
-from course_lib.lessons.sinks.estimates import ALMOST, RESTORED
-from course_lib.measure.paired import block_means
-
-Samples = Float[Tensor, "n"]
-TOKENS, QUERIES = 64, 16  # neighbours that count as one sample: they are hard or easy together
-_FIRST_TOKENS = ("4 newlines + 124", "4 + 124", "newest tokens")
-
-
-def position_verdict(shares: Mapping[str, Float[Tensor, "L Q"]]) -> str:
-    """The claim that the place makes the sink, and not the word: what position 0 gets of each query, by first token.
-
-    The text is the same behind each first token, so its queries are compared in pairs, in blocks of neighbours.
-    """
-    deep = {name: share[len(share) // 2 :].mean(dim=0) for name, share in shares.items()}
-    (_, own), *others = deep.items()
-    size = min(QUERIES, len(own))
-    effects = {name: of_samples(block_means(other - own / 2, size)) for name, other in others}
-    count = f"each of {len(others)} other first tokens gets more than half as much as the text's own"
-    return f"Claim: where a token stands makes it a sink, not what it says;\n{count}: {verdict(effects)}"
+Results = Mapping[str, Any]
+WORK = {"T²": "O(T²)", "T L": "O(TL)", "T L²": "O(TL²)"}
+CHAT_LETTERS = 150  # of an answer
 
 
-def perplexities(losses: Mapping[str, Float[Tensor, "P"]]) -> Table:
-    """Perplexity by what the cache keeps."""
+def stream_provenance(results: Results | None = None) -> str:
+    """Return what was run for the long stream, where and when."""
+    results = results or load_measured("kv")
+    sizes = results["sizes"]
+    amounts = f"one text of {sizes['stream']:,} tokens, {sizes['budget']} slots, {sizes['chunk']} tokens per pass"
+    return origin(results, amounts)
+
+
+def ways_provenance(results: Results | None = None) -> str:
+    """Return what was run for the four ways to read a long text, where and when."""
+    results = results or load_measured("sinks", "four_ways")
+    sizes = results["sizes"]
+    amounts = f"one text of {sizes['tokens']:,} tokens, a window of {sizes['budget']}, {sizes['compared']} predictions"
+    return origin(results, amounts + " compared")
+
+
+def chat(results: Results | None = None, index: int = 2) -> Table:
+    """Show the beginning of the second answer in one chat by cache, and how much of the whole answer repeats."""
+    results = results or load_measured("sinks", "four_ways")
+    table = []
+    for cache in CACHES:
+        text = rows(results, "chats", cache=cache, round=2)[index]["text"]
+        beginning = " ".join(text.split())[:CHAT_LETTERS]
+        table.append({"cache": cache, "second answer": f"{beginning} …", "repetition": repeated(text)})
+    question = rows(results, "chats", cache=CACHES[0], round=2)[index]["question"]
+    note = (
+        f"The question: {question} One sample each, with the same seed. Repetition: the fraction of runs of three "
+        "words that occurred earlier in the same answer."
+    )
     return Table(
-        [{"cache": name, "perplexity": each.mean().exp().item()} for name, each in losses.items()],
-        caption="Perplexity by what the cache keeps",
-        formats={"perplexity": number(2)},
+        table, caption="What the model writes in a cache of 64 slots", formats={"repetition": percent}, note=note
     )
 
 
-def collapse_verdict(losses: Mapping[str, Float[Tensor, "P"]]) -> str:
-    """The claims that a window collapses and that one sink is enough, from losses token by token of the same text."""
-    by_block = _by_block(losses)
-    one = next(name for name in losses if "+" in name)
-    return "\n".join(collapse_claims(by_block["newest tokens"], by_block["all tokens"], by_block[one]))
-
-
-def collapse_claims(window: Samples, full: Samples, one: Samples) -> list[str]:
-    """The two claims on the log-perplexities of the same blocks: without a sink, with everything, with one sink."""
-    lost, gained = window - full, window - one
-    collapse, back = of_samples(lost, math.log(COLLAPSED)), of_samples(gained - RESTORED * lost)
-    times, share, error = lost.mean().exp(), 100 * gained.mean() / lost.mean(), 100 * back.error / lost.mean()
-    return [
-        f"Claim: without a sink the window collapses, to over {COLLAPSED} times the perplexity: {times:.1f} times, "
-        f"± {100 * collapse.error:.0f} %, n = {collapse.n}: {verdict(collapse)}",
-        f"Claim: one sink brings back over {100 * RESTORED:.0f} % of the log-perplexity: "
-        f"{share:.0f} ± {error:.0f} %, n = {back.n}: {verdict(back)}",
-    ]
-
-
-def newline_verdict(losses: Mapping[str, Float[Tensor, "P"]]) -> str:
-    """The claim that newlines in the place of the first four tokens work almost as well."""
-    newlines, own, window = (losses[name].mean().exp() for name in _FIRST_TOKENS)
-    claim = newline_claim(*(_by_block(losses)[name] for name in _FIRST_TOKENS))
-    return f"first four tokens {own:.2f}, four newlines {newlines:.2f}, none {window:.2f}\n{claim}"
-
-
-def newline_claim(newlines: Samples, own: Samples, window: Samples) -> str:
-    """On the log-perplexities of the same blocks."""
-    effect = of_samples((window - newlines) - ALMOST * (window - own))
-    whole = (window - own).mean()
-    share, error = 100 * (window - newlines).mean() / whole, 100 * effect.error / whole
-    return (
-        f"Claim: four newlines do over {100 * ALMOST:.0f} % of what the text's own first tokens do for the "
-        f"log-perplexity: {share:.0f} ± {error:.0f} %, n = {effect.n}: {verdict(effect)}"
+def four_ways(results: Results | None = None) -> Table:
+    """Compare four ways to read a long text: work, published perplexity, and ours."""
+    results = results or load_measured("sinks", "four_ways")
+    published = {row["way"]: row for row in rows(load_published("sinks"), "ways")}
+    table = []
+    for way in WAYS:
+        more = losses(results, way) - losses(results, STREAMING)
+        mean, error = mean_and_error(more) if way != STREAMING else (None, None)
+        row = {"": way, "work": WORK[published[way]["work"]]}
+        row |= {"Llama-2-13B": published[way]["perplexity"], "135M": losses(results, way).mean().exp().item()}
+        ratio = math.exp(mean) if mean is not None else None
+        table.append(row | {"times StreamingLLM, 135M": ratio, "error": ratio and ratio * error})
+    n = len(losses(results, STREAMING))
+    return Table(
+        table,
+        caption="Perplexity beyond the trained length, for a text of T tokens and a window of L",
+        formats={"Llama-2-13B": number(2), "135M": number(1), ("times StreamingLLM, 135M", "error"): plus_minus(2)},
+        note=f"135M: our model, the same {n} predictions in all rows; ± one standard error of the paired difference. "
+        "Llama-2-13B: published, figure 1 of Xiao and others (2023), as quoted in lecture slides.",
     )
 
 
-def newline_finding(perplexities: Mapping[str, float]) -> str:
-    """A title for the bars."""
-    newlines, own, window = (math.log(perplexities[name]) for name in _FIRST_TOKENS)
-    back = 100 * (window - newlines) / (window - own)
-    return f"Four newlines do {back:.0f} % of what the text's own first tokens do\n(of the log-perplexity)"
-
-
-def rolling_finding(perplexities: Mapping[str, float], gap: int) -> str:
-    """A title for the bars: what the kind of positions is worth after the gap."""
-    times = perplexities["4 + 124, original"] / perplexities["4 + 124, rolling"]
-    return f"After a gap of {gap:,} positions: with those of the text\n{times:.0f} times the perplexity of rolling ones"
-
-
-def constant_finding(perplexities: Mapping[str, float]) -> str:
-    """How far a constant does what the first token did."""
-    window, logit, both, token = (math.log(value) for value in perplexities.values())
-    back = [100 * (window - value) / (window - token) for value in (logit, both)]
-    return (
-        f"A constant does {back[1]:.0f} % of what the first token does;\n"
-        f"its logit alone {back[0]:.0f} % (of the log-perplexity)"
+def pretraining(results: Results | None = None) -> Table:
+    """Compare models trained with and without a sink by the number of first slots kept: published, and ours."""
+    results = results or load_measured("sinks", "sink_pretraining")
+    table = []
+    for source, measured in (("published", load_published("sinks")), ("here", results)):
+        key = "pretraining" if source == "published" else "streaming"
+        for variant in VARIANTS:
+            by_slots = {row["sinks"]: row["perplexity"] for row in rows(measured, key, variant=variant)}
+            table.append({"": source, "model": variant} | {f"{n} kept": by_slots[n] for n in (0, 1, 2, 4)})
+    return Table(
+        table,
+        caption="Perplexity by the number of first slots that are kept",
+        formats={f"{n} kept": number(2) for n in (0, 1, 2, 4)},
+        note="Published: section 3.3 of Xiao and others (2023), 160 million parameters, perplexity per token, as "
+        "quoted in lecture slides. Here: models with three layers, perplexity per byte. Compare within a row only.",
     )
 
 
-def rolling_verdict(losses: Mapping[str, Float[Tensor, "P"]], gap: int) -> str:
-    """The claim that positions must be counted in the cache once the text is longer than what was trained."""
-    original, rolling, window = (losses[name] for name in ("4 + 124, original", "4 + 124, rolling", "newest tokens"))
-    by_block = _by_block(losses)
-    needed = of_samples(by_block["4 + 124, original"] - by_block["4 + 124, rolling"], math.log(COLLAPSED))
-    return (
-        f"sinks {gap:,} positions away: {original.mean().exp():.1f} with positions of the text, "
-        f"{rolling.mean().exp():.1f} with places in the cache; a window alone {window.mean().exp():.1f}\n"
-        f"Claim: beyond the trained length sinks need rolling positions, without them perplexity is over {COLLAPSED} "
-        f"times as high, n = {needed.n}: {verdict(needed)}"
+def first_tokens(attempt: Attempt | None = None, ideas: Mapping[str, Attempt] | None = None) -> Table:
+    """Compare every idea for the open task with the text's own first tokens; your attempt comes last."""
+    ideas = ideas or stored(rows(load_measured("sinks", "first_tokens"), "ideas"))
+    own = next(iter(ideas.values()))
+    return Table(
+        [
+            {"first tokens": name, "slots": each.n_kept} | compared_columns(each.losses, own.losses)
+            for name, each in {**ideas, **({"yours": attempt} if attempt else {})}.items()
+        ],
+        caption="Perplexity of a window with different first tokens that are never evicted",
+        formats=COMPARED,
+        note="± one standard error.",
     )
-
-
-def _by_block(losses: Mapping[str, Float[Tensor, "P"]]) -> dict[str, Samples]:
-    """Means of blocks of neighbouring tokens, which count as one sample each."""
-    return {name: block_means(each, min(TOKENS, len(each))) for name, each in losses.items()}
-
-
-def published_speed() -> str:
-    """How much faster the authors report streaming to be, marked as published."""
-    times = load_published("sinks")["tables"]["speed"][0]["times"]
-    return f"Published, not measured here: streaming is up to {times} times as fast (a GPU, larger models)"
-
-
-def source(table: str) -> str:
-    """Where the published numbers of a figure come from."""
-    found = load_published("sinks")["sources"][table]
-    first, *_ = found["authors"].split(",")
-    said = f"Published, not measured here: {found['what']}. {first} and others, {found['year']}, {found['url']}"
-    return wrapped(said)

@@ -32,7 +32,7 @@ def _costs(pairs: Any = None, full: Any = min, **changed: int) -> Any:
 
 
 def _with(place: int, cost: Any) -> Any:
-    """Right but for one of the three."""
+    """Right except for one of the three."""
 
     def count(*sizes: int) -> tuple[Count, ...]:
         right = list(_cost(*sizes))
@@ -69,10 +69,10 @@ COST = Exercise(
         Variant("a tensor", lambda *sizes: torch.tensor(_cost(*sizes))),
     ),
     hints=(
-        "A token costs 2 FLOPs a weight. A pair of a query and a token costs 2 × width for its logit and 2 × width for "
-        "adding up the value, in each layer.",
+        "A token costs 2 FLOPs per weight. A pair of a query and a token costs 2 × width for its logit and 2 × width "
+        "for adding up the value, in each layer.",
         "Count the pairs: `n_read` for dense attention, and as many as the window holds, at most `window`, when "
-        "streaming. Query i of a window that is read afresh reads i tokens, for i = 1, 2, 3 and so on.",
+        "streaming. Query i of a window that is recomputed attends to i tokens, for i = 1, 2, 3 and so on.",
         "With m = min(n_read, window) the last one is m tokens through all weights and m (m + 1) / 2 pairs.",
     ),
 )

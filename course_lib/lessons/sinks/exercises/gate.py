@@ -1,4 +1,4 @@
-"""The exercise sinks.gate, "A sink for any attention": its cases and its named mistakes."""
+"""The exercise sinks.gate, "A sink for any attention kernel": its cases and its named mistakes."""
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ def _library(output: Tensor, lse: Tensor, sink: Tensor) -> Tensor:
 
 GATE = Exercise(
     id="sinks.gate",
-    title="A sink for any attention",
+    title="A sink for any attention kernel",
     difficulty=3,
     minutes=8,
     points=3,
@@ -56,6 +56,6 @@ GATE = Exercise(
     ),
     hints=(
         "The output is a sum over e^x_j v_j, divided by e^lse. With the sink it is divided by e^lse + e^sink instead.",
-        "Multiply by e^lse / (e^lse + e^sink) = σ(lse − sink): one number a head and query.",
+        "Multiply by e^lse / (e^lse + e^sink) = σ(lse − sink): one number per head and query.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The exercise sinks.positions, "Places in the cache": its cases and its named mistakes."""
+"""The exercise sinks.positions, "Positions in the cache": its cases and its named mistakes."""
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ def _library(position: Tensor) -> Tensor:
 
 POSITIONS = Exercise(
     id="sinks.positions",
-    title="Places in the cache",
+    title="Positions in the cache",
     difficulty=3,
     minutes=8,
     points=3,

@@ -1,4 +1,4 @@
-"""The exercise sinks.rotate, "Turn a key on": its cases and its named mistakes.
+"""The exercise sinks.rotate, "Rotate a key": its cases and its named mistakes.
 
 Dimension key: N tokens in the cache, D size of a head.
 """
@@ -67,7 +67,7 @@ def _library(keys: Tensor, by: Tensor, frequencies: Tensor) -> Tensor:
 
 ROTATE = Exercise(
     id="sinks.rotate",
-    title="Turn a key on",
+    title="Rotate a key",
     difficulty=3,
     minutes=10,
     points=3,

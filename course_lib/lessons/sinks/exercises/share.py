@@ -59,7 +59,8 @@ SHARE = Exercise(
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant(
-            "by who sees whom", lambda w, s: torch.einsum("lhij->lhj", w[:, :, s:].double()) / _seen(w.shape[2], s)
+            "by a visibility matrix",
+            lambda w, s: torch.einsum("lhij->lhj", w[:, :, s:].double()) / _seen(w.shape[2], s),
         ),
         Variant("zeros left out", lambda w, s: _without_zeros(w, s)),
         Variant(
@@ -70,9 +71,10 @@ SHARE = Exercise(
         ),
     ),
     hints=(
-        "weights[l, h, i, j] is what query i reads of token j. What token j receives is column j.",
+        "weights[l, h, i, j] is the weight that query i gives to token j. "
+        "The weights that token j receives are column j.",
         "Sum the columns of weights[:, :, start:] over the queries. By how many queries is token j seen, when j lies "
-        "before `start`, and when it lies behind it?",
+        "before `start`, and when it lies after it?",
         "By T − max(j, start). A row of T such numbers divides all heads and layers at once.",
     ),
 )

@@ -60,7 +60,7 @@ SLOTS = Exercise(
         Variant("token by token", lambda n, s, b: _streamed(n, s, b)),
     ),
     hints=(
-        "Two ranges: the first `sinks` tokens, and the newest that fit beside them.",
+        "Two ranges: the first `sinks` tokens, and the newest that fit in addition to them.",
         "The newest begin at n − (budget − sinks). When n is no larger than the budget, everything stays.",
     ),
     agree=_agree_on_slots,
@@ -69,7 +69,7 @@ SLOTS = Exercise(
 
 
 def _streamed(n_tokens: int, sinks: int, budget: int) -> list[int]:
-    """As a cache does it: a token comes, and when there is one too many, the oldest behind the sinks leaves."""
+    """List the tokens as a cache does: append each, and evict the oldest after the sinks if there are too many."""
     kept: list[int] = []
     for token in range(n_tokens):
         kept.append(token)

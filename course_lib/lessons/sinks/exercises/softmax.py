@@ -1,4 +1,4 @@
-"""The exercise sinks.softmax, "A softmax that may decline": its cases and its named mistakes."""
+"""The exercise sinks.softmax, "A softmax with a sink": its cases and its named mistakes."""
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ def _softmax(logits: Tensor, sink: Tensor) -> Tensor:
 def _softmax_cases(generator: torch.Generator) -> list[Case]:
     # e^0 = 1 three times, and e^sink = 1 or 2: each weight is 1/4 or 1/5
     by_hand = torch.zeros(2, 1, 3), torch.tensor([1.0, 2.0]).log()
-    # e^0 / (e^0 + e^0) in the first row; beside 200 or 1000 a sink of 0 takes nothing
+    # e^0 / (e^0 + e^0) in the first row; next to 200 or 1000 a sink of 0 takes nothing
     uneven = torch.tensor([[[0.0, -1000.0], [200.0, 200.0], [1000.0, 100.0]]])
     masked = randn(generator, 2, 5, 5).masked_fill(torch.ones(5, 5, dtype=torch.bool).triu(1), float("-inf"))
     # A query that may look at no token gives everything to the sink
@@ -28,7 +28,7 @@ def _softmax_cases(generator: torch.Generator) -> list[Case]:
         Case("causal, as many queries as heads see tokens", (masked, torch.tensor([0.5, -2.0]))),
         Case("rows at 0, 200 and 1000, a sink of 0: 1/2 0, 1/2 1/2, 1 0", (uneven, torch.zeros(1))),
         Case("a row of nothing but −inf: 0 everywhere", (unseen, torch.zeros(1))),
-        Case("rows near 1000 and near 0, quiet sinks", (_apart(generator, 1000, 0), randn(generator, 4))),
+        Case("rows near 1000 and near 0, sinks near 0", (_apart(generator, 1000, 0), randn(generator, 4))),
         Case("logits near −1000, sinks too", (randn(generator, 2, 4, 5) - 1000, randn(generator, 2) - 1000)),
         Case("rows near −500 and near 500", (_apart(generator, -500, 500), randn(generator, 4) - 500)),
     ]
@@ -46,7 +46,7 @@ def _less(logits: Tensor, sink: Tensor, shift: Tensor) -> Tensor:
 
 
 def _less_largest(logits: Tensor, sink: Tensor, added: Tensor) -> Tensor:
-    """Less the largest of logits and sink, and a number a head added to the denominator."""
+    """Subtract the largest of logits and sink, and add one number per head to the denominator."""
     e = (logits - torch.maximum(logits.amax(2), sink[:, None])[..., None]).exp()
     return e / (e.sum(dim=2, keepdim=True) + added[:, None, None])
 
@@ -72,7 +72,7 @@ def _library(logits: Tensor, sink: Tensor) -> Tensor:
 
 SOFTMAX = Exercise(
     id="sinks.softmax",
-    title="A softmax that may decline",
+    title="A softmax with a sink",
     difficulty=3,
     minutes=10,
     points=3,

@@ -44,7 +44,7 @@ def chats(cache: str, n_chats: int, n_new: int, budget: int, seed: int) -> Table
 
 
 def _tokens(question: str, about: str) -> list[int]:
-    """A question as the model was trained to be asked; behind the first it closes the answer before it."""
+    """A question as the model was trained to be asked; after the first it closes the answer before it."""
     closing = "" if question == QUESTIONS[0] else "<|im_end|>\n"
     asked = f"{closing}<|im_start|>user\n{question.format(about)}<|im_end|>\n<|im_start|>assistant\n"
     return loaded()[1](asked, add_special_tokens=False).input_ids

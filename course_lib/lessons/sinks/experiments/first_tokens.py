@@ -14,8 +14,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib.attention.windowed import windowed
 from course_lib.data.corpora import windows
-from course_lib.lessons.common.ideas import COMPARED, compared_columns
-from course_lib.lessons.common.table import Table
+from course_lib.lessons.common.ideas import by_idea
+from course_lib.lessons.common.subject import loaded
+from course_lib.measure.experiment import Tables
 
 SLOTS, MOST = 48, 16  # tokens that a query reads, itself among them; of these so many at most stay for good
 TEXTS, LENGTH = 10, 160
@@ -47,7 +48,7 @@ def attempt(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, start: S
 
 
 def start_of(tokenizer: Callable[..., Any], start: object) -> tuple[Tensor, int]:
-    """The tokens that stand before a text, and how many first tokens stay."""
+    """The tokens that come before a text, and how many first tokens stay."""
     if isinstance(start, bool) or not isinstance(start, str | int):
         raise ValueError(f"got {start!r}; expected a text, or how many of the text's own first tokens stay.")
     none = torch.zeros(0, dtype=torch.int64)
@@ -73,20 +74,16 @@ IDEAS: dict[str, Start] = {
 }
 
 
-def table(ideas: dict[str, Attempt], mine: Attempt | None = None) -> Table:
-    """Every idea compared with the text's own first tokens, the first of them; yours last."""
-    same = next(iter(ideas.values()))
-    return Table(
-        [
-            {"first tokens": name, "slots": made.n_kept} | compared_columns(made.losses, same.losses)
-            for name, made in {**ideas, **({"yours": mine} if mine else {})}.items()
-        ],
-        caption="Perplexity of a window with different first tokens that are never evicted",
-        formats=COMPARED,
-        note="± one standard error.",
-    )
-
-
 def stored(rows: list[dict]) -> dict[str, Attempt]:
     """The ideas that were measured, from the table of a result."""
     return {row["idea"]: Attempt(row["n_kept"], torch.tensor(row["losses"], dtype=torch.float64)) for row in rows}
+
+
+def row(idea: str, seed: int) -> Tables:
+    """Measure one idea on all texts."""
+    made = attempt(*loaded(), IDEAS[idea], seed)
+    losses = [round(loss, 5) for loss in made.losses.tolist()]
+    return {"ideas": [{"idea": idea, "start": IDEAS[idea], "n_kept": made.n_kept, "losses": losses}]}
+
+
+EXPERIMENT = by_idea("What stays at the start of a stream", IDEAS, (OWN, NONE), row)

@@ -1,4 +1,4 @@
-"""Four ways to read a text longer than what a model was trained on: all of it, a window, the window afresh, with sinks.
+"""Four ways to read a text longer than what a model was trained on: all of it, a window, the window recomputed, sinks.
 
 StreamingLLM, figure 1: https://arxiv.org/abs/2309.17453
 
@@ -6,6 +6,8 @@ Dimension key: P predictions, C compared predictions, W tokens of a window.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -20,12 +22,13 @@ from course_lib.kv.policies.streaming_llm import StreamingLLM
 from course_lib.kv.policies.window import Window
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.lessons.common.subject import loaded
-from course_lib.measure.experiment import Tables
+from course_lib.lessons.sinks.experiments import dialogue
+from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.paired import block_means
 from course_lib.models import blocks, heads, linears, weight_of
 
 N_READ, SHOWN = (128, 256, 1024, 8192, 65536, 1048576), 256  # tokens read and a window, to count the work of
-DENSE, WINDOW, AFRESH, STREAMING = WAYS = ("dense", "window", "window read afresh", "StreamingLLM")
+DENSE, WINDOW, AFRESH, STREAMING = WAYS = ("dense", "window", "window recomputed", "StreamingLLM")
 SINKS, BLOCK, BATCH, EVERY = 4, 128, 8, 16
 SLOW, FAST = 16, 64  # tokens in a pass, where tokens are compared and before
 POLICIES = {  # the policy of a budget, and how positions are counted
@@ -90,7 +93,7 @@ def read_afresh(model: PreTrainedModel, ids: Int[Tensor, "T"], at: Sequence[int]
 
 
 def flops_a_token(n_weights: int, n_layers: int, width: int, n_read: int, window: int) -> tuple[float, float, float]:
-    """What one more token costs: dense, streaming, window read afresh."""
+    """Count the FLOPs of one more token: dense, streaming, window recomputed."""
     seen, pair = min(n_read, window), 4.0 * n_layers * width
     afresh = sum(2.0 * n_weights + pair * query for query in range(1, seen + 1))
     return 2.0 * n_weights + pair * n_read, 2.0 * n_weights + pair * seen, afresh
@@ -104,3 +107,29 @@ def shape(model: PreTrainedModel) -> tuple[int, int, int]:
 
 def _rounded(values: Tensor) -> list[float]:
     return [round(value, 4) for value in values.tolist()]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Lengths in tokens, budgets in slots."""
+
+    tokens: int = 9024
+    compared: int = 48  # every sixteenth of the end, beyond the trained length
+    budget: int = 128
+    chats: int = 6
+    answer: int = 80
+    chat_budget: int = 64
+
+
+def steps(sizes: Sizes) -> list[Step]:
+    plan = []
+    for cache in dialogue.CACHES:
+        measure = partial(dialogue.chats, cache, sizes.chats, sizes.answer, sizes.chat_budget)
+        plan.append(Step(f"chats: {cache}", measure))
+    for name in WAYS:
+        measure = partial(way, name, sizes.tokens, sizes.compared, sizes.budget)
+        plan.append(Step(f"way: {name}", measure))
+    return plan
+
+
+EXPERIMENT = Experiment("Four ways to read on", Sizes(), Sizes(96, 2, 16, 2, 4, 16), steps)

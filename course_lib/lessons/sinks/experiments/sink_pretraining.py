@@ -62,7 +62,7 @@ class Sizes:
     window: int = 128
     documents: int = 12
     streamed: int = 512  # tokens of each document after the first `window`
-    stride: int = 16  # of the tokens predicted from a window read afresh
+    stride: int = 16  # of the tokens predicted from a recomputed window
     register_seeds: tuple[int, ...] = (0, 1, 2)
     register_epochs: int = 40
 
@@ -90,7 +90,7 @@ def steps(sizes: Sizes) -> list[Step]:
     plan = [Step(f"train: {variant}", partial(trained, sizes, variant)) for variant in VARIANTS]
     for variant in VARIANTS:
         plan += [Step(f"stream: {variant}, {n} sinks", partial(streamed, sizes, variant, n)) for n in sizes.caches]
-        plan.append(Step(f"window read afresh: {variant}", partial(recomputed, sizes, variant)))
+        plan.append(Step(f"window recomputed: {variant}", partial(recomputed, sizes, variant)))
         plan.append(Step(f"attention: {variant}", partial(attention, sizes, variant)))
     plan += [Step(f"rate: {rate:g}", partial(at_rate, sizes, rate)) for rate in sizes.rates]
     plan.append(Step("how the rate was picked", picked))
@@ -160,13 +160,13 @@ def at_rate(sizes: Sizes, rate: float, seed: int) -> Tables:
 
 
 def picked(seed: int) -> Tables:
-    """How the rate of the three models came about, beside what was measured with it."""
+    """How the rate of the three models came about, next to the measurement that used it."""
     return {"picked": [PICKED]}
 
 
 @torch.no_grad()
 def looked_at(model: SinkLM, windows: Int[Tensor, "N L"]) -> dict[str, Any]:
-    """Loss on text that is not trained on, and the share of the first slot in each layer, mean over heads."""
+    """Loss on text that is not trained on, and the attention on the first slot in each layer, mean over heads."""
     shares = first_slots(model, windows[:, :-1], from_query=windows.shape[1] // 4)
     return {"evaluation_loss": losses(model, windows).mean().item(), "first_slot": shares[..., 0].mean(dim=1).tolist()}
 
@@ -178,7 +178,7 @@ def fixed_text_loss(model: SinkLM) -> float:
 
 
 def documents(sizes: Sizes) -> Int[Tensor, "N T"]:
-    """The beginnings of the evaluation articles that are long enough, the first of them."""
+    """The first tokens of the evaluation articles that are long enough, the first of them."""
     length = sizes.window + sizes.streamed + 2
     encoded = [running([text])[:length] for text in DOCUMENTS["wikipedia"]("evaluation")]
     return torch.stack([document for document in encoded if len(document) == length][: sizes.documents])
@@ -211,7 +211,7 @@ def summary(token_losses: Float[Tensor, "N T"]) -> dict[str, Any]:
 
 
 def attention(sizes: Sizes, variant: str, seed: int) -> Tables:
-    """Of every head, the share of the first four slots, and what no slot gets; `even` is one slot's fair share."""
+    """For every head: attention on the first four slots and on none; `even` is uniform attention on one slot."""
     windows = evaluation_windows(sizes)[:, :-1]
     first = windows.shape[1] // 4
     shares = first_slots(load(variant, folder(sizes)), windows, 4, first)

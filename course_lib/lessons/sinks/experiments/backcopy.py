@@ -43,7 +43,7 @@ QUICK = Sizes(
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """Every variant from every seed; then wider networks behind the head, which could undo what it reads."""
+    """Every variant from every seed; then wider networks after the head, which could undo its output."""
     plan = [
         Step(f"{variant}, seed {n}", partial(trained, sizes, variant, n)) for n in sizes.seeds for variant in VARIANTS
     ]
@@ -88,7 +88,7 @@ def trained(sizes: Sizes, variant: str, offset: int, seed: int) -> Tables:
 
 
 def widened(sizes: Sizes, hidden: int, offset: int, seed: int) -> Tables:
-    """The learnable sink again, with more hidden units in the network behind the head."""
+    """The learnable sink again, with more hidden units in the MLP after the head."""
     spoken, shape = language(sizes), replace(sizes.shape, hidden=hidden)
     ids = evaluated(sizes, spoken, seed + offset)
     model = made(sizes, shape, spoken, "learnable sink", seed + offset)
@@ -120,7 +120,7 @@ def made(
 
 @torch.no_grad()
 def busy_and_idle(model: SinkLM, spoken: Language, ids: Int[Tensor, "B T"], sizes: Sizes) -> dict[str, float]:
-    """The share of the first slot and of none, for queries at triggers and for the others, behind the first quarter."""
+    """Compute the attention on the first slot and on none, at triggers and elsewhere, after the first quarter."""
     ids = ids[:, : sizes.schedule.length]
     block, first = model.blocks[0], ids.shape[1] // 4
     weights = block.attention.weights(block.norm(model.embedded(ids)))[:, 0, -ids.shape[1] :][:, first:]

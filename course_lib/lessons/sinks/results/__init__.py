@@ -1,1 +1,0 @@
-"""Figures and tables of lesson 08 from its committed results, one module per result."""
