@@ -38,6 +38,7 @@ REWRITTEN: tuple[str, ...] = (
     "solutions/02_optimal_brain_damage_and_surgeon.py",
     "solutions/03_sparsegpt.py",
     "solutions/04_wanda.py",
+    "solutions/09_deja_vu.py",
     "solutions/10_compress_then_prompt.py",
     "solutions/11_sparse_attention.py",
     "solutions/12_capstone.py",
