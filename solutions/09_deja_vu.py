@@ -486,7 +486,7 @@ relu_training = activations.record_mlps(relu_model, bytes_training, range(4))
 
 
 def train_predictor(inputs, importance, loss_and_gradient, rank=32, n_steps=80, batch_size=128):
-    """Train A (rank, D) and B (F, rank) to tell which importances are not zero; return them and the losses."""
+    """Train A (rank, D) and B (F, rank) to predict which importances are not zero."""
     generator = torch.Generator().manual_seed(0)
     n_inputs, n_neurons = inputs.shape[1], importance.shape[1]
     first = (torch.randn(rank, n_inputs, generator=generator) / n_inputs**0.5).requires_grad_()  # A
@@ -585,7 +585,7 @@ plots.recall_and_energy(quality)
 # %% [markdown]
 # Compare the three lines in each panel. The predictor (dark, circles) finds more active neurons than the static set
 # (red, squares) of the same size, and the energy that it keeps is higher than its recall: the active neurons that it
-# misses tend to be unimportant ones. Random sets (yellow, diamonds) find as many active neurons as they contain
+# misses tend to be unimportant ones. Random sets (green, triangles) find as many active neurons as they contain
 # neurons.
 #
 # What does this mean for the loss of the model? We train a predictor for each of the four blocks and evaluate the model
@@ -642,7 +642,7 @@ tables.published_accuracy()
 
 # %%
 def round_to_2_bits(weight, group=64):
-    """Round each group of neighbors in a row to four values, scale * (code - zero) with codes 0 to 3."""
+    """Round each group of a row to four values: scale * (code - zero) with codes 0 to 3."""
     groups = weight.unflatten(1, (-1, group))
     low, high = groups.amin(dim=2, keepdim=True).clamp(max=0), groups.amax(dim=2, keepdim=True).clamp(min=0)
     scale = (high - low) / 3
@@ -692,8 +692,9 @@ print(f"difference between your loop and the library: {abs(library_loss - loss_p
 print(f"the copy takes {100 * two_bit_copy.n_bytes / gathering_times.n_bytes:.0f} % of the bytes of the MLPs")
 
 # %% [markdown]
-# The difference should be below 0.001. (It need not be 0: the library adds up in another order, and a neuron at the
-# border between chosen and not chosen can change sides.)
+# The difference should be a few hundredths at most. It is not 0, because your loop adds up the same numbers in another
+# order: where two neurons are almost equally important, rounding decides which one is chosen, and such small
+# differences grow from block to block.
 #
 # Two remarks. First, this cell shows the result of the method and not its speed: a forward hook runs *after* the MLP,
 # so PyTorch still computes the dense output. Section 7 measures the speed. Second, our model came to us with weights
@@ -711,7 +712,7 @@ for density in (0.5, 0.3):
 plots.perplexity_over_density(compared, dense_losses, at=0.5)
 
 # %% [markdown]
-# At 50 % the 2-bit copy (yellow, diamonds) is far below the static set (red, squares), but it does not reach the oracle
+# At 50 % the 2-bit copy (green, triangles) is far below the static set (red, squares), but it does not reach the oracle
 # (dark, circles). In the larger measurement of section 8, the copy costs 0.25 nats per token at 50 %, the oracle 0.04,
 # and the static set 2.17. At 30 % the price of a wrong prediction grows.
 #
@@ -801,7 +802,7 @@ plots.speedup_over_density(speedups)
 
 # %% [markdown]
 # Look where each line crosses 1 (dotted): this is the break-even density, and the title lists it. Slow gathering
-# (yellow) moves it from 95 % to 47 %. On the left the lines approach the limit of the figure before.
+# (green) moves it from 95 % to 47 %. On the left the lines approach the limit of the figure before.
 #
 # **Batch size.** If several sequences are decoded together, each of them chooses its own neurons, and a neuron has to
 # be read if *any* sequence needs it. For example, two sequences that choose 20 % each read between 20 and 40 %. We take
@@ -965,7 +966,7 @@ check("dejavu.heads", head_norms)
 # %%
 @torch.no_grad()
 def losses_with_heads(token_ids, n_kept, score):
-    """Keep the `n_kept` heads with the highest scores in every block; return the loss of each window."""
+    """Keep the heads with the highest scores in every block; return the loss of each window."""
 
     def zero_other_heads(o_proj, arguments):
         (outputs,) = arguments  # (windows, tokens, 9 * 64)
@@ -1009,8 +1010,8 @@ print(claims.HEADS_DIFFER.judge())
 
 # %% [markdown]
 # In the figure, heads chosen for each token (dark) have a lower perplexity than static ones (red). The paper's oracle
-# keeps a fifth of the heads of a model that has 96 of them per block. Our model has only nine per block, and two of
-# nine cost 3.4 nats (`course reproduce dejavu`).
+# keeps a fifth of the heads of a model that has 96 of them per block. Our model has only nine per block, and keeping
+# only two of nine costs 3.4 nats (`course reproduce dejavu`).
 #
 # Seven of nine heads do not save any of the KV cache either. In SmolLM2 three query heads share one key-value head, and
 # only if all three are skipped can its keys and values be skipped. (This is called **grouped-query attention**.)
@@ -1111,8 +1112,8 @@ plots.residual_change(cosines, added_by)
 # %% [markdown]
 # Left: the cosine between the stream before and after each block, median over tokens. Right: the length of what
 # attention and MLP add, relative to the stream. Block 0 turns the embedding into something new, and the paper excludes
-# it too. After that the cosine is near 1, and falls again at the end. In other words, the input of one block is a good
-# guess at the input of the next one.
+# it too. From block 2 on the cosine is near 1, except in blocks 24 and 29. In other words, the input of one block is a
+# good guess at the input of the next one.
 
 # %%
 drawings.lookahead()
@@ -1140,8 +1141,8 @@ def training_pairs(stream, active, ahead):
     active: (L, T, F), the neurons of each block's MLP that a token needs. ahead: n, 0 to L - 1.
     The predictor of a block reads what the MLP of the block n earlier reads. The first n blocks
     have no predictor.
-    Returns inputs (L - n, T, D) and labels (L - n, T, F), one entry for each predictor, in the order
-    of the blocks.
+    Returns inputs (L - n, T, D) and labels (L - n, T, F), one entry per predictor, in the order of
+    the blocks.
     """
     ### BEGIN SOLUTION
     read_by_mlp = stream[1::2]  # (L, T, D)

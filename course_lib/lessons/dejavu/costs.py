@@ -97,8 +97,8 @@ def race_decoders(
     decoder = Decoder(model, length=windows.shape[1])
     ways = {
         "all neurons": lambda ids: everything,
-        f"{density:.0%} known".replace("%", " %"): lambda ids: known(oracle_sets(decoder, ids, density)),
-        f"{density:.0%} predicted".replace("%", " %"): lambda ids: predicted(modules, density),
+        f"{100 * density:.0f} % known": lambda ids: known(oracle_sets(decoder, ids, density)),
+        f"{100 * density:.0f} % predicted": lambda ids: predicted(modules, density),
     }
     return race(decoder, windows, ways)
 
