@@ -252,7 +252,8 @@ print(f"static minus contextual at 50 %: {gap.mean():+.2f} ± {gap.std() / len(g
 # %% [markdown]
 # Compare the two lines at 50 %. With half of the neurons chosen for each token (dark, circles), the perplexity is close
 # to the dense one. With the same number of neurons in a static set (red, squares), it is nearly nine times as high. The
-# number after ± is the standard error of the difference over the six windows.
+# number after ± is the standard error of the difference over the six windows. For example, +2.17 ± 0.15 is more than 14
+# standard errors from zero.
 #
 # So small sets exist. But to choose them, your function needed all hidden values, so nothing was saved. Such a choice
 # is called an **oracle**: it tells us what a perfect prediction would achieve. Two questions remain. How much time
@@ -386,8 +387,8 @@ plots.energy(energy_curves)
 # Each line shows what fraction of the energy (vertical) the most important neurons (horizontal) hold; the dotted line
 # is at 95 %. In SmolLM2 (left) a token needs between 16 and 36 % of the neurons for it, depending on the block, and
 # every further neuron still contributes a little. In the ReLU model (right) between 4 and 16 % are enough, and where a
-# line reaches 100 %, everything to its right is exactly zero. Nothing in the training of the model asked for these
-# zeros.
+# line reaches 100 %, everything to its right is exactly zero. The model was trained for its loss only, without any term
+# that favors zeros.
 #
 # Most models of today use SiLU or a similar function. Some have been converted back: ReLU was put in place of SiLU, and
 # training continued until the model had adapted (Mirzadeh and others, 2023).
@@ -401,7 +402,8 @@ plots.energy(energy_curves)
 # $$ \text{logits} = B\,(A\,x), \qquad A: r \times D, \quad B: F \times r $$
 #
 # $D$ is the width of the model, $F$ the number of neurons, and $r$ the **rank** of the predictor. It has $r\,(D + F)$
-# weights, which are read for every token, so $r$ has to be small.
+# weights, which are read for every token, so $r$ has to be small. For example, with $r = 64$ a predictor for SmolLM2
+# has 135,168 weights per block, 5.1 % of the 2,654,208 of the MLP.
 
 # %%
 drawings.predictor()
