@@ -54,16 +54,6 @@ def importance(recorded: Seen) -> Float[Tensor, "T F"]:
     return recorded.neurons.importance(recorded.hidden)
 
 
-def energy_curve(importance: Float[Tensor, "T F"]) -> Float[Tensor, "F"]:
-    """The fraction of Σ_i (|h_i| ‖w_i‖)² in the n most important neurons of a token, n = 1 to F: the mean over tokens.
-
-    A mean of fractions and not a fraction of sums, because the energy of a few tokens is thousands of times larger.
-    """
-    squares = importance.double().square().sort(dim=1, descending=True).values
-    squares = squares[squares.sum(dim=1) > 0]
-    return (squares.cumsum(dim=1) / squares.sum(dim=1, keepdim=True)).mean(dim=0).float()
-
-
 def fraction_for(curve: Float[Tensor, "F"], energy: float) -> float:
     """The smallest fraction of the neurons that holds this fraction of the energy."""
     return min(int((curve < energy).sum()) + 1, len(curve)) / len(curve)

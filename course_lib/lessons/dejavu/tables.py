@@ -107,11 +107,6 @@ def published_accuracy() -> Table:
     return _published("dejavu_accuracy", "model", shown)
 
 
-def published_search() -> Table:
-    """The time of a nearest-neighbor search for the neurons, and that of the whole MLP."""
-    return _published("dejavu_search", "what", {"milliseconds": 1})
-
-
 def published_latency() -> Table:
     """Milliseconds per token by length of the prompt, and the speedup of Deja Vu."""
     systems = {row["system"]: row for row in rows(load_published("dejavu"), "dejavu_latency")}

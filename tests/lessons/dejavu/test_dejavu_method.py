@@ -20,7 +20,13 @@ from course_lib.workbook.masters import masters
 
 (MASTER,) = masters(["09"])
 SOURCE = MASTER.read_text(encoding="utf-8")
-SHOWN = ("losses_with_neurons", "round_to_2_bits", "loss_with_predicted_neurons", "losses_with_heads")
+SHOWN = (
+    "losses_with_neurons",
+    "round_to_2_bits",
+    "loss_with_predicted_neurons",
+    "losses_with_heads",
+    "energy_of_largest",
+)
 
 
 def reference(exercise_id: str):
@@ -51,6 +57,12 @@ def test_the_hook_keeps_the_neurons_of_the_oracle(shown, ids):
     torch.testing.assert_close(ours, theirs)
     dense = window_losses(model, ids, progress=False)
     assert (dense - ours).abs().min() > 1e-4, "the hooks are removed, and had an effect"
+
+
+def test_energy_by_hand(shown):
+    # Squares 9 1 0 and 16 9 0: the largest has .9 and .64, the two largest all; a token of zeros does not count.
+    curve = shown["energy_of_largest"](torch.tensor([[1.0, 3.0, 0.0], [0.0, 4.0, 3.0], [0.0, 0.0, 0.0]]))
+    torch.testing.assert_close(curve.float(), torch.tensor([0.77, 1.0, 1.0]))
 
 
 def test_the_coarse_copy_is_that_of_the_library(shown, generator):

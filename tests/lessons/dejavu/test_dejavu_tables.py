@@ -9,7 +9,7 @@ from course_lib.contextual.execute.race import Lap
 from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.dejavu import deck, tables
 
-EVERY = (tables.published_accuracy, tables.published_latency, tables.published_search)
+EVERY = (tables.published_accuracy, tables.published_latency)
 
 
 @pytest.mark.parametrize("table", EVERY)
