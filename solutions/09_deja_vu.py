@@ -1,123 +1,117 @@
 # %% [markdown]
-# # 09 · Deja Vu: heads and neurons chosen anew for every token
+# # 09 · Deja Vu: heads and neurons chosen for each token
 #
-# Lessons 01 to 05 took weights out of a model, and they were gone for every text. Lesson 06 built models that choose
-# among experts, which have to be trained for it. Here the model is an ordinary one and stays whole. For each token a
-# few of its heads and neurons do nearly all of the work, and for the next token it is others. Whoever knew which, and
-# knew it before they are computed, would have to read only those weights.
+# Lessons 01 to 05 removed weights from a model, and they were gone for every text. Here we remove nothing. For each
+# token, a small part of an ordinary language model does most of the work, and for the next token it is another part. If
+# we knew this part *before* computing it, we would have to read only its weights. **Deja Vu** (Liu and others, 2023)
+# trains small networks that predict it.
 #
-# **Afterwards you can** say which neurons and heads a token needs, show that no fixed set does as well, run an MLP with
-# chosen neurons alone, train a predictor that chooses them beforehand, look one block ahead, make a key that is missing
-# in the cache, and say when all of this is faster than a dense model. **You need** lesson 00; lesson 05 knows neurons
-# and heads already, lesson 06 routers. **Time**: two hours, 75 minutes of it for exercises.
+# We first ask whether such small parts exist. Then you compute an MLP with a few of its neurons, train a predictor that
+# finds them, and run a pretrained model with predicted neurons only. At the end we count when this is faster.
 #
-# You will write eight functions. Under each is a `check`; it tells you what is wrong and, when it knows, which mistake
-# it is. What follows an exercise uses your function on the real model once it is right, and the course's until then.
+# **Afterwards you can** say which neurons matter for a token and show that no static set does as well, run an MLP with
+# chosen rows of its matrices, train and judge a predictor of neurons, replace the MLPs of a real model with hooks, and
+# say at which batch size and density all of this pays off.
+#
+# **You need** lesson 00, norms and `topk` in PyTorch, and the idea of gradient descent. Other lessons are not required.
+#
+# **Time**: the core path, sections 1 to 8, takes about two hours, 46 minutes of it for exercises. The optional sections
+# 9 to 11 take another hour and a quarter, 29 minutes of it for exercises.
 
 # %%
 import torch
-from torch.nn.functional import silu
 
-from course_lib.contextual.apply import choices, contextual
-from course_lib.contextual.attention.heads import contextual_heads, static_heads
-from course_lib.contextual.execute.choices import everything, known, oracle_sets, predicted
-from course_lib.contextual.execute.decode import Decoder
-from course_lib.contextual.execute.race import race
-from course_lib.contextual.predictor.two_layer import Predictor
-from course_lib.contextual.selectors.alone import TokenAlone
-from course_lib.contextual.selectors.cats import CATS
+from course_lib.contextual.apply import contextual
 from course_lib.contextual.selectors.deja_vu import DejaVu
-from course_lib.contextual.selectors.embedding import FromEmbedding
 from course_lib.contextual.selectors.low_bit import LowBit
-from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.selectors.static import Static
 from course_lib.contextual.small_models.relu_model import load_relu_model
 from course_lib.data import corpora
-from course_lib.lessons.dejavu import results
-from course_lib.lessons.dejavu.experiments.steps import ideas
-from course_lib.lessons.dejavu.drawings import ahead, levels, memory
-from course_lib.lessons.dejavu.drawings import cost as drawn_cost
-from course_lib.lessons.dejavu.drawings import neurons as drawn_neurons
-from course_lib.lessons.common import gpu
-from course_lib.lessons.common.results import load_measured, say
-from course_lib.lessons.dejavu.figures import fired, selectors, speed
-from course_lib.lessons.dejavu.figures import measured as measured_plots
-from course_lib.lessons.dejavu.figures import predicting as predicting_plots
-from course_lib.lessons.dejavu.figures import stream as stream_plots
-from course_lib.lessons.dejavu.live import chosen, clock, cost, heads, neurons, predicting, printed, products
-from course_lib.lessons.dejavu.live import stream, torn, view
-from course_lib.lessons.dejavu.tables import changes, further, parts, published
-from course_lib.lessons.dejavu.tables import clock as clock_tables
-from course_lib.lessons.dejavu.tables import measured as tables
-from course_lib.lessons.dejavu.tables import predicted as predicted_tables
+from course_lib.lessons.dejavu import activations, claims, costs, drawings, plots, tables, widgets
+from course_lib.lessons.dejavu.experiments import dejavu_ideas
 from course_lib.measure.perplexity import window_losses
-from course_lib.models import blocks, load_model
+from course_lib.models import load_model
 from course_lib.workbook import check, mine
+
+# %% [markdown]
+# We need two samples of text with no article in both. On the **evaluation set** we measure the loss of a model in nats
+# per token, and its **perplexity**, the exponential of the loss (lower is better). On the **calibration set** we choose
+# sets of neurons that have to work for other text. The model is SmolLM2-135M-Instruct, whose weights were rounded to 4
+# bits once before the course received them (lesson 00).
 
 # %%
 model, tokenizer = load_model()
-held_out = corpora.windows("wikipedia", 6, 80, tokenizer, split="evaluation", seed=0)
+evaluation = corpora.windows("wikipedia", 6, 80, tokenizer, split="evaluation", seed=0)  # 6 windows of 80 tokens
 calibration = corpora.windows("wikipedia", 6, 128, tokenizer, split="calibration", seed=0)
-shown = (1, 8, 15, 22, 28)  # the blocks that are looked at
-here, elsewhere = (neurons.seen_at(model, ids, shown) for ids in (held_out[:1], calibration[:2]))
-names = [f"block {number}" for number in shown]
-print(f"{held_out.numel()} tokens to judge by, {calibration.numel()} of other articles to choose fixed sets by")
 
 # %% [markdown]
-# ## 1. The idea in one picture
+# ## 1. Which neurons does a token need?
 #
-# An MLP is a list of neurons. Each looks at the token through its row of the matrices into the MLP and says one number,
-# and that number multiplies the neuron's column of the matrix out of it. A neuron that says nearly nothing need not
-# have been asked. Which ones do?
+# An MLP of our model has three matrices: *gate* and *up* with shape (1536, 576), and *down* with shape (576, 1536). For
+# one token, its input $x$ is a vector of 576 numbers. The first two matrices turn it into 1,536 **hidden values**
+# $h_i$, and *down* turns these into the output:
 #
-# Below is a text as our model reads it, and for each of four neighbouring tokens all 1,536 neurons of one block, a cell
-# a neuron. Coloured are the 30 % that count most for the token: dark if the token before chose the neuron as well,
-# light if it did not. The neurons are sorted by how much they count on *other* text, so if one set were right for all
-# tokens, each picture would be coloured down to the dashed line and empty below. Let the text go by, and try other
-# blocks.
+# $$ h = \mathrm{silu}(W_\text{gate}\, x) \odot W_\text{up}\, x, \qquad y = W_\text{down}\, h = \sum_i h_i\, w_i $$
+#
+# Here $\odot$ multiplies entry by entry, $\mathrm{silu}(z) = z / (1 + e^{-z})$, and $w_i$ is column $i$ of *down*. A
+# **neuron** is everything that belongs to one index $i$: row $i$ of *gate*, row $i$ of *up*, and column $i$ of *down*.
+# We call the vector $h_i w_i$ the **contribution** of neuron $i$. The output is the sum of the contributions, and no
+# neuron uses the result of another one.
+#
+# Let's compute this for block 15 of 30. A forward pre-hook (a function that PyTorch calls with the arguments of a
+# module) gives us the input of the MLP for one window of text. The rest is one MLP in six lines of PyTorch.
 
 # %%
-tokens = [tokenizer.decode([token]) for token in held_out[0]]
-by_neuron = [[neurons.importance(seen) for seen in of] for of in (here, elsewhere)]
-text = chosen.of(tokens, *by_neuron)
-view.explore(text, density=0.3, block=2, token=20, names=names)
+mlp_inputs = []
+handle = model.model.layers[15].mlp.register_forward_pre_hook(lambda mlp, args: mlp_inputs.append(args[0][0]))
+with torch.no_grad():
+    model.model(evaluation[:1], use_cache=False)
+handle.remove()
 
-# %%
-often = {name: text.keep(block, 0.3).float().mean(dim=0) for block, name in enumerate(names)}
-fired.how_often(often, 0.3)
+block_15 = model.model.layers[15].mlp
+gate_weight, up_weight, down_weight = (
+    w.weight.detach() for w in (block_15.gate_proj, block_15.up_proj, block_15.down_proj)
+)
+mlp_input = mlp_inputs[0]  # (80 tokens, 576)
+opened = torch.nn.functional.silu(mlp_input @ gate_weight.T)
+hidden_values = opened * (mlp_input @ up_weight.T)  # (80, 1536)
+mlp_output = hidden_values @ down_weight.T  # (80, 576)
 
 # %% [markdown]
-# Some neurons are needed often, many now and then, hardly any never. Deja Vu (Liu and others, 2023) calls this
-# *contextual sparsity*: a small part of the heads and neurons, which depends on the input, gives nearly the same output
-# as all of them.
-#
-# ## 2. A few neurons for each token
-#
-# With $h(x) = \mathrm{silu}(W_\text{gate}\, x) \odot W_\text{up}\, x$ and $w_i$ the columns of $W_\text{down}$, an MLP
-# gives
-#
-# $$ y = \sum_{i=1}^{F} h_i(x)\, w_i . $$
-#
-# It is a sum over neurons, and no neuron reads what another says. So whoever leaves out a set of them loses exactly
-# their part of the sum.
+# Now take a single token, number 60 of the window, and write down all 1,536 contributions. Their sum has to be the
+# output. How long are they?
+
+# %%
+contributions = hidden_values[60][:, None] * down_weight.T  # (1536, 576), one row per neuron
+difference = (contributions.sum(dim=0) - mlp_output[60]).abs().max()
+print(f"the sum of the contributions differs from the output by {difference:.0e} at most")
+plots.importances(contributions.norm(dim=1))
+
+# %% [markdown]
+# The figure counts neurons by the length of their contribution, on a log scale. We call this length the **importance**
+# of the neuron for this token, and its square the **energy**. Look at the dark bars on the right, the 10 % most
+# important neurons: they hold 74 % of the energy. The longest contribution has a length of about 8, and hundreds of
+# neurons (grey) are below 0.1. If we leave out neurons, we lose exactly their contributions. So which ones would you
+# leave out?
 
 # %% [markdown]
 # ### Which neurons matter
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Suppose that for each token $k$ neurons may stay, and you know what all of them say. A neuron that is left out takes
-# its vector with it. Which vectors would you miss least? A neuron may say a large number, of either sign, that hardly
-# moves the output; and the answer for one token is none of the next one's business.
+# Suppose that each token may keep $k$ neurons and that we know all hidden values. Return a mask with the $k$ most
+# important neurons of each token. Two things to consider: a hidden value can be large, of either sign, and still hardly
+# move the output; and the tokens choose independently of each other. There may be many tokens, so do not build all
+# contributions as in the cell above.
 
 
 # %% exercise="dejavu.importance"
 def which_neurons(hidden, down, k):
-    """The k neurons of each token that matter most to what its MLP gives: those whose part of the
-    output is longest.
+    """Choose the k neurons with the longest contributions for each token.
 
-    hidden: (T, F), what the F neurons give for each of T tokens, of either sign. down: (D, F), the
-    weights behind them: the MLP's output is hidden @ down.T. k: how many stay for a token, 1 to F.
-    Returns (T, F), True for exactly k neurons in every row; among equals any may be chosen.
+    hidden: (T, F), the hidden values of F neurons for each of T tokens, of either sign.
+    down: (D, F); the output of the MLP is hidden @ down.T.
+    k: the number of neurons that each token keeps, 1 to F.
+    Returns (T, F), bool, True for exactly k neurons in every row; among equals any may be chosen.
     """
     ### BEGIN SOLUTION
     length = hidden.abs() * down.norm(dim=0)  # of h_i w_i
@@ -129,143 +123,182 @@ def which_neurons(hidden, down, k):
 # %%
 check("dejavu.importance", which_neurons)
 
+# %% [markdown]
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# The contribution of neuron $i$ is the number $h_i$ times the vector $w_i$, so its length is $|h_i| \cdot \lVert w_i
+# \rVert$. The norms of the columns of *down* do not depend on the token and are computed once. For example, a hidden
+# value of 2 on a column of norm 0.1 matters less than one of −0.5 on a column of norm 1. `topk` along each row gives
+# the positions of the k largest, and `scatter` writes True there. A comparison with the k-th largest value would keep
+# too many neurons where several are equal, as after a ReLU, where many are zero.
+#
+# Why these neurons? Let $S$ be the set that we leave out. The error of the output is $\lVert \sum_{i \in S} h_i w_i
+# \rVert \le \sum_{i \in S} |h_i| \lVert w_i \rVert$, and your choice makes the bound on the right as small as it can
+# be. The error itself may be smaller with another set, because contributions can cancel.
+#
+# </details>
+#
+# Now let your function choose 30 % of the neurons for each of the 80 tokens. Do neighboring tokens choose the same
+# ones?
+
 # %%
-drawn_neurons.two_tokens()
+chosen = mine("dejavu.importance", which_neurons)(hidden_values, down_weight, round(0.3 * 1536))
+chosen_again = (chosen[1:] & chosen[:-1]).sum() / chosen[1:].sum()
+relative_error = ((hidden_values * ~chosen) @ down_weight.T).norm() / mlp_output.norm()
+print(f"of the chosen neurons, the previous token had chosen {100 * chosen_again:.0f} %")
+print(f"norm of the contributions that are left out: {100 * relative_error:.0f} % of the norm of the output")
 
 # %% [markdown]
-# To choose like this one has to compute all neurons first, so nothing is saved. It is an *oracle*, and it tells whether
-# a small set exists at all. Four ways to choose stand side by side, all with equally many neurons a token:
-#
-# - **contextual**: your function, in every block, on what this token's neurons say in this place;
-# - **token alone**: the set depends on the token, not on what stands around it. In each block, what is large when the
-#   token's embedding itself goes through the block, without company (the paper's "non-contextual" sparsity);
-# - **map of the embedding**: the same knowledge, used better. A linear map was fitted on other text, from a token's
-#   embedding to how much each neuron of the block counts for it; it is damped, since that text is short;
-# - **one set for all**: in each block the neurons that count most on other text (lesson 05 would cut all others out).
+# In the view below you can look at this token by token. Each picture is one token, each cell one of the 1,536 neurons
+# of a block. The chosen 30 % are colored: dark if the previous token chose the neuron as well, light if not. The
+# neurons are sorted by their mean importance on the *calibration* text. If the same set were right for all tokens, each
+# picture would be colored down to the dashed line and empty below it. Move the token slider and try other blocks.
 
 # %%
-levels.three_levels()
-
-# %%
-ways = {
-    "contextual": neurons.ByFunction(function=mine("dejavu.importance", which_neurons)),
-    "map of the embedding": FromEmbedding(damping=3.0).fit(model, calibration),
-    "token alone": TokenAlone().fit(model, calibration),
-    "one set for all": Static().fit(model, calibration),
+shown_blocks = (1, 8, 15, 22, 28)
+block_names = [f"block {number}" for number in shown_blocks]
+recorded = {
+    split: activations.record_mlps(model, windows, shown_blocks)
+    for split, windows in (("evaluation", evaluation[:1]), ("calibration", calibration[:2]))
 }
-dense, kept_by = window_losses(model, held_out, progress=False), {}
-for name, selector in ways.items():
-    kept_by[name] = {}
-    for density in (0.75, 0.5, 0.3) if name == "contextual" else (0.75, 0.5):
-        with contextual(model, selector, density):
-            kept_by[name][density] = window_losses(model, held_out, progress=False)
-selectors.density_curves(kept_by, dense, at=0.5)
-
-# %%
-display(printed.perplexities(kept_by, dense))
-print(printed.claim("at 50 % of the neurons contextual reads better than one set", kept_by, 0.5, "one set for all"))
-print(printed.claim("… than a set by a map of the embedding", kept_by, 0.5, "map of the embedding"))
-print(printed.claim("one set reads better than the token alone", kept_by, 0.5, "token alone", "one set for all"))
+importance = {split: [activations.importance(block) for block in blocks] for split, blocks in recorded.items()}
+token_texts = [tokenizer.decode([token]) for token in evaluation[0]]
+text_choices = widgets.choices(token_texts, importance["evaluation"], importance["calibration"])
+widgets.show_choices(text_choices, density=0.3, block=2, token=20, names=block_names)
 
 # %% [markdown]
-# The curves are the same model with the same number of neurons. What differs is what the choice may know. With half of
-# the neurons the contextual choice reads nearly as well as the dense model, and the others are far off. To know the
-# token is not enough by itself: a block that gets an embedding in the place of the residual gets what it was never
-# trained to read, and what is large there says little about what is large in the text.
-#
-# In the paper's test of existence the choice is made a little differently: a first pass through the dense model records
-# which heads and neurons are large, and a second pass uses only those (`Recorded` in the library). Above, each block
-# chooses by what it gets from blocks that have lost neurons already.
+# The pictures are colored all over. The upper part is denser, since neurons that matter on other text are more likely
+# to matter here as well, but many choices lie below the dashed line. How often is each neuron chosen, over all 80
+# tokens?
 
 # %%
-levels.two_passes()
+chosen_often = {name: text_choices.keep(i, 0.3).float().mean(dim=0) for i, name in enumerate(block_names)}
+plots.choice_counts(chosen_often, 0.3)
 
 # %% [markdown]
+# Each line is a block, with its neurons sorted by how often they are chosen. A set that is the same for all tokens
+# would be the step (solid, without markers): 30 % of the neurons chosen for every token, the others never. Random sets
+# would give the dotted line. All blocks lie in between: a few neurons are chosen for nearly every token, and most of
+# them now and then. Even the 30 % that are chosen most often account for only 41 to 56 % of all choices, depending on
+# the block.
 #
-# ## 3. A few heads for each token
+# This is what Deja Vu calls **contextual sparsity**: a small set of neurons (or attention heads, section 9) that
+# depends on the input gives nearly the same output as all of them. A set that is the same for all tokens is called
+# **static**. The fraction of neurons that is kept is the **density**. For example, 460 of 1,536 neurons are a density
+# of 30 %.
 #
-# Attention is a sum too. Each head hands $d$ numbers to the output projection, and what the projection makes of them is
-# added up over the heads.
+# ## 2. The same neurons for all tokens, or a set for each?
+#
+# Small errors in every block add up, so we have to measure on the whole model. The next cell does this with your
+# function. A pre-hook on every *down* matrix receives the hidden values, sets those that are not chosen to zero, and
+# passes the rest on. Setting $h_i$ to zero is the same as leaving neuron $i$ out.
+
+
+# %%
+@torch.no_grad()
+def losses_with_neurons(model, token_ids, density, choose):
+    """Keep only the chosen neurons in every MLP; return the loss of each window."""
+
+    def zero_the_others(down_proj, arguments):
+        (hidden,) = arguments  # (windows, tokens, neurons)
+        keep = choose(hidden.flatten(0, 1), down_proj.weight, round(density * hidden.shape[-1]))
+        return (hidden * keep.view_as(hidden),)
+
+    handles = [block.mlp.down_proj.register_forward_pre_hook(zero_the_others) for block in model.model.layers]
+    losses = window_losses(model, token_ids, progress=False)
+    for handle in handles:
+        handle.remove()
+    return losses
+
 
 # %% [markdown]
-# ### Which heads matter
-# **Exercise** · difficulty 3 of 5 · 9 minutes · 3 points
-#
-# How much of the output comes from each head, for each token? The heads lie side by side in the input of the output
-# projection. That matrix mixes them all into one vector, and before it nothing of a head's size is settled: large
-# numbers can meet small weights.
-
-
-# %% exercise="dejavu.heads"
-def head_norms(heads, weight, n_heads):
-    """How much of the attention's output comes from each head: the length of its part, for every
-    token.
-
-    heads: (T, H * d), what the H heads give, side by side, d entries each. weight: (D, H * d), of
-    the output projection: the attention gives heads @ weight.T. n_heads: H. Returns (T, H).
-    """
-    ### BEGIN SOLUTION
-    size = heads.shape[1] // n_heads
-    given = heads.unflatten(1, (n_heads, size))  # (T, H, d)
-    into = weight.unflatten(1, (n_heads, size))  # (D, H, d)
-    return torch.einsum("thi,dhi->thd", given, into).norm(dim=2)
-    ### END SOLUTION
-
+# We compare it with a static set: in each block the $k$ neurons with the highest mean importance on the calibration
+# text. (Lesson 05 prunes neurons in this way.) Both ways keep equally many neurons. What differs is what the choice may
+# depend on.
 
 # %%
-check("dejavu.heads", head_norms)
+mean_importance = {}  # by matrix
+
+
+def record_importance(down_proj, arguments):
+    mean_importance[down_proj.weight] = arguments[0].abs().mean(dim=(0, 1)) * down_proj.weight.norm(dim=0)
+
+
+def choose_once(hidden, down, k):
+    static = torch.zeros(hidden.shape[1], dtype=torch.bool)
+    static[mean_importance[down].topk(k).indices] = True
+    return static.expand_as(hidden)
+
+
+handles = [block.mlp.down_proj.register_forward_pre_hook(record_importance) for block in model.model.layers]
+with torch.no_grad():
+    model.model(calibration, use_cache=False)
+for handle in handles:
+    handle.remove()
+
+choices = {"contextual": mine("dejavu.importance", which_neurons), "static": choose_once}
+dense_losses = window_losses(model, evaluation, progress=False)
+losses_by_choice = {
+    name: {density: losses_with_neurons(model, evaluation, density, choose) for density in (0.75, 0.5, 0.3)}
+    for name, choose in choices.items()
+}
+plots.perplexity_over_density(losses_by_choice, dense_losses, at=0.5)
+
+# %%
+display(tables.perplexities(losses_by_choice, dense_losses))
+gap = losses_by_choice["static"][0.5] - losses_by_choice["contextual"][0.5]
+print(f"static minus contextual at 50 %: {gap.mean():+.2f} ± {gap.std() / len(gap) ** 0.5:.2f} nats per token")
 
 # %% [markdown]
-# Our model has nine heads in each block. Each token keeps the heads of the longest parts, by your function; beside it
-# stand heads that are chosen once for each block.
+# Compare the two lines at 50 %. With half of the neurons chosen for each token (dark, circles), the perplexity is close
+# to the dense one. With the same number of neurons in a static set (red, squares), it is nearly nine times as high. The
+# number after ± is the standard error of the difference over the six windows. For example, +2.17 ± 0.15 is more than 14
+# standard errors from zero.
+#
+# So small sets exist. But to choose them, your function needed all hidden values, so nothing was saved. Such a choice
+# is called an **oracle**: it tells us what a perfect prediction would achieve. Two questions remain. How much time
+# would a known set save (section 3)? And can we predict it (sections 4 to 6)?
+#
+# **Cost** of the oracle: the whole MLP, plus one `topk` per token and block.
+#
+# ## 3. What a known set saves
+#
+# A model that writes a text computes one token at a time and reads all of its weights for each of them. This makes
+# decoding **memory-bound**: its time is the time to read the weights, and the multiplications are nearly free (lesson
+# 00). If the set is known, only the weights of the chosen neurons have to be read.
+#
+# How do they lie in memory? The drawing shows a small example with 10 neurons and width 6; the weights of four chosen
+# neurons are dark. PyTorch stores a matrix row by row.
 
 # %%
-longest = heads.by_function(model, mine("dejavu.heads", head_norms))
-scores = {"contextual": longest, "one set for all": static_heads(model, calibration[:3])}
-heads_by = {name: {} for name in scores}
-for name, score in scores.items():
-    for n_heads in (7, 5):
-        with contextual_heads(model, score, keep=n_heads):
-            heads_by[name][n_heads / 9] = window_losses(model, held_out, progress=False)
-selectors.density_curves(heads_by, dense, at=7 / 9, what="heads")
-
-# %%
-said = "with 7 of 9 heads each token's own are better than the same for all"
-print(printed.claim(said, heads_by, 7 / 9, "one set for all"))
+drawings.neuron_major()
 
 # %% [markdown]
-# The paper's oracle keeps a fifth of the heads of a model that has 96 of them in each block. Nine are few, and each of
-# them is a ninth of the attention. Nor does seven of nine spare any of the cache: three heads share each key-value
-# head, only two leave, and so every key and value is still read.
-#
-# ## 4. What a known set saves
-#
-# While a model writes, it reads all of its weights for each token (lesson 00). If the set were known, only the rows of
-# the chosen neurons would have to be read, out of three matrices.
-
-# %%
-memory.neuron_major()
+# On the left, in *gate* and *up*, a neuron is a row, and its numbers lie next to each other: three pieces of memory,
+# since two of the chosen neurons are neighbors. In the middle, in *down*, a neuron is a column, and every entry is a
+# piece of its own. If *down* is stored transposed (right), its columns become rows as well.
 
 # %% [markdown]
 # ### Only the rows that are needed
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# Compute the MLP for one token with the neurons of a list, and read no weight of any other. What of the three matrices
-# belongs to neuron $i$?
+# Compute the MLP for one token with the neurons in a list, without using the weights of the others. What belongs to
+# neuron $i$ in each of the three matrices?
 
 
 # %% exercise="dejavu.gathered"
 def gathered_mlp(x, gate, up, down, index):
-    """The MLP of one token with the neurons in `index` alone: down @ (silu(gate @ x) * (up @ x))
-    without all others.
+    """Compute down @ (silu(gate @ x) * (up @ x)) with the neurons in `index` only.
 
-    x: (D,). gate, up: (F, D). down: (D, F). index: (K,), the numbers of the neurons that stay, each
-    once and in any order; there may be none, and then the output is zero. Only their weights may be
-    read: those of the other neurons may never have been loaded, so that what stands in their place
-    is anything, also not a number. Returns (D,).
+    x: (D,). gate, up: (F, D). down: (D, F).
+    index: (K,), the numbers of the neurons that are kept, each once and in any order; it may be
+    empty, and then the output is zero.
+    Use only the weights of these neurons. Those of the others may not have been loaded, so that
+    anything may be in their place, including NaN.
+    Returns (D,).
     """
     ### BEGIN SOLUTION
-    hidden = silu(gate[index] @ x) * (up[index] @ x)  # (K,)
+    hidden = torch.nn.functional.silu(gate[index] @ x) * (up[index] @ x)  # (K,)
     return down[:, index] @ hidden
     ### END SOLUTION
 
@@ -274,116 +307,149 @@ def gathered_mlp(x, gate, up, down, index):
 check("dejavu.gathered", gathered_mlp)
 
 # %% [markdown]
-# One token of our text in block 15, with a fifth of the neurons. The result has to be what the whole MLP gives once all
-# other neurons are zero; and what is lost has to be their part of the sum, no more and no less. A check sees the result
-# alone: whoever computes all neurons and takes the chosen ones afterwards is called right too, and has saved nothing.
-# So the products are counted, one for each weight that meets a number.
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# Take the rows `index` of *gate* and *up*, and the columns `index` of *down*. All three use the same order, so the
+# order of the list does not matter. With an empty list, the product of a (D, 0) matrix and an empty vector is zero.
+#
+# </details>
+#
+# Let's run token 60 of block 15 with a fifth of its neurons. A check can only compare results, so a function that
+# computes all neurons and uses a few of them would pass as well and save nothing. We therefore count the products of
+# two numbers that your function computes.
 
 # %%
-seen, token = here[2], 60
-mlp, x = seen.neurons, seen.x[token]
-keep = Oracle(density=0.2).keep(seen, 2)[token]
-few, given = mine("dejavu.gathered", gathered_mlp), (x, mlp.gate, mlp.up, mlp.down, keep.nonzero().flatten())
-output = few(*given)
-with products.counted() as count:
-    few(*given)
-masked, lost = mlp.down @ (seen.hidden[token] * keep), mlp.down @ (seen.hidden[token] * ~keep)
-print(products.line(count.n, 3 * mlp.up.numel(), keep))
-print(f"beside the masked MLP {(output - masked).abs().max():.1e} at most")
-print(f"what is lost has {100 * lost.norm() / (output + lost).norm():.0f} % of the length of the output")
+chosen_60 = mine("dejavu.importance", which_neurons)(hidden_values, down_weight, round(0.2 * 1536))[60]
+with costs.count_products() as products:
+    few_output = mine("dejavu.gathered", gathered_mlp)(
+        mlp_input[60], gate_weight, up_weight, down_weight, chosen_60.nonzero().flatten()
+    )
+masked_output = down_weight @ (hidden_values[60] * chosen_60)
+print(f"{int(chosen_60.sum())} of 1536 neurons: {100 * products.n / (3 * up_weight.numel()):.0f} % of the products")
+print(f"difference from the MLP with the others set to zero: {(few_output - masked_output).abs().max():.0e}")
+lost_part = (mlp_output[60] - few_output).norm() / mlp_output[60].norm()
+print(f"what is lost has {100 * lost_part:.0f} % of the norm of the output")
 
 # %% [markdown]
-# On the clock the gain is smaller than the bytes promise. Rows that lie apart are collected before they are multiplied,
-# and a matrix in one piece is read faster than its rows one by one. Here are all 30 MLPs of our model, 319 MB of
-# weights in float32, one token at a time. The index is drawn by lot and known beforehand.
+# The first line should say 20 %. A larger number means that other neurons were computed as well.
+#
+# The time does not shrink as fast as the products. The chosen rows are spread over memory and have to be collected
+# first, which is called **gathering**, and one large matrix is read faster than many single rows. The next cell
+# measures all 30 MLPs of our model (319 MB of weights in float32) for one token, with random sets that are known in
+# advance.
 
 # %%
-timed = clock.time_over_density(model, (1.0, 0.5, 0.3, 0.2, 0.1))
-speed.over_density(timed)
+gathering_times = costs.time_gathered_mlps(model, (1.0, 0.5, 0.3, 0.2, 0.1))
+plots.time_over_density(gathering_times)
 
 # %% [markdown]
-# The machine that runs this does other things too, so the points move from run to run; `course bench contextual` has
-# times that were taken with more care.
+# The dashed line is the speedup that the number of bytes would allow: for example, 10 times at a density of 10 %. The
+# solid line is what your machine reaches. The distance between the lines is the price of gathering. At a density of 100
+# % the solid line lies below 1: gathering all rows is slower than reading them in order. Other programs on your machine
+# disturb this short measurement, so the points move from run to run.
 #
-# So much for the gain if somebody told us the set. In the rest of the lesson somebody has to: before the block is
-# computed, and for far less than the block costs.
+# **Cost**: gathering. Above some density, which depends on the machine, nothing is gained.
 #
-# ## 5. Which models make it easy
+# ## 4. Which models make it easy: ReLU
 #
-# The paper's models are OPT, and OPT's MLP is $W_\text{out}\, \mathrm{ReLU}(W_\text{in}\, x + b)$. Behind a ReLU most
-# neurons are *exactly* zero, and leaving those out changes nothing. Behind a SiLU, as in Llama and in our model,
-# nothing is ever zero: one has to choose where to stop. The course has a small model of bytes with ReLU, trained from
-# nothing by `course reproduce relu_model`.
+# The models of the paper are OPT models (Zhang and others, 2022), whose MLP has two matrices and the activation
+# $\mathrm{ReLU}(z) = \max(z, 0)$: $h = \mathrm{ReLU}(W_\text{up}\, x + b)$. This makes a difference. After a ReLU many
+# hidden values are *exactly* zero, and leaving these neurons out changes nothing. After a SiLU, as in Llama and in our
+# model, no value is exactly zero.
+#
+# To see the difference we use a small model with ReLU that the course has trained (`course reproduce relu_model`). It
+# predicts text byte by byte, has 4 blocks, width 256, and 4,096 neurons per block.
 
 # %%
-relu, bytes_held_out, bytes_read = load_relu_model(n_held_out=10, n_training=24)  # windows of 128 bytes
-relu_names = [f"block {number}" for number in range(len(blocks(relu)))]
-relu_here = neurons.seen_at(relu, bytes_held_out, range(len(relu_names)))
-printed.active_table({"SmolLM2": (names, here), "ReLU": (relu_names, relu_here)})
+relu_model, bytes_evaluation, bytes_training = load_relu_model(n_held_out=10, n_training=24)  # windows of 128 bytes
+relu_recorded = activations.record_mlps(relu_model, bytes_evaluation, range(4))
+for model_name, blocks in (("SmolLM2", recorded["evaluation"]), ("ReLU model", relu_recorded)):
+    zeros = [f"{100 * (block.hidden == 0).float().mean():.0f} %" for block in blocks]
+    print(f"{model_name}: hidden values that are exactly zero, by block: {', '.join(zeros)}")
+
+# %% [markdown]
+# How many neurons does a token need in each model? We sort the energies of a token, add them up from the largest one
+# on, and take the mean over tokens.
+
 
 # %%
-curves = {
-    "SmolLM2": {name: neurons.energy_curve(each) for name, each in zip(names, by_neuron[0], strict=True)},
-    "the ReLU model": {
-        name: neurons.energy_curve(neurons.importance(seen)) for name, seen in zip(relu_names, relu_here, strict=True)
-    },
+def energy_of_largest(importance):
+    """Return the fraction of the energy in the n most important neurons, n = 1 to F."""
+    energy = importance.double().square().sort(dim=1, descending=True).values
+    energy = energy[energy.sum(dim=1) > 0]  # without tokens for which all values are zero
+    return (energy.cumsum(dim=1) / energy.sum(dim=1, keepdim=True)).mean(dim=0)
+
+
+relu_importance = [activations.importance(block) for block in relu_recorded]
+energy_curves = {
+    "SmolLM2": dict(zip(block_names, map(energy_of_largest, importance["evaluation"]), strict=True)),
+    "ReLU model": {f"block {i}": energy_of_largest(each) for i, each in enumerate(relu_importance)},
 }
-fired.energy(curves)
+plots.energy(energy_curves)
 
 # %% [markdown]
-# The *energy* of a neuron is $h_i^2 \lVert w_i \rVert^2$, the square of what it adds. In SmolLM2 the last neurons of a
-# token still say a little, all of them, and together it is not nothing. The ReLU model has found out by itself that
-# most of its neurons may be silent: nothing in its training asked for it.
+# Each line shows what fraction of the energy (vertical) the most important neurons (horizontal) hold; the dotted line
+# is at 95 %. In SmolLM2 (left) a token needs between 16 and 36 % of the neurons for it, depending on the block, and
+# every further neuron still contributes a little. In the ReLU model (right) between 4 and 16 % are enough, and where a
+# line reaches 100 %, everything to its right is exactly zero. The model was trained for its loss only, without any term
+# that favors zeros.
 #
-# Most models of today have a SiLU or a GELU all the same. Some were turned back: ReLU was put in the place of SiLU, and
-# training went on until the model had got used to it (Mirzadeh and others, 2023).
+# Most models of today use SiLU or a similar function. Some have been converted back: ReLU was put in place of SiLU, and
+# training continued until the model had adapted (Mirzadeh and others, 2023).
 #
-# ## 6. To know beforehand
+# ## 5. Predict the neurons
 #
-# Deja Vu puts a small classifier beside each MLP. It reads what the MLP reads, or a little earlier, and says for every
-# neuron whether it will be active: two matrices, $D \times r$ and $r \times F$, with no nonlinearity between them
-# (section 4.1 of the paper; the code has none either). Their cost is a fraction $r(D + F) / 2DF$ of an MLP of two
-# matrices, so $r$ has to be small. Beside the three matrices of a gated MLP, as SmolLM2's below, it is
-# $r(D + F) / 3DF$.
+# We want to know the set before the MLP is computed. Deja Vu adds a small **predictor** to each MLP. It reads the input
+# $x$ of the MLP and outputs one number per neuron, its **logit**: the larger, the more likely the neuron is active. It
+# consists of two matrices with nothing in between:
+#
+# $$ \text{logits} = B\,(A\,x), \qquad A: r \times D, \quad B: F \times r $$
+#
+# $D$ is the width of the model, $F$ the number of neurons, and $r$ the **rank** of the predictor. It has $r\,(D + F)$
+# weights, which are read for every token, so $r$ has to be small. For example, with $r = 64$ a predictor for SmolLM2
+# has 135,168 weights per block, 5.1 % of the 2,654,208 of the MLP.
 
 # %%
-ahead.predictor()
+drawings.predictor()
 
 # %% [markdown]
-# Which rows of the matrix have the largest product with $x$? That is a search for nearest neighbours, and there are
-# structures that are faster than trying all. The paper tried two of them, and has these times beside the MLP that they
-# were to spare:
-
-# %%
-published.search()
-
-# %% [markdown]
-# A search that takes longer than what it spares is of no use, and it is asked anew for every token and block. The
-# predictor above is a product of matrices, like the MLP, and a small one.
+# The drawing is to scale for SmolLM2 and $r = 64$. The predictor (sand, left) reads the same $x$ as the MLP. The $k$
+# largest logits choose the rows of the three large matrices that are read (dark).
+#
+# Why not search for the rows that are most similar to $x$ with an index for nearest-neighbor search, as a search engine
+# does? The paper tried two of them on OPT-175B: HNSW took more than 10 ms and FAISS more than 4 ms, while the whole MLP
+# takes 0.2 ms. A product with two small matrices is much faster.
+#
+# The predictor is trained like a classifier. We call a neuron **active** for a token if it should be kept: after a
+# ReLU, if its value is not zero, and in other models, if it is among the $k$ most important. Each neuron is a yes-or-no
+# question of its own, so the loss is a **binary cross-entropy**: with $\sigma(z) = 1 / (1 + e^{-z})$, an active neuron
+# with logit $z$ costs $-\log \sigma(z)$, and an inactive one costs $-\log (1 - \sigma(z))$.
+#
+# There is one problem. If only 5 % of the neurons are active, a predictor that always answers "no" is right in 95 % of
+# the cases. The authors' code therefore gives the inactive neurons a smaller weight $w$: the fraction of the active
+# ones, plus 0.005. For example, with 5 % active neurons $w$ is 0.055, and both kinds have about the same total weight.
 
 # %% [markdown]
 # ### A predictor's loss
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
 #
-# For each neuron the predictor answers yes or no, so its loss is a cross-entropy of two classes. But few neurons are
-# active, and whoever always says no is right nearly always. How should a miss and a false alarm be weighed against each
-# other? The authors' code weighs by how rare the active ones are. Write the loss, and its gradient: on paper it is one
-# line, since a sigmoid and a logarithm meet; or let autograd do it.
+# Write this loss and its derivative with respect to the logits. On paper the derivative is one line, since a logarithm
+# meets a sigmoid; you may also use autograd. Logits can be large: $\log \sigma(-200)$ is $-200$, but a sigmoid in
+# float32 is 0 there.
 
 
 # %% exercise="dejavu.loss"
 def predictor_loss(logits, parts, k):
-    """The loss of a predictor, and its gradient: which neurons are active, how much each counts,
-    and what is wrong.
+    """Compute the weighted loss of a predictor and its gradient.
 
-    logits: (T, F), what the predictor says; active where above zero. They may be large.
-    parts: (T, F), how long the part of each neuron of the output is, zero or above. A neuron is
-    active for a token if it is among the k longest of the token and not zero
-    (after a ReLU: k = F, and all that are not zero).
-    No two parts of a token that are not zero are equal.
+    logits: (T, F), one per token and neuron. They may be large.
+    parts: (T, F), the importance of each neuron for each token, zero or above. A neuron is active
+    for a token if it is among the k most important of the token and its importance is not zero
+    (after a ReLU we pass k = F, and all that are not zero are active).
+    No two importances of a token that are not zero are equal.
     The loss is the mean over all T * F of the binary cross-entropy of the sigmoid of each logit, in
-    which an active neuron counts 1 and any other one w = share of the active among all T * F, plus
-    0.005.
+    which an active neuron has weight 1 and any other one the weight w = fraction of active ones
+    among all T * F, plus 0.005.
     Returns the loss, and its derivative with respect to the logits, (T, F).
     """
     ### BEGIN SOLUTION
@@ -399,60 +465,87 @@ def predictor_loss(logits, parts, k):
 check("dejavu.loss", predictor_loss)
 
 # %% [markdown]
-# Now train one, on what the last MLP of the ReLU model reads of 24 windows of text. The predictor is 32 numbers wide in
-# its middle.
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
+#
+# With $a = 1$ for active neurons and 0 for the others, and with $\mathrm{softplus}(z) = \log(1 + e^z)$, we have $-\log
+# \sigma(z) = \mathrm{softplus}(z) - z$ and $-\log(1 - \sigma(z)) = \mathrm{softplus}(z)$. Both cases together are
+# $\mathrm{softplus}(z) - a z$, which PyTorch computes without overflow. The derivative of softplus is $\sigma$, so the
+# derivative of the loss is
+#
+# $$ \frac{\partial L}{\partial z} = \frac{c}{T F} \, (\sigma(z) - a), \qquad c = 1 \text{ if active, else } w. $$
+#
+# For example, an active neuron with logit 0 has $\sigma(0) - 1 = -0.5$: a step against the gradient raises its logit.
+#
+# </details>
+#
+# Now train a predictor of rank 32 for the last MLP of the ReLU model, on the 24 training windows. `train_predictor` is
+# an ordinary training loop: take 128 random tokens, compute the logits, use your loss and gradient, update $A$ and $B$.
 
 # %%
-relu_read = neurons.seen_at(relu, bytes_read, range(len(relu_names)))
-last = len(relu_read) - 1
+relu_training = activations.record_mlps(relu_model, bytes_training, range(4))
 
 
-def learn(reads, parts, loss_of, n_steps=80, rank=32, batch=128):
-    """A predictor that has learnt to say which parts are not zero, and its loss at each step."""
-    generator, losses = torch.Generator().manual_seed(0), []
-    made = Predictor(reads.shape[1], rank, parts.shape[1], generator)  # x -> out @ (into @ x)
-    optimiser = torch.optim.AdamW(made.parameters(), lr=5e-3, weight_decay=0.01)
+def train_predictor(inputs, importance, loss_and_gradient, rank=32, n_steps=80, batch_size=128):
+    """Train A (rank, D) and B (F, rank) to predict which importances are not zero."""
+    generator = torch.Generator().manual_seed(0)
+    n_inputs, n_neurons = inputs.shape[1], importance.shape[1]
+    first = (torch.randn(rank, n_inputs, generator=generator) / n_inputs**0.5).requires_grad_()  # A
+    second = (torch.randn(n_neurons, rank, generator=generator) / rank**0.5).requires_grad_()  # B
+    optimizer = torch.optim.AdamW([first, second], lr=5e-3, weight_decay=0.01)
+    training_losses = []
     for _ in range(n_steps):
-        rows = torch.randint(len(reads), (batch,), generator=generator)
-        logits = made(reads[rows])
-        loss, slope = loss_of(logits.detach(), parts[rows], parts.shape[1])
-        optimiser.zero_grad()
-        logits.backward(slope)
-        optimiser.step()
-        losses.append(float(loss))
-    return made.requires_grad_(False), losses
+        rows = torch.randint(len(inputs), (batch_size,), generator=generator)
+        logits = inputs[rows] @ first.T @ second.T
+        loss, gradient = loss_and_gradient(logits.detach(), importance[rows], n_neurons)
+        optimizer.zero_grad()
+        logits.backward(gradient)
+        optimizer.step()
+        training_losses.append(float(loss))
+    return (first.detach(), second.detach()), training_losses
 
 
-of_loss = mine("dejavu.loss", predictor_loss)
-predictor, losses = learn(relu_read[last].x, neurons.importance(relu_read[last]), of_loss)
-print(f"{len(relu_read[last].x):,} bytes read; loss {losses[0]:.3f}, after {len(losses)} steps {losses[-1]:.3f}")
-always = predicting.constant_loss(neurons.importance(relu_read[last]))
-print(f"whoever says the same of every neuron and byte has {always:.3f} at best")
-print(printed.bytes_line(predictor, relu_read[last].neurons))
+last_inputs, last_importance = relu_training[-1].x, activations.importance(relu_training[-1])
+last_predictor, training_losses = train_predictor(last_inputs, last_importance, mine("dejavu.loss", predictor_loss))
+print(f"{len(last_inputs):,} bytes of text; loss {training_losses[0]:.3f}, at the end {training_losses[-1]:.3f}")
 
 # %% [markdown]
+# Is this good? Compare it with a predictor that ignores its input and gives every neuron the same probability $p$. With
+# a fraction $a$ of active neurons, its loss $-a \log p - (1 - a)\, w \log(1 - p)$ is smallest at $p = a / (a + (1 - a)
+# w)$.
+
+# %%
+fraction_active = (last_importance > 0).double().mean()
+weight_of_others = (1 - fraction_active) * (fraction_active + 0.005)
+best_p = fraction_active / (fraction_active + weight_of_others)
+constant_loss = -fraction_active * best_p.log() - weight_of_others * (1 - best_p).log()
+n_predictor, n_mlp = sum(matrix.numel() for matrix in last_predictor), 2 * 256 * 4096
+print(f"{100 * fraction_active:.1f} % active; loss of the best constant prediction: {constant_loss:.3f}")
+print(f"weights of the predictor: {n_predictor:,}, {100 * n_predictor / n_mlp:.1f} % of those of the MLP")
+
+# %% [markdown]
+# The predictor is well below the constant, so it has learned something from $x$, after a few seconds of training.
+#
 # ### How good is a prediction
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# The predictor says for each token which neurons to compute. Two numbers tell how good that is: how many of the active
-# neurons it found, and how much of the energy of section 5 they have. Some tokens have many active neurons and some
-# have none, and a token with one active neuron should not count as much as one with a hundred: take shares of sums, and
-# not means of shares.
+# We judge a predicted set by two numbers. **Recall** is the fraction of the active neurons that were predicted. The
+# second one is the fraction of the energy (section 1: squared importance) that the predicted neurons hold. Take both as
+# fractions of sums over all tokens and not as means of fractions: some tokens have no active neuron, and a token with
+# one active neuron should not count as much as one with a hundred.
 
 
 # %% exercise="dejavu.recall"
 def recall_and_energy(hidden, down, active, keep):
-    """How much of what matters a predicted set holds: (recall, energy).
+    """Measure how much of what matters a predicted set holds: (recall, energy).
 
-    hidden: (T, F), what the F neurons give for each of T tokens. down: (D, F), the weights behind
-    them.
-    active: (T, F), True where a neuron counts as active, at least once in all. keep: (T, F), True
-    where it was predicted.
-    recall: the share of the active neurons that were predicted. energy: the share of the squared
-    lengths of what all neurons, active or not, add to the output, each taken by itself, that the
-    predicted ones have.
-    Both are shares of a sum over all tokens, in which a token with many active neurons weighs more
-    than one with few; there are tokens with none. Returns two numbers between 0 and 1.
+    hidden: (T, F), the hidden values of F neurons for each of T tokens. down: (D, F).
+    active: (T, F), True where a neuron counts as active, at least once in all.
+    keep: (T, F), True where a neuron was predicted.
+    recall: the fraction of the active neurons that were predicted.
+    energy: the squared importance of the predicted neurons, as a fraction of that of all neurons,
+    active or not.
+    Both are fractions of sums over all tokens; there are tokens without an active neuron.
+    Returns two numbers between 0 and 1.
     """
     ### BEGIN SOLUTION
     length = hidden * down.norm(dim=0)  # of h_i w_i; its sign does not matter
@@ -464,181 +557,501 @@ def recall_and_energy(hidden, down, active, keep):
 # %%
 check("dejavu.recall", recall_and_energy)
 
+# %% [markdown]
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# Recall needs only the two masks: the number of neurons in both, divided by the number of active ones. The energy of a
+# neuron for a token is $(h_i \lVert w_i \rVert)^2$. Here is why we need both. Suppose that a token has four active
+# neurons with importances 4, 1.5, 1.2 and 1. A set that misses the first one and a set that misses the last one both
+# have a recall of 75 %. But the first set misses 16 of 20.7 units of energy, and the second one misses 1.
+#
+# </details>
+#
+# Now we judge the predictor on text that it has not been trained on. We compare it with the static set and with random
+# sets of the same size.
+
 # %%
-of_last, score_of = relu_here[last], mine("dejavu.recall", recall_and_energy)
-rivals = {
-    "predictor": predictor(of_last.x),
-    "one set for all": neurons.importance(relu_read[last]).mean(dim=0).expand_as(of_last.hidden),
-    "lots": torch.rand(of_last.hidden.shape, generator=torch.Generator().manual_seed(0)),
+first, second = last_predictor
+scores_by_way = {
+    "predictor": relu_recorded[-1].x @ first.T @ second.T,
+    "static": last_importance.mean(dim=0).expand_as(relu_recorded[-1].hidden),
+    "random": torch.rand(relu_recorded[-1].hidden.shape, generator=torch.Generator().manual_seed(0)),
 }
-found = predicting.scored(rivals, of_last, (0.02, 0.05, 0.1, 0.2, 0.4), score_of)
-predicting_plots.recall_and_energy(found)
+quality = activations.score_predictions(
+    scores_by_way, relu_recorded[-1], (0.02, 0.05, 0.1, 0.2, 0.4), mine("dejavu.recall", recall_and_energy)
+)
+plots.recall_and_energy(quality)
 
 # %% [markdown]
-# A predictor of every block of the model, and every byte read with the neurons that they choose:
+# Compare the three lines in each panel. The predictor (dark, circles) finds more active neurons than the static set
+# (red, squares) of the same size, and the energy that it keeps is higher than its recall: the active neurons that it
+# misses tend to be unimportant ones. Random sets (green, triangles) find as many active neurons as they contain
+# neurons.
+#
+# What does this mean for the loss of the model? We train a predictor for each of the four blocks and evaluate the model
+# with the chosen neurons. From here on we use the library: `contextual(model, selector, density)` chooses and zeroes
+# neurons as your hook in section 2 did, for every architecture.
 
 # %%
-of_loss = mine("dejavu.loss", predictor_loss)
-predictors = [learn(seen.x, neurons.importance(seen), of_loss)[0] for seen in relu_read[:last]]
+loss_and_gradient = mine("dejavu.loss", predictor_loss)
+predictors = [train_predictor(each.x, activations.importance(each), loss_and_gradient)[0] for each in relu_training]
 relu_ways = {
-    "contextual": Oracle(),
-    "predicted": DejaVu(predictors=(*predictors, predictor)),
-    "one set for all": Static().fit(relu, bytes_read),
+    "predicted": DejaVu(predictors=tuple(lambda x, a=a, b=b: x @ a.T @ b.T for a, b in predictors)),
+    "static": Static().fit(relu_model, bytes_training),
 }
-relu_dense, relu_kept = window_losses(relu, bytes_held_out, progress=False), {}
-for name, selector in relu_ways.items():
-    relu_kept[name] = {}
+relu_dense, relu_losses = window_losses(relu_model, bytes_evaluation, progress=False), {}
+for way, selector in relu_ways.items():
+    relu_losses[way] = {}
     for density in (0.2, 0.1, 0.05):
-        with contextual(relu, selector, density):
-            relu_kept[name][density] = window_losses(relu, bytes_held_out, progress=False)
-selectors.density_curves(relu_kept, relu_dense, at=0.2)
-
-# %%
-display(printed.perplexities(relu_kept, relu_dense, nats=True))
-said = "at 20 % of the neurons the predicted set reads better than a fixed one"
-print(printed.claim(said, relu_kept, 0.2, "one set for all", "predicted"))
+        with contextual(relu_model, selector, density):
+            relu_losses[way][density] = window_losses(relu_model, bytes_evaluation, progress=False)
+plots.perplexity_over_density(relu_losses, relu_dense, at=0.2)
 
 # %% [markdown]
-# What the paper reports for OPT-175B with predictors in place of the oracle, 85 % of the neurons or half of the heads
-# left out:
-
-# %%
-published.accuracy()
-
-# %% [markdown]
-# **And on SmolLM2?** Behind a SiLU there is no line between active and silent that a predictor could learn, only larger
-# and smaller, and a predictor for each of 30 blocks takes minutes to train (`course reproduce dejavu_predictors`). But
-# another one needs no training at all: a coarse copy of gate and up, in 2 bits a weight. It makes a rough version of
-# all $h_i$, and from that one can tell which are large. CATS goes another way: it computes the gate exactly, and skips
-# what the gate makes small (Lee and others, 2024).
+# At a density of 20 % the predicted sets (dark) are close to the dense model (dotted line), and static sets of the same
+# size (red) are clearly worse. The fewer neurons we keep, the larger the difference. The predictors were trained for a
+# few seconds each; those of section 8 were trained for longer.
 #
-# The weights of this model come from a file with 4 bits a weight, so a copy in 4 bits and small groups would be no copy
-# at all but the same weights. With 2 bits that is not so.
+# Here is what the paper reports for OPT-175B with predictors. In one row 85 % of the neurons are left out, in the other
+# one half of the heads:
 
 # %%
-coarse = {"copy in 2 bits": LowBit(bits=2).fit(model, calibration), "gate (CATS)": CATS().fit(model, calibration[:3])}
-beside = {name: kept_by[name] for name in ("contextual", "map of the embedding", "one set for all")}
-for name, selector in coarse.items():
-    beside[name] = {}
-    for density in (0.5, 0.3):
-        with contextual(model, selector, density) as watch:
-            beside[name][density] = window_losses(model, held_out, progress=False)
-    print(f"{name}: {watch.bytes / 1e6:.1f} MB beside the model; asked for 30 %, kept {100 * watch.mean_density:.1f} %")
-selectors.density_curves(beside, dense, at=0.5)
+tables.published_accuracy()
 
 # %% [markdown]
-# CATS needs nothing beside the model, but it reads the whole gate, a third of the MLP, before it can leave anything
-# out. And it chooses by a threshold, so that a token keeps as many neurons as it needs and the density is reached on
-# average only: in the figure it stands at the density that was asked for.
+# Compare each column with the first row. The perplexities on WikiText and C4 change by less than 1 %, and the
+# accuracies by at most 1.1 points.
 #
-# ## 7. Looking ahead
+# **Cost** of prediction: $r\,(D + F)$ weights per block and token, and one `topk`.
 #
-# A predictor that reads what the MLP reads stands in the way: the MLP waits for it. The paper lets it read something
-# earlier, while the block before is still at work. That can only do if the earlier input is nearly the same. Is it? In
-# a residual network each block *adds* to what was there, and if it adds little, the stream turns slowly.
+# ## 6. The whole method on SmolLM2
+#
+# SmolLM2 has no ReLU, so there is no natural border between active and inactive, and 30 predictors take minutes to
+# train (`course reproduce dejavu_predictors`; section 8 shows the result). But there is another predictor that needs no
+# training: a **coarse copy** of *gate* and *up* with 2 bits per weight. It computes rough hidden values, and your
+# `which_neurons` picks the neurons that look important.
+#
+# The next cell is the whole method: **predict, choose, gather**. A forward hook on each MLP replaces its output by the
+# sum over the predicted neurons only, token by token, computed by your `gathered_mlp`.
+#
+# - `round_to_2_bits` divides each row into groups of 64 weights. In each group a weight becomes one of four evenly
+#   spaced values, one of which is 0.
+# - `predict_choose_gather` runs after each MLP. PyTorch replaces the output of a module by the return value of its
+#   forward hook.
+
 
 # %%
-states = stream.stream_of(model, held_out[:2])
-turned = stream.change(states)
-stream_plots.slow_change(turned.cosine, {"attention": turned.attention, "MLP": turned.mlp})
+def round_to_2_bits(weight, group=64):
+    """Round each group of a row to four values: scale * (code - zero) with codes 0 to 3."""
+    groups = weight.unflatten(1, (-1, group))
+    low, high = groups.amin(dim=2, keepdim=True).clamp(max=0), groups.amax(dim=2, keepdim=True).clamp(min=0)
+    scale = (high - low) / 3
+    zero = (-low / scale).round()
+    scale = scale.half().float()  # scales are stored in 16 bits
+    codes = ((groups / scale).round() + zero).clamp(0, 3)
+    return (scale * (codes - zero)).flatten(1)
+
+
+@torch.no_grad()
+def loss_with_predicted_neurons(model, token_ids, density, which_neurons, gathered_mlp):
+    """Run one window with the predicted neurons of every MLP; return the loss in nats per token."""
+
+    def predict_choose_gather(mlp, arguments, dense_output):
+        x = arguments[0][0]  # (tokens, width)
+        rough_gate, rough_up = copies[mlp]
+        rough_hidden = torch.nn.functional.silu(x @ rough_gate.T) * (x @ rough_up.T)
+        keep = which_neurons(rough_hidden, mlp.down_proj.weight, round(density * len(rough_up)))
+        weights = mlp.gate_proj.weight, mlp.up_proj.weight, mlp.down_proj.weight
+        rows = [gathered_mlp(x_t, *weights, keep_t.nonzero().flatten()) for x_t, keep_t in zip(x, keep, strict=True)]
+        return torch.stack(rows)[None]
+
+    mlps = [block.mlp for block in model.model.layers]
+    copies = {mlp: [round_to_2_bits(w.weight) for w in (mlp.gate_proj, mlp.up_proj)] for mlp in mlps}
+    handles = [mlp.register_forward_hook(predict_choose_gather) for mlp in mlps]
+    logits = model(token_ids, use_cache=False).logits
+    for handle in handles:
+        handle.remove()
+    return torch.nn.functional.cross_entropy(logits[0, :-1], token_ids[0, 1:]).item()
+
+
+one_window = evaluation[:1]
+loss_predicted = loss_with_predicted_neurons(
+    model, one_window, 0.5, mine("dejavu.importance", which_neurons), mine("dejavu.gathered", gathered_mlp)
+)
+print(f"loss with 50 % of the neurons: {loss_predicted:.3f} nats per token, dense {dense_losses[0]:.3f}")
 
 # %% [markdown]
-# The first block makes the stream out of embeddings, and the paper excepts it too. After that the input of one block
-# is a good guess at the input of the next, less so near the end, where one block and the last turn the stream further.
-# (There are three lookaheads in the paper: its figure 2 has two, from attention to the MLP of the same block and from
-# an MLP to the heads of the next one; section 4.3 goes from block to block.)
+# Half of the neurons, chosen before any of them was computed, are enough for a working model. Does the library compute
+# the same? `LowBit` is its coarse copy:
 
 # %%
-ahead.lookahead()
+two_bit_copy = LowBit(bits=2).fit(model, calibration)
+with contextual(model, two_bit_copy, 0.5):
+    library_loss = window_losses(model, one_window, progress=False)[0]
+print(f"difference between your loop and the library: {abs(library_loss - loss_predicted):.0e} nats per token")
+print(f"the copy takes {100 * two_bit_copy.n_bytes / gathering_times.n_bytes:.0f} % of the bytes of the MLPs")
 
 # %% [markdown]
-# ### One block ahead
-# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
+# The difference should be a few hundredths at most. It is not 0, because your loop adds up the same numbers in another
+# order: where two neurons are almost equally important, rounding decides which one is chosen, and such small
+# differences grow from block to block.
 #
-# Take the pairs that a predictor learns from. You have the whole stream in the order of time. Which states stand before
-# the MLPs, and which of them goes with which block's labels?
+# Two remarks. First, this cell shows the result of the method and not its speed: a forward hook runs *after* the MLP,
+# so PyTorch still computes the dense output. Section 7 measures the speed. Second, our model came to us with weights
+# rounded to 4 bits. A copy with 4 bits could simply find these values again. With 2 bits per weight this is not
+# possible.
+#
+# How close is it to the oracle, on all six windows?
+
+# %%
+compared = {name: losses_by_choice[name] for name in ("contextual", "static")}
+compared["2-bit copy"] = {}
+for density in (0.5, 0.3):
+    with contextual(model, two_bit_copy, density):
+        compared["2-bit copy"][density] = window_losses(model, evaluation, progress=False)
+plots.perplexity_over_density(compared, dense_losses, at=0.5)
+
+# %% [markdown]
+# At 50 % the 2-bit copy (green, triangles) is far below the static set (red, squares), but it does not reach the oracle
+# (dark, circles). In the larger measurement of section 8, the copy costs 0.25 nats per token at 50 %, the oracle 0.04,
+# and the static set 2.17. At 30 % the price of a wrong prediction grows.
+#
+# There are also methods without a predictor. *CATS* (Lee and others, 2024) computes the gate exactly and skips the
+# neurons whose gate is small. *TEAL* (Liu and others, 2024) sets small inputs of every matrix to zero. Neither needs
+# extra weights, but CATS reads a third of the MLP, the whole gate, before it can skip anything.
+#
+# ## 7. What it costs, and when it pays off
+#
+# Let's count what a decoding step reads. The MLPs shrink to the density, and the predictor comes on top. Attention, the
+# KV cache and the **LM head** (the matrix that turns the last vector into logits for all tokens of the vocabulary) are
+# read as before. And a prompt gains nothing: its tokens are processed together, and together they need nearly all
+# neurons.
+
+# %% [markdown]
+# ### When it pays
+# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
+#
+# Work out three numbers from the weights that are read: how much faster a token becomes, how much faster an answer with
+# its prompt becomes, and the **break-even density**, at which nothing is gained. A gathered number takes `gather` times
+# as long as a number that is read in order.
 
 
-# %% exercise="dejavu.lookahead"
-def training_pairs(stream, active, ahead):
-    """What the predictors of neurons read and what they shall say, when they look `ahead` blocks
-    ahead.
+# %% exercise="dejavu.break_even"
+def when_it_pays(width, neurons, blocks, rank, others, density, gather, prompt, n_tokens):
+    """Compute (speedup of a token, speedup of the whole answer, break-even density).
 
-    stream: (2L + 1, T, D), the residual stream of L blocks in the order of time: the embedding, and
-    then after the attention and after the MLP of each block. Attention and MLP read what stands
-    there just before them.
-    active: (L, T, F), which neurons of each block's MLP a token needs. ahead: n, 0 to L - 1.
-    The predictor of a block reads what the MLP of the block n earlier reads. The first n blocks
-    have no predictor.
-    Returns inputs (L - n, T, D) and labels (L - n, T, F), one row for each predictor, in the order
-    of the blocks.
+    The time of a decoded token is the time to read its numbers.
+    width, neurons, blocks: the MLP of each block has gate, up and down with width * neurons numbers
+    each, and a predictor with two matrices, width -> rank -> neurons, read in full.
+    others: numbers that a token reads outside of the MLPs (attention, cache, LM head), as before.
+    density: the fraction of the neurons that is kept.
+    gather: a number that is gathered takes this many times as long as one that is read in order.
+    Only the weights of the kept neurons are gathered.
+    prompt: the time to process the prompt, in units of one decoded dense token. It stays the same.
+    n_tokens: tokens of the answer.
+    Returns the speedup of a decoded token; that of prompt and answer together; and the density at
+    which a decoded token takes as long as a dense one, 0 if it is slower at every density.
     """
     ### BEGIN SOLUTION
-    read_by_mlp = stream[1::2]  # (L, T, D)
-    n_pairs = len(active) - ahead
-    return read_by_mlp[:n_pairs], active[ahead:]
+    mlp = 3 * width * neurons * blocks
+    predictor = rank * (width + neurons) * blocks
+    dense, sparse = mlp + others, gather * density * mlp + predictor + others
+    whole = (prompt + n_tokens) * dense / (prompt * dense + n_tokens * sparse)
+    return dense / sparse, whole, max(0.0, (mlp - predictor) / (gather * mlp))
     ### END SOLUTION
 
 
 # %%
-check("dejavu.lookahead", training_pairs)
+check("dejavu.break_even", when_it_pays)
 
 # %% [markdown]
-# The first n blocks have to be chosen for as well. `DejaVu` in the library lets them read what the MLP of block 0
-# reads, so that they look less far ahead; the exercise leaves them out.
+# <details><summary>Derivation and solution (open it once your check is right)</summary>
 #
-# Your pairs train predictors of the ReLU model's last block, for every fourth of its neurons, from its own input and
-# from inputs further back, and score them on text that none has read: how many of the neurons that fire are among the
-# fifth that each predicts? A loss of .02 of that recall is called small here. They read the stream itself, each token's
-# scaled to the same length, as a norm without weights does.
+# Write $M$ for the numbers of all MLPs, $P$ for those of all predictors, $O$ for the others, $d$ for the density and
+# $g$ for `gather`. A dense token takes $M + O$, a sparse one $g\,d\,M + P + O$, and the speedup of a token is their
+# ratio. Prompt and answer together take $(\text{prompt} + n)(M + O)$ dense, and $\text{prompt} \cdot (M + O) +
+# n\,(g\,d\,M + P + O)$ sparse. At break-even both tokens take the same time: $g\,d\,M + P = M$, so $d = (M - P) / (g
+# M)$. The others cancel.
+#
+# For example, with $g = 2$ and a predictor of 5 % of the MLP, the break-even density is $0.95 / 2 = 0.475$. A model
+# that needs half of its neurons gains nothing then.
+#
+# </details>
+#
+# What does a token of SmolLM2 read? The figure counts the weights at the start of a text, when the KV cache is empty.
 
 # %%
-pairs_of, of_loss = mine("dejavu.lookahead", training_pairs), mine("dejavu.loss", predictor_loss)
-states = (stream.stream_of(relu, ids) for ids in (bytes_read, bytes_held_out))
-to_learn, to_judge = (torch.nn.functional.layer_norm(each, each.shape[-1:]) for each in states)
-active, active_then = (torch.stack([seen.hidden[:, ::4] > 0 for seen in of]) for of in (relu_read, relu_here))
-counts = neurons.importance(relu_read[last])[:, ::4]
-recalls = {}
-for n in range(last + 1):
-    (reads, labels), (reads_then, labels_then) = pairs_of(to_learn, active, n), pairs_of(to_judge, active_then, n)
-    looking, _ = learn(reads[-1], counts * labels[-1], of_loss)
-    recalls[n] = predicting.recall_by_window(looking(reads_then[-1]), labels_then[-1], 0.2, len(bytes_held_out))
-print(printed.recalls(recalls))
+drawings.token_bytes()
 
 # %% [markdown]
-# ## 8. A head that was left out
+# The number above each bar is the speedup if time is proportional to bytes. The rightmost bar shows the limit: even
+# with no neurons at all, attention, LM head and predictor are still read, and a token is at most 2.28 times as fast. In
+# OPT-175B the MLPs are a larger part of the whole, so there is more to gain.
 #
-# For neurons that is all. With heads something is left over: a head that token 2 did not need has made no key and no
-# value for token 2. When token 5 chooses this head, it wants to look back at token 2, and there is nothing.
+# Now your function, for SmolLM2 with 512 tokens in its cache and three settings: a set that is known without cost, a
+# predictor of rank 64, and the same predictor with gathering that is half as fast as reading in order.
 
 # %%
-memory.missing_key()
+pays_off = mine("dejavu.break_even", when_it_pays)
+sizes = costs.weights_per_token(model, n_cached=512)
+speedups = {
+    name: {density: pays_off(*sizes[:3], rank, sizes.others, density, gather, 0.0, 1) for density in costs.DENSITIES}
+    for name, rank, gather in (("known set", 0, 1.0), ("rank 64", 64, 1.0), ("rank 64, slow gathering", 64, 2.0))
+}
+plots.speedup_over_density(speedups)
+
+# %% [markdown]
+# Look where each line crosses 1 (dotted): this is the break-even density, and the title lists it. Slow gathering
+# (green) moves it from 95 % to 47 %. On the left the lines approach the limit of the figure before.
+#
+# **Batch size.** If several sequences are decoded together, each of them chooses its own neurons, and a neuron has to
+# be read if *any* sequence needs it. For example, two sequences that choose 20 % each read between 20 and 40 %. We take
+# the oracle's choice of 20 % and count the union over 1 to 16 random tokens. In the ReLU model some of the chosen 20 %
+# are zero and need not be read, so it starts lower.
+
+# %%
+fifth = [activations.keep_fraction(each, 0.2) for each in importance["evaluation"]]
+relu_fifth = [
+    activations.keep_fraction(activations.importance(block), 0.2)[:128] & (block.hidden[:128] > 0)
+    for block in relu_recorded
+]
+unions = costs.measure_unions({"SmolLM2": torch.stack(fifth), "ReLU model": torch.stack(relu_fifth)}, (1, 2, 4, 8, 16))
+plots.union(unions, (1, 2, 4, 8, 16))
+
+# %% [markdown]
+# The dotted lines show independent random choices. Real tokens agree more than that, in the ReLU model much more. But
+# at batch size 16 SmolLM2 already reads most of its neurons, so little is saved. In other words, contextual sparsity
+# helps most at batch size 1.
+#
+# **End to end.** Finally we measure the time of decoding. The ReLU model processes three windows byte by byte: with all
+# neurons, with 20 % that are known without cost, and with 20 % that the predictors of section 5 choose, whose time
+# counts.
+
+# %%
+laps = costs.race_decoders(relu_model, bytes_evaluation[:3], predictors, density=0.2)
+tables.decoding(laps, n_tokens=bytes_evaluation.shape[1] - 1)
+
+# %% [markdown]
+# Read the column *speedup*. The third row is what you would get in practice: the predictor costs part of the gain, and
+# the loss rises a little.
+#
+# - **It pays off** at batch size 1, when weights are most of what is read, and when most neurons are zero anyway.
+# - **It does not pay off** on a prompt, at a large batch size, or above the break-even density.
+# - **There are cheaper ways to save the same bytes.** Half of the neurons are half of the bytes of the MLPs. All
+#   neurons in 8 bits are half of the bytes of 16 bits, and then nothing has to be predicted.
+#
+# On a GPU there is one more cost. PyTorch's indexing copies the chosen rows, and the copy is read again. On an H200 GPU
+# we measured the MLP of one block with PyTorch's indexing and with a kernel of the course, which reads the rows where
+# they are:
+
+# %%
+tables.gathered_on_gpu()
+
+# %% [markdown]
+# At a density of 50 % gathering with PyTorch's indexing is slower than the dense MLP. The kernel is faster than both at
+# both densities.
+#
+# ## 8. Results: what holds for larger models
+#
+# The cells above use a few hundred tokens. For the following results, `course reproduce dejavu` and `course reproduce
+# dejavu_predictors` used 5,120 tokens for SmolLM2 and 20,480 bytes for the ReLU model, and longer training for the
+# predictors. Each claim of the paper is on [the page of claims](../docs/claims.md) under "All claims by lesson", with
+# our number, its error and a verdict. Here are the three most important results.
+#
+# **1. Small sets exist, but how small depends on the model.** The figure compares five ways to choose. *Oracle* is your
+# `which_neurons`. *Oracle, two passes* takes the oracle's choice from a pass of the dense model, as the paper does.
+# *Token alone* puts the embedding of the token into the MLP in place of its input and keeps what is large there. *Map
+# of the embedding* is a linear map from the embedding to the importances, fitted on calibration text. Neither of the
+# two uses the context. *Static* is the same set for all tokens.
+
+# %%
+plots.levels()
+
+# %% [markdown]
+# Compare the lines at one density. In SmolLM2 (left) half of the neurons are enough for the oracle (+0.04 nats per
+# token). Every choice without the context is far worse: the map of the embedding costs 1.0 nats, the static set 2.2. In
+# the ReLU model (right) 20 % are enough for the oracle (+0.006). The paper claims that 5 % are enough for OPT-175B:
+
+# %%
+print(claims.FEW_NEURONS.judge())
+
+# %% [markdown]
+# "Not at this scale" means that our models clearly fail, but the claim is about a model that is a thousand times
+# larger.
+#
+# **2. With a ReLU the sets can be predicted.** The figure shows the loss increase with several selectors and, next to
+# each name, its bytes in % of those of the MLPs. Besides the static set and the trained predictor of Deja Vu there are
+# copies of *gate* and *up* with few bits or of low rank. *Nearest rows* takes the rows of the gate with the largest
+# inner products with $x$.
+
+# %%
+plots.predicted()
+
+# %% [markdown]
+# In the ReLU model (right) the trained predictor costs 0.017 nats at a density of 20 %, and the oracle 0.006. In
+# SmolLM2 (left) the trained predictor is worse than the static set (+3.7 nats against +2.2), and the 2-bit copy with
+# about the same bytes is far better (+0.25). We do not know how much of this is due to the SiLU and how much to short
+# training: our predictors were trained on 12,288 tokens, those of the paper's code on up to 400,000. Does the
+# prediction cost almost nothing, as the paper reports?
+
+# %%
+print(claims.PREDICTOR_CHEAP.judge())
+
+# %% [markdown]
+# **3. The speedup is smaller than the sparsity suggests.** The table lists how much faster the ReLU model decodes on a
+# processor. Each setting names the fraction of neurons that is kept and, in brackets, the fraction per block: the first
+# block keeps more, because more of its neurons are active.
+
+# %%
+tables.decoding_speedup()
+
+# %% [markdown]
+# Compare the rows *oracle* and *predicted* of one setting: the difference is the time of the predictor. With predictors
+# the model is at most 1.66 times as fast as dense. The paper's own times are for OPT-175B on eight A100 GPUs:
+
+# %%
+display(tables.published_latency())
+print(claims.TWICE.judge())
+
+# %% [markdown]
+# The published speedup over FasterTransformer falls from 2.5 to 1.8 as the prompt grows, because the KV cache is read
+# as before. This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
+#
+# ## 9. Optional: attention heads
+#
+# Attention is a sum too. In every block, nine heads each output 64 numbers per token. They lie next to each other in a
+# vector of 576 numbers, and the output projection maps it to the residual stream. So each head contributes a vector to
+# the output, and some heads contribute more than others.
+
+# %% [markdown]
+# ### Which heads matter
+# **Exercise** · difficulty 3 of 5 · 9 minutes · 3 points
+#
+# How long is the contribution of each head to the output, for each token? Note that the norm of what a head outputs
+# *before* the projection does not tell: large numbers can meet small weights.
+
+
+# %% exercise="dejavu.heads"
+def head_norms(heads, weight, n_heads):
+    """Compute the length of the contribution of each head to the output, for every token.
+
+    heads: (T, H * d), the outputs of H heads with d entries each, next to each other.
+    weight: (D, H * d), of the output projection; the attention outputs heads @ weight.T.
+    n_heads: H. Returns (T, H).
+    """
+    ### BEGIN SOLUTION
+    size = heads.shape[1] // n_heads
+    given = heads.unflatten(1, (n_heads, size))  # (T, H, d)
+    into = weight.unflatten(1, (n_heads, size))  # (D, H, d)
+    return torch.einsum("thi,dhi->thd", given, into).norm(dim=2)
+    ### END SOLUTION
+
+
+# %%
+check("dejavu.heads", head_norms)
+
+# %% [markdown]
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# Divide both the vector and the columns of the matrix into nine pieces. Head $h$ contributes $W_h a_h$, where $W_h$ are
+# the 64 columns that belong to the head. `einsum` computes the contributions of all heads and tokens, and the norm runs
+# over the $D$ entries of each.
+#
+# </details>
+#
+# Now each token keeps the seven or five heads with the longest contributions. A pre-hook on the output projection sets
+# the others to zero. For comparison we choose the heads once for each block, by their mean on the calibration text.
+
+
+# %%
+@torch.no_grad()
+def losses_with_heads(token_ids, n_kept, score):
+    """Keep the heads with the highest scores in every block; return the loss of each window."""
+
+    def zero_other_heads(o_proj, arguments):
+        (outputs,) = arguments  # (windows, tokens, 9 * 64)
+        top = score(outputs.flatten(0, 1), o_proj.weight, 9).topk(n_kept, dim=1).indices
+        keep = torch.zeros(len(top), 9).scatter(1, top, 1.0).repeat_interleave(64, dim=1)
+        return (outputs * keep.view_as(outputs),)
+
+    handles = [block.self_attn.o_proj.register_forward_pre_hook(zero_other_heads) for block in model.model.layers]
+    losses = window_losses(model, token_ids, progress=False)
+    for handle in handles:
+        handle.remove()
+    return losses
+
+
+norms_of_heads = mine("dejavu.heads", head_norms)
+mean_norms = {}  # by matrix
+
+
+def record_norms(o_proj, arguments):
+    norms = norms_of_heads(arguments[0].flatten(0, 1), o_proj.weight, 9)
+    mean_norms[o_proj.weight] = norms.mean(dim=0, keepdim=True)
+
+
+def same_for_all_tokens(outputs, weight, n_heads):
+    return mean_norms[weight].expand(len(outputs), n_heads)
+
+
+handles = [block.self_attn.o_proj.register_forward_pre_hook(record_norms) for block in model.model.layers]
+with torch.no_grad():
+    model.model(calibration[:3], use_cache=False)
+for handle in handles:
+    handle.remove()
+head_losses = {
+    name: {n / 9: losses_with_heads(evaluation, n, score) for n in (7, 5)}
+    for name, score in (("contextual", norms_of_heads), ("static", same_for_all_tokens))
+}
+plots.perplexity_over_density(head_losses, dense_losses, at=7 / 9, what="heads")
+
+# %%
+print(claims.HEADS_DIFFER.judge())
+
+# %% [markdown]
+# In the figure, heads chosen for each token (dark) have a lower perplexity than static ones (red). The paper's oracle
+# keeps a fifth of the heads of a model that has 96 of them per block. Our model has only nine per block, and keeping
+# only two of nine costs 3.4 nats (`course reproduce dejavu`).
+#
+# Seven of nine heads do not save any of the KV cache either. In SmolLM2 three query heads share one key-value head, and
+# only if all three are skipped can its keys and values be skipped. (This is called **grouped-query attention**.)
+#
+# ### A head that was skipped before
+#
+# Neurons have no memory, but heads do. If a head was skipped for token 2, it has no key and no value for token 2. When
+# token 5 chooses this head, it wants to attend to token 2, and there is nothing.
+
+# %%
+drawings.missing_key()
+
+# %% [markdown]
+# The drawing shows three heads and six tokens. Dark cells hold a key and a value. Where a head was skipped, the input
+# $x$ of the attention is stored instead (white). Token 5 chooses head 2, which was skipped at tokens 0 and 2. Their
+# keys and values are computed now, from the stored inputs.
 
 # %% [markdown]
 # ### A key that is missing
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 3 points
 #
-# The paper stores, in the place of what was not computed, the input $x$ of the token, and makes key and value when they
-# are asked for. Make them. The key has to be the one that would stand there if the head had been chosen then. Which
-# input is it made from, to which position is it turned, and what of the value? The newest token has no key yet either:
-# its own is made in the same way, so it stands among the missing.
+# Compute the missing keys and values. They have to be those that would be in the cache if the head had been chosen
+# then. So from which input is each key computed, to which position is it rotated, and what about the value? The newest
+# token has no key yet either. It is computed in the same way, so it is one of the missing ones.
 
 
 # %% exercise="dejavu.missing"
 def complete(keys, values, position, missing, stored, key_weight, value_weight, cos, sin):
-    """All keys and values of a head that was left out at some tokens and is chosen now.
+    """Complete the keys and values of a head that was skipped at some tokens and is chosen now.
 
-    keys, values: (N, d), a row for each of N tokens; those of missing tokens hold no more than what
-    was in the memory.
-    position: (N,), where each token stands in the text, rising; the last one is the newest.
+    keys, values: (N, d), one row for each of N tokens; the rows of missing tokens hold leftovers.
+    position: (N,), the position of each token in the text, rising; the last one is the newest.
     missing: (M,), the rows of the tokens for which the head was not chosen, rising; the last is the
     newest token's.
-    stored: (M, D), what the attention read at these tokens, in the same order.
-    key_weight, value_weight: (d, D), the head's own. cos, sin: (P, d), one row for each position of
-    a text: a key k at position p is turned to k * cos[p] + turned_half(k) * sin[p], with
-    turned_half(k) = (-second half, first half) of k.
-    The keys that are there have been turned already. Returns keys and values, both (N, d), as if no
-    token had been missing.
+    stored: (M, D), the inputs of the attention at these tokens, in the same order.
+    key_weight, value_weight: (d, D), the head's own.
+    cos, sin: (P, d), one row for each position of a text: a key k at position p is rotated to
+    k * cos[p] + rotated_half(k) * sin[p] with rotated_half(k) = (-second half, first half) of k.
+    The keys that are present have been rotated already.
+    Returns keys and values, both (N, d), as if no token had been missing.
     """
     ### BEGIN SOLUTION
     made = stored @ key_weight.T  # (M, d)
@@ -655,355 +1068,185 @@ def complete(keys, values, position, missing, stored, key_weight, value_weight, 
 check("dejavu.missing", complete)
 
 # %% [markdown]
-# A head of the real model, with every third token missing, completed by your function; beside it the cache of a head
-# that never was left out.
+# <details><summary>Solution (open it once your check is right)</summary>
+#
+# A key is `key_weight` times the input that the attention had *at that token*, rotated to the position *of that token*
+# (RoPE rotates keys by their own position). `position[missing]` gives these positions; the rows of the cache and the
+# positions in the text need not be the same. Values are not rotated. Work on copies, because the cache belongs to the
+# caller.
+#
+# </details>
+#
+# We take a head of the real model with every third token missing, complete it with your function, and compare it with
+# the cache of the same head without gaps.
 
 # %%
-whole, holes = torn.head(model, block=15, head=0, ids=held_out[0], every=3)
-made = mine("dejavu.missing", complete)(*holes)
-print(f"keys differ by {(made[0] - whole[0]).abs().max():.1e}, values by {(made[1] - whole[1]).abs().max():.1e}")
-print(printed.stored_line(model))
+full_cache, incomplete_cache = activations.head_with_missing_keys(model, block=15, head=0, ids=evaluation[0], every=3)
+completed = mine("dejavu.missing", complete)(*incomplete_cache)
+for what, ours, theirs in zip(("keys", "values"), completed, full_cache, strict=True):
+    print(f"{what} differ from the full cache by {(ours - theirs).abs().max():.0e} at most")
 
 # %% [markdown]
-# What is stored is one $x$ a token instead of the keys and values of all heads that were left out. In a model of many
-# heads, half of them left out, that is no more than before. With *grouped* heads it is different: a key-value head is
-# left out only when none of its query heads is chosen, and a whole $x$ is longer than the keys and values of a token.
-# `HeadCache` in the library does it token by token, and its test compares with attention that was computed from all
-# inputs.
+# Does it save memory? An input $x$ of SmolLM2 has 576 numbers. Key and value of one head have 128, and there are three
+# key-value heads, so all keys and values of a token are 384 numbers. Storing one $x$ takes more room than everything
+# that it could replace. In a model with many heads and no groups, such as OPT-175B, one $x$ is as large as the keys and
+# values of half of the heads.
 #
-# ## 9. Cost, and when it does not pay
+# ## 10. Optional: looking one block ahead
 #
-# All in all: the weights of the MLPs shrink to the density. The predictor comes on top. Attention, its cache and the
-# head are read as before. And a prompt gains nothing, since its tokens go through the weights together, and together
-# they need nearly all neurons.
+# A predictor that reads the input of the MLP delays it: the MLP has to wait. The paper lets the predictor read an
+# *earlier* input, so that it can run while the previous block is still computing. This works only if the earlier input
+# is similar. Is it? The **residual stream** is the vector to which every attention and every MLP adds its output. If a
+# block adds little, the stream changes slowly from block to block.
+
+# %%
+states = activations.residual_stream(model, evaluation[:2])  # (61, tokens, 576): embedding, then after each part
+before, between, after = states[:-1:2], states[1::2], states[2::2]  # of each block: before, between its parts, after
+cosines = torch.nn.functional.cosine_similarity(before, after, dim=2).median(dim=1).values
+added_by = {
+    "attention": ((between - before).norm(dim=2) / before.norm(dim=2)).median(dim=1).values,
+    "MLP": ((after - between).norm(dim=2) / between.norm(dim=2)).median(dim=1).values,
+}
+plots.residual_change(cosines, added_by)
 
 # %% [markdown]
-# ### When it pays
-# **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
+# Left: the cosine between the stream before and after each block, median over tokens. Right: the length of what
+# attention and MLP add, relative to the stream. Block 0 turns the embedding into something new, and the paper excludes
+# it too. From block 2 on the cosine is near 1, except in blocks 24 and 29. In other words, the input of one block is a
+# good guess at the input of the next one.
 #
-# Work out from the numbers that are read how much faster a token becomes, an answer with its prompt, and at which
-# density nothing is gained. Gathered numbers take longer than numbers in order: `gather` says how much. What of a token
-# is read whatever the density?
+# The paper's Figure 2, its section 4.3 and the authors' code differ in where the predictor reads. We use a simple
+# version: the predictor of an MLP reads the input of the MLP some blocks earlier.
+
+# %% [markdown]
+# ### One block ahead
+# **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
+#
+# Collect the training pairs of such predictors. You have the residual stream as a list of states. Which of them are the
+# inputs of MLPs, and with the labels of which block does each of them go?
 
 
-# %% exercise="dejavu.break_even"
-def when_it_pays(width, neurons, blocks, rank, others, density, gather, prompt, n_tokens):
-    """How much faster an answer becomes: (of one token, of the whole answer, break-even density).
+# %% exercise="dejavu.lookahead"
+def training_pairs(stream, active, ahead):
+    """Pair the inputs of the MLPs with the active neurons `ahead` blocks later.
 
-    The time of a decoded token is that of reading its weights. width, neurons, blocks: each block's
-    MLP has gate, up and down, of width * neurons numbers each, and a predictor of two matrices,
-    width -> rank -> neurons, read in full.
-    others: numbers read for a token outside of the MLPs (attention, cache, head), dense as before.
-    density: the share of neurons kept. gather: how much longer a number takes that is gathered
-    instead of read in order; so are the kept neurons' weights, and nothing else. prompt: how long
-    reading the prompt takes, in decoded dense tokens: its tokens go through the weights together,
-    need nearly all neurons, and stay dense. n_tokens: tokens of the answer.
-    Returns how many times faster a decoded token is; prompt and answer together are; and the
-    density at which a decoded token takes as long as dense, 0 if it is slower at every density.
+    stream: (2L + 1, T, D), the states of the residual stream in order, for L blocks: the embedding,
+    then the state after the attention and after the MLP of each block. Attention and MLP read the
+    state just before them.
+    active: (L, T, F), the neurons of each block's MLP that a token needs. ahead: n, 0 to L - 1.
+    The predictor of a block reads what the MLP of the block n earlier reads. The first n blocks
+    have no predictor.
+    Returns inputs (L - n, T, D) and labels (L - n, T, F), one entry per predictor, in the order of
+    the blocks.
     """
     ### BEGIN SOLUTION
-    mlp = 3 * width * neurons * blocks
-    predictor = rank * (width + neurons) * blocks
-    dense, sparse = mlp + others, gather * density * mlp + predictor + others
-    whole = (prompt + n_tokens) * dense / (prompt * dense + n_tokens * sparse)
-    return dense / sparse, whole, max(0.0, (mlp - predictor) / (gather * mlp))
+    read_by_mlp = stream[1::2]  # (L, T, D)
+    n_pairs = len(active) - ahead
+    return read_by_mlp[:n_pairs], active[ahead:]
     ### END SOLUTION
 
 
 # %%
-check("dejavu.break_even", when_it_pays)
+check("dejavu.lookahead", training_pairs)
 
 # %% [markdown]
-# Where the bytes of one token of SmolLM2 are, and what a density leaves of them, at the very beginning of a text, where
-# there is no cache to read:
-
-# %%
-drawn_cost.token_bytes()
-
-# %% [markdown]
-# And your function for SmolLM2 with a cache of 512 tokens, so that a little less is gained, with a predictor of rank
-# 64 or none, as fast as the bytes say or with gathering twice as slow as reading:
-
-# %%
-pays, sizes = mine("dejavu.break_even", when_it_pays), cost.read_by_a_token(model, n_cached=512)
-lines = {}
-settings = {"index for nothing": (0, 1.0), "rank 64": (64, 1.0), "rank 64, slow gathering": (64, 2.0)}
-for name, (rank, gather) in settings.items():
-    lines[name] = {density: pays(*sizes[:3], rank, sizes[3], density, gather, 0.0, 1) for density in cost.DENSITIES}
-speed.pays(lines)
-
-# %% [markdown]
-# However few neurons stay, a token does not become faster than the rest of the model allows: attention and head. In the
-# paper's models the MLP is two thirds of a block and the head is small, so there is more to gain.
+# <details><summary>Solution (open it once your check is right)</summary>
 #
-# A batch spoils it as it spoiled lesson 06's experts. Each sequence chooses its own neurons, and what one of them needs
-# has to be read. Of the ReLU model's fifth only what fires counts, so it begins lower:
+# The states with odd numbers come after an attention, so they are read by an MLP: state 1 by that of block 0, state 3
+# by that of block 1. For example, with $L = 4$ and $n = 1$ there are three pairs: (state 1, block 1), (state 3, block
+# 2) and (state 5, block 3).
+#
+# </details>
+#
+# With your pairs we train predictors for the last block of the ReLU model, from its own input and from one, two and
+# three blocks earlier. (We use every fourth neuron to save time, and normalize the states as a LayerNorm without
+# weights does.)
 
 # %%
-a_fifth = {"SmolLM2": choices(model, Oracle(density=0.2), held_out[0])[list(shown)]}
-fires = torch.stack([seen.hidden[: bytes_held_out.shape[1]] > 0 for seen in relu_here])
-a_fifth["the ReLU model"] = choices(relu, Oracle(density=0.2), bytes_held_out[0]) & fires
-batches = (1, 2, 4, 8, 16)
-speed.union(cost.unions(a_fifth, batches), batches)
+training_states, evaluation_states = (
+    torch.nn.functional.layer_norm(activations.residual_stream(relu_model, windows), (256,))
+    for windows in (bytes_training, bytes_evaluation)
+)
+training_active, evaluation_active = (
+    torch.stack([block.hidden[:, ::4] > 0 for block in blocks]) for blocks in (relu_training, relu_recorded)
+)
+pairs, loss_and_gradient = mine("dejavu.lookahead", training_pairs), mine("dejavu.loss", predictor_loss)
+recall_by_distance = {}
+for n_ahead in range(4):
+    inputs, labels = (each[-1] for each in pairs(training_states, training_active, n_ahead))
+    (first, second), _ = train_predictor(inputs, last_importance[:, ::4] * labels, loss_and_gradient)
+    inputs, labels = (each[-1] for each in pairs(evaluation_states, evaluation_active, n_ahead))
+    logits = inputs @ first.T @ second.T
+    recall_by_distance[n_ahead] = activations.recall_by_window(logits, labels, 0.2, len(bytes_evaluation))
+tables.recall_ahead(recall_by_distance)
 
 # %% [markdown]
-# Last, the clock, end to end. The ReLU model reads a few windows byte by byte: with all neurons, with a fifth of them
-# that an oracle names for nothing, and with a fifth that the predictors of section 6 choose, whose own time counts.
+# Each row is a predictor that reads so many blocks earlier, and *recall lost* compares it with the predictor that reads
+# the block's own input. Reading one block earlier costs little. The experiments measured it for all blocks of both
+# models:
 
 # %%
-decoder, few = Decoder(relu, length=bytes_held_out.shape[1]), bytes_held_out[:3]
-ways = {
-    "all neurons": lambda ids: everything,
-    "20 %, oracle": lambda ids: known(oracle_sets(decoder, ids, 0.2)),
-    "20 %, predicted": lambda ids: predicted((*predictors, predictor), 0.2),
-}
-printed.laps(race(decoder, few, ways), n_tokens=few.shape[1] - 1)
+print(claims.AHEAD.judge())
 
 # %% [markdown]
-# The loss of the predicted way is that of predictors which have learnt for a few seconds. Every block keeps the same
-# share here, although section 5 shows that blocks differ in what they need. `course bench contextual_relu` takes
-# predictors that have learnt longer, and gives each block a share of its own.
+# ## 11. Optional: an open task
 #
-# - **It pays** where one sequence is decoded at a time, where weights are most of what is read, and where most neurons
-#   are silent by themselves.
-# - **It does not pay** on a prompt, in a large batch, or above the break-even density, which gathering moves far down:
-#   section 4 has it for your machine.
-# - **It does not pay beside a cheaper way to the same bytes.** Half of the neurons are half of the MLP's bytes. All
-#   neurons in 8 bits are half of the bytes of 16, and there is nothing to choose or to predict.
-#
-# The paper's own times are for OPT-175B on eight A100. They are published, not measured here:
-
-# %%
-published.latency()
-
-# %% [markdown]
-# ## 10. An open task
-#
-# Choose 30 % of SmolLM2's neurons for each token, with something that takes at most 5 % of the bytes of the MLPs, and
-# get the perplexity as low as you can. What do you do with 5 %: fewer bits, a lower rank, the neurons that one nearly
-# always needs? There is no formula, and nothing is graded. A selector is a small class with a `_score`; the files in
-# `course_lib/contextual/selectors` are examples, and any of them may be set otherwise.
+# Choose 30 % of SmolLM2's neurons for each token with a predictor that takes at most 5 % of the bytes of the MLPs, and
+# reach the lowest perplexity that you can. How do you spend the 5 %: on fewer bits, on a lower rank, on the neurons
+# that are nearly always needed? There is no right answer, and nothing is graded. A selector is a small class with a
+# method `_score`. The files in `course_lib/contextual/selectors` are examples, and you may change the settings of any
+# of them.
 
 
 # %%
 def my_selector():
-    """Anything that scores neurons without having computed them: a NeuronSelector that was not
-    fitted yet.
-    """
+    """Return a NeuronSelector that scores neurons without computing them, not fitted yet."""
     return LowBit(bits=2, group=192)
 
 
 # %%
-made = ideas.attempt(my_selector(), (model, tokenizer))
-found = results.results()
-whole = results.dense(found, results.GATED)
-by_oracle = results.one(found, "neurons", model=results.GATED, chosen_by="oracle", density=ideas.DENSITY)
-print(ideas.line(made, model, whole["losses"], by_oracle["losses"]))
+attempt = dejavu_ideas.attempt(my_selector(), (model, tokenizer))
+dejavu_ideas.table(dejavu_ideas.stored_ideas(), attempt)
 
 # %% [markdown]
-# A gain is one only on windows that the choice has not seen: what you tune, tune on `split="calibration"`. Five simple
-# ideas were measured in the same way (`course reproduce dejavu_ideas`); yours is the last row.
-
-# %%
-ideas.table(ideas.stored(load_measured("dejavu", "experiments/dejavu_ideas")["tables"]["ideas"]), made)
-
-# %% [markdown]
-# At like bytes, few bits for every neuron tell far more than a low rank for all of them. Each row is compared with the
-# first, window by window, and says something where its number is larger than twice its error.
-#
-# ## 11. The claims, measured
-#
-# The live cells read a few hundred tokens. `course reproduce dejavu` and `course reproduce dejavu_predictors` read
-# 5,120 of SmolLM2's and 20,480 bytes of the ReLU model's, and kept the loss of every window, so that models are
-# compared on the same windows. "No loss" means here less than .05 nats a token, 5 % of perplexity.
-
-# %%
-predictions = results.predictions()
-say(tables.provenance(found))
-
-# %% [markdown]
-# **A small set exists.** An oracle knows all values and keeps the largest. How few are enough?
-
-# %%
-display(tables.active_table(found))
-print(tables.active(found))
-display(tables.neurons(found))
-say(tables.exists(found))
-
-# %% [markdown]
-# The paper's shares (20 % of the heads, 5 % of the neurons) are those of a model with a ReLU that is more than a
-# thousand times as large. Here half of the neurons are enough for SmolLM2, and a fifth for the ReLU model: the set
-# exists, but it is not as small. Of nine heads two can be spared, and of the ReLU model's four none.
-
-# %%
-display(parts.heads_table(found))
-print(parts.heads(found))
-
-# %% [markdown]
-# **It depends on the context.** The same shares, chosen with less and less knowledge of the token:
-
-# %%
-measured_plots.levels(found)
-
-# %%
-say(tables.contextual(found))
-
-# %% [markdown]
-# The token alone, passed through the block as the paper's control passes it, is worse than one set for all on SmolLM2:
-# a block that reads an embedding where the residual should be reads something it was never trained on. A fitted map of
-# the same embedding shows what knowing the token is worth. It is better than one set for all, and far from the oracle.
-#
-# **Can it be known beforehand?** Every selector below reads what is there before the MLP. The bytes are those that it
-# adds.
-
-# %%
-display(predicted_tables.selectors(predictions))
-say(predicted_tables.predictable(predictions))
-
-# %% [markdown]
-# Behind the ReLU the paper's predictor works: at a fifth of the neurons it costs .017 nats, too near to the .02 of the
-# claim to tell on which side, and at a tenth more. On SmolLM2 it is worse than one set for all. The next table shows
-# how: it finds more of the oracle's neurons than the fixed set does, and these carry less.
-
-# %%
-predicted_tables.recalls(predictions)
-
-# %% [markdown]
-# Its loss counts all neurons of a token's upper half alike, whatever they add to the output (section 6). It had 12,288
-# tokens and 96 steps; the paper's code has up to 400,000 tokens and 20 epochs. So how much of this is the SiLU and how
-# much is little training, these numbers cannot tell. The layer's own copy in 2 bits needs no training and keeps .94 of
-# the energy at the same bytes. That its weights were stored in 4 bits once does not help the copy: its grid is another,
-# and its error is that of weights without a grid, to within 3 % of its square (lesson 03).
-#
-# **Looking ahead.** The residual changes slowly behind the first block, so a predictor may read it earlier.
-
-# %%
-measured_plots.slow_change(found)
-
-# %%
-say(changes.slow(found))
-say(predicted_tables.lookahead(predictions))
-
-# %% [markdown]
-# A block of lookahead takes .001 from the recall of SmolLM2's predictors. The ReLU model even reads *better* with
-# predictors that look further back, although they find no more neurons. One difference is known: the predictors learnt
-# from the dense model, and at run time the earlier blocks leave neurons out. What a block far back reads is changed
-# less by that than what the block itself reads. Whether this is the reason was not tested.
-#
-# That a search for the nearest rows takes longer than the layer depends on the search (section 6 has the paper's
-# times):
-
-# %%
-say(predicted_tables.search(predictions))
-
-# %% [markdown]
-# **Other ways to zeros.** CATS and TEAL compare with a threshold and predict nothing. What counts is the density that
-# was reached: below three quarters TEAL keeps less than it was asked for, and its greedy levels less still, by the mean
-# over the inputs. The greedy levels are counted by weights, so that their mean over inputs may differ without that any
-# of them misses its density. Rows that lie more than 2 % from what was asked are marked, and are not compared.
-
-# %%
-display(changes.activations_table(found))
-print(changes.activations(found))
-say(changes.half_windows(found))
-
-# %% [markdown]
-# ReLU in place of SiLU, without training, breaks the model. TEAL's own evaluation leaves the first half of a window
-# dense; at half of the inputs that hides .09 nats.
-#
-# **Blocks side by side, blocks left out**, as the paper's appendix tries on OPT-175B:
-
-# %%
-print(changes.depth(found))
-published.depth()
-
-# %% [markdown]
-# OPT-175B loses little where attention and MLP stand side by side, and all where two blocks do. SmolLM2 loses all in
-# both cases and has no block to spare. The ReLU model can leave one of its four out.
-#
-# **With rounded weights, and in a batch.** The model's weights come from a 4-bit file, so rounding is measured on grids
-# that this does not prejudge.
-
-# %%
-say(parts.rounded(found))
-measured_plots.batch(found)
-
-# %%
-say(parts.batch(found))
-
-# %% [markdown]
-# Sixteen sequences at once need nearly all of SmolLM2's neurons, and two thirds of the ReLU model's, whose choices
-# overlap more than chance would have it.
-#
-# **On the clock**, `course bench contextual contextual_relu` timed the MLPs of SmolLM2 for one token, and the ReLU
-# model end to end, with shares of each block's own. Its predictors are those that were trained for longer, and their
-# time counts.
-
-# %%
-one_token, decoded = clock_tables.results(clock_tables.ONE_TOKEN), clock_tables.results(clock_tables.RELU)
-print(clock_tables.provenance(one_token))
-display(clock_tables.one_token(one_token))
-display(clock_tables.batches(one_token))
-clock_tables.end_to_end(decoded)
-
-# %% [markdown]
-# A tenth of the neurons is far from ten times as fast, since rows that lie apart have to be gathered, and near a half
-# nothing is gained any more. With predictors the ReLU model decodes about one and a half times as fast within .02 nats,
-# where the first block keeps five times as many neurons as the others. These are ratios of one machine: the longer a
-# processor waits for its memory, the more there is to gain.
-#
-# **On a GPU** (`kernels/per_token/`): chosen neurons, inputs below a threshold, and heads that are left out.
-# Neurons and heads are chosen before the clock starts, inputs while it runs.
-
-# %%
-print(gpu.provenance())
-display(gpu.table("gathered_mlp", contests=("density 0.5, tokens: 1", "density 0.05, tokens: 1")))
-display(gpu.table("threshold_matvec", contests=("inputs at zero: 50 %", "inputs at zero: 90 %")))
-display(
-    gpu.table("head_sparse_decode", contests=("groups of 4, half of the groups", "groups of 4, half of each group"))
-)
-say(gpu.everywhere("gathered_mlp", "kernel"))
-say(gpu.everywhere("threshold_matvec", "kernel"))
-say(further.one_kernel())
-
-# %% [markdown]
-# Gathered by torch, half of the neurons take longer than all of them, since each row is read, written and read again;
-# at a twentieth both ways gain. Columns that a threshold chooses are slower at every sparsity when torch gathers them,
-# because they are copied, and the GPU has to say first how many there are. Heads left out of each group save nothing:
-# the group's keys and values are read for those that stay, and the bound is that of all heads. Whole groups halve it.
+# The rows above yours are five simple ideas that we measured on the same text (`course reproduce dejavu_ideas`). Each
+# row is compared with the first one, window by window, and a difference is clear if it is larger than about twice its
+# standard error. With about the same bytes, few bits for all weights are much better than a low rank. Tune your
+# selector on `split="calibration"`: a gain counts only on text that your choices have not used.
 #
 # ## To take home
 #
-# 1. Which neurons matter depends on the text, not on the token alone and still less on the block alone. At equal
-#    density a set chosen in context reads far better than a fixed one.
-# 2. That a small set exists is one thing, and to know it before it is computed is another. Behind a ReLU two thin
-#    matrices learn to tell. Behind a SiLU nothing is zero, and a coarse copy of the layer can tell what is large.
-# 3. What is saved is bytes of the MLP, at batch one, while decoding. Count the predictor, the attention and the head
-#    before you promise a factor.
+# 1. Which neurons matter depends on the context. At equal density, a set chosen for each token has a far lower
+#    perplexity than a static set.
+# 2. An oracle shows that small sets exist. To save anything, they have to be predicted: with a ReLU by two small
+#    matrices, with a SiLU better by a coarse copy of the layer.
+# 3. Predict, choose, gather: a hook of ten lines replaces an MLP by a few of its neurons.
+# 4. The saving is in the bytes of the MLPs, at batch size 1, while decoding. Count the predictor, the attention and the
+#    LM head before you promise a speedup.
 #
 # Three questions. Answer first, then unfold.
 #
-# <details><summary>Deja Vu speaks of 85 % contextual sparsity and of a model seven times smaller for each token. Why is
+# <details><summary>The paper reports 85 % contextual sparsity, and a model seven times smaller for each token. Why is
 # its decoding only about twice as fast?</summary>
 #
-# $1 / (1 - 0.85)$ is nearly seven, but that is the oracle, which has computed everything before it chooses. The
-# predictor finds less, it costs bytes itself, the attention of a long prompt has its cache to read, and eight devices
-# have to talk to each other whatever the density.
+# $1 / (1 - 0.85)$ is nearly 7, but this is the oracle, which has computed everything before it chooses. The predictors
+# find less and cost bytes themselves. The KV cache is read as before, and eight GPUs have to exchange data at any
+# density.
 #
 # </details>
 #
-# <details><summary>A colleague evaluates a threshold on activations with windows of 2,048 tokens. To be fair, she
-# leaves the first half of each window dense and scores only the second half. What does she measure?</summary>
+# <details><summary>A colleague evaluates sparse activations on windows of 2,048 tokens. She leaves the first half of
+# each window dense and scores only the second half. What does she measure?</summary>
 #
-# How a sparse model continues a text that a dense model has read. Each scored token is sparse, but half of the keys and
-# values that it looks at are exact. A model that is sparse from its first token on reads worse.
+# How a sparse model continues a text that a dense model has processed. Each scored token is sparse, but many of the
+# keys and values that it attends to are exact. A model that is sparse from its first token on has a higher loss.
 #
 # </details>
 #
-# <details><summary>A predictor finds 95 % of the active neurons. Is 95 % of the output there?</summary>
+# <details><summary>A predictor finds 95 % of the active neurons. Does it keep 95 % of the output?</summary>
 #
-# Not necessarily, in either direction. Those that it misses may be the faint ones, and then more is there. They may be
-# the few large ones, and then much less. Recall counts neurons; the energy weighs them.
+# Not necessarily, in either direction. If the neurons that it misses are unimportant, it keeps more. If they are the
+# few most important ones, it keeps much less. Recall counts neurons, and the energy weighs them.
 #
 # </details>
 #
@@ -1014,10 +1257,12 @@ say(further.one_kernel())
 # - Lee and others: *CATS: Contextually-Aware Thresholding for Sparsity in Large Language Models*, 2024,
 #   [arXiv:2404.08763](https://arxiv.org/abs/2404.08763).
 # - Liu and others: *Training-Free Activation Sparsity in Large Language Models*, 2024,
-#   [arXiv:2408.14690](https://arxiv.org/abs/2408.14690). TEAL.
+#   [arXiv:2408.14690](https://arxiv.org/abs/2408.14690). TEAL, thresholds on the inputs of all matrices.
 # - Mirzadeh and others: *ReLU Strikes Back: Exploiting Activation Sparsity in Large Language Models*, 2023,
 #   [arXiv:2310.04564](https://arxiv.org/abs/2310.04564). Back to ReLU, with training.
 # - Song and others: *PowerInfer: Fast Large Language Model Serving with a Consumer-grade GPU*, 2023,
 #   [arXiv:2312.12456](https://arxiv.org/abs/2312.12456). Predictors on a desktop.
 # - Shin and others: *SparseInfer: Training-free Prediction of Activation Sparsity for Fast LLM Inference*, 2024,
-#   [arXiv:2411.12692](https://arxiv.org/abs/2411.12692). Signs as a predictor.
+#   [arXiv:2411.12692](https://arxiv.org/abs/2411.12692). Signs of the weights as a predictor.
+# - Zhang and others: *OPT: Open Pre-trained Transformer Language Models*, 2022,
+#   [arXiv:2205.01068](https://arxiv.org/abs/2205.01068). The models of the paper.

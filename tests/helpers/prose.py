@@ -42,6 +42,7 @@ REWRITTEN: tuple[str, ...] = (
     "solutions/06_moe.py",
     "solutions/07_kv_eviction.py",
     "solutions/08_attention_sinks.py",
+    "solutions/09_deja_vu.py",
     "solutions/10_compress_then_prompt.py",
     "solutions/11_sparse_attention.py",
     "solutions/12_capstone.py",

@@ -1,8 +1,8 @@
-"""Lesson 09, hidden cases: silent tokens, few and many neurons, many heads, one that stays, predictors that are sure;
-loud tokens with few active neurons, one block, positions far into a text, gathering that is dear.
+"""Lesson 09, hidden cases: tokens without active neurons, few and many neurons, heads, confident predictors, one block,
+positions far into a text, expensive gathering.
 
-Dimension key: T tokens, D width, F neurons, H query heads, d size of a head, K neurons that stay, L blocks, N tokens in
-a cache.
+Dimension key: T tokens, D width, F neurons, H query heads, d size of a head, K kept neurons, L blocks, N tokens in a
+cache.
 """
 
 from functools import partial
@@ -16,17 +16,17 @@ from course_lib.checking.exercise import Case
 
 def _importance(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, n_neurons: int, width: int, spread: float = 1.0) -> tuple[Tensor, Tensor]:
-        loud = (spread * randn(generator, n_neurons)).exp()
-        far = (spread * randn(generator, n_neurons)).exp() / loud
-        return randn(generator, n_tokens, n_neurons) * loud, randn(generator, width, n_neurons) * far
+        scale = (spread * randn(generator, n_neurons)).exp()
+        far = (spread * randn(generator, n_neurons)).exp() / scale
+        return randn(generator, n_tokens, n_neurons) * scale, randn(generator, width, n_neurons) * far
 
     hidden, down = drawn(10, 15, 15)
-    silent = drawn(11, 18, 6)
-    silent[0][::3] = 0
+    inactive = drawn(11, 18, 6)
+    inactive[0][::3] = 0
     return [
         Case("a single token, 4 of 30 neurons", (*drawn(1, 30, 8), 4)),
-        Case("nearly all stay, as many neurons as channels", (hidden, down, 13)),
-        Case("tokens for which nothing fires", (*silent, 5)),
+        Case("nearly all are kept, as many neurons as channels", (hidden, down, 13)),
+        Case("tokens for which all values are zero", (*inactive, 5)),
         Case("values far apart, one channel", (*drawn(14, 21, 1, 2.0), 7)),
         Case("all values below zero", (-hidden.abs(), down, 3)),
     ]
@@ -34,16 +34,16 @@ def _importance(generator: torch.Generator) -> list[Case]:
 
 def _heads(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, n_heads: int, size: int, width: int) -> tuple[Tensor, Tensor, int]:
-        loud = randn(generator, n_heads, 1).exp()
-        heads = randn(generator, n_tokens, n_heads, size) * loud
-        return heads.flatten(1), (randn(generator, width, n_heads, size) * 2 / loud).flatten(1), n_heads
+        scale = randn(generator, n_heads, 1).exp()
+        heads = randn(generator, n_tokens, n_heads, size) * scale
+        return heads.flatten(1), (randn(generator, width, n_heads, size) * 2 / scale).flatten(1), n_heads
 
     heads, weight, n_heads = drawn(8, 5, 4, 20)
     heads[:, 8:12] = 0
     return [
         Case("a single token, 9 heads of 8, width 72", drawn(1, 9, 8, 72)),
         Case("a single head", drawn(6, 1, 5, 10)),
-        Case("a head that gives nothing", (heads, weight, n_heads)),
+        Case("a head that outputs zero", (heads, weight, n_heads)),
         Case("large weights, more heads than entries in each", (heads, 300 * weight, 10)),
         Case("wider than all heads together", drawn(7, 4, 2, 24)),
     ]
@@ -74,14 +74,14 @@ def _loss(generator: torch.Generator) -> list[Case]:
 
     logits, parts = drawn(10, 24, 0.5)
     parts[::2] *= 20
-    silent = drawn(9, 14, 0.3)
-    silent[1][::3] = 0
+    inactive = drawn(9, 14, 0.3)
+    inactive[1][::3] = 0
     return [
-        Case("loud and quiet tokens, at most 6 of 24", (logits, parts, 6)),
-        Case("tokens for which nothing fires", (*silent, 14)),
+        Case("tokens with large and small values, at most 6 of 24", (logits, parts, 6)),
+        Case("tokens for which all values are zero", (*inactive, 14)),
         Case("a single token, at most 3 of 17", (*drawn(1, 17, 0.8), 3)),
-        Case("a predictor that is sure", (90 * logits, parts, 5)),
-        Case("a predictor that always says yes", (logits.abs() + 2, parts, 20)),
+        Case("a confident predictor", (90 * logits, parts, 5)),
+        Case("a predictor that always answers yes", (logits.abs() + 2, parts, 20)),
     ]
 
 
@@ -91,9 +91,9 @@ def _chance(generator: torch.Generator, chance: Tensor) -> Tensor:
 
 def _recall(generator: torch.Generator) -> list[Case]:
     def drawn(tokens: int, neurons: int, width: int, found: float = 0.6, lean: float = 0.0) -> tuple[Tensor, ...]:
-        """Rising shares of active neurons; the loudest tokens are those with the fewest."""
-        loud = torch.logspace(1, -0.5, tokens)[:, None]
-        hidden = loud * (randn(generator, tokens, neurons) + torch.linspace(-2, 1, tokens)[:, None]).relu()
+        """Rising fractions of active neurons; the tokens with the largest values have the fewest."""
+        scale = torch.logspace(1, -0.5, tokens)[:, None]
+        hidden = scale * (randn(generator, tokens, neurons) + torch.linspace(-2, 1, tokens)[:, None]).relu()
         active = hidden > 0
         down = randn(generator, width, neurons) * (lean * randn(generator, neurons)).exp()
         return hidden, down, active, _chance(generator, torch.where(active, found, 0.3))
@@ -104,12 +104,12 @@ def _recall(generator: torch.Generator) -> list[Case]:
     lonely = torch.zeros(14, 16, dtype=torch.bool).index_put((torch.arange(14), torch.arange(14)), torch.tensor(True))
     return [
         Case("neurons of very different lengths", drawn(13, 40, 6, lean=1.5)),
-        Case("few are found, and the loud tokens have few", drawn(17, 25, 12, found=0.2)),
+        Case("few are found, and tokens with large values have few", drawn(17, 25, 12, found=0.2)),
         Case(
             "both signs, the upper half of each token is active",
             (signed, down, signed > signed.median(1, keepdim=True).values, keep),
         ),
-        Case("one active neuron a token, others have values too", (*one[:2], lonely, one[3])),
+        Case("one active neuron per token, others have values too", (*one[:2], lonely, one[3])),
         Case("a stream of width one", drawn(19, 15, 1)),
     ]
 
@@ -132,7 +132,7 @@ def _missing(generator: torch.Generator) -> list[Case]:
     def drawn(
         position: Tensor, missing: list[int], width: int, size: int, base: float = 10_000.0
     ) -> tuple[Tensor, ...]:
-        """Positions as they are given; the tables go on a little behind the last."""
+        """Positions as they are given; the tables end a little after the last."""
         tokens, n_positions = len(position), int(position[-1]) + 3
         angle = torch.arange(n_positions)[:, None] / base ** (torch.arange(0, size, 2) / size)
         tables = (table.repeat(1, 2) for table in (angle.cos(), angle.sin()))
@@ -147,7 +147,7 @@ def _missing(generator: torch.Generator) -> list[Case]:
         Case("a head of two entries, every second token missing", drawn(late(9, 0), [0, 2, 4, 6, 8], 7, 2, 100.0)),
         Case("far into a text, 3 of 11 missing", drawn(late(11, 900), [1, 7, 10], 24, 16)),
         Case("the first and the newest are missing, a stream of two channels", drawn(late(6, 4), [0, 5], 2, 8)),
-        Case("nobody has left: positions are rows", drawn(torch.arange(10), [2, 3, 6, 9], 18, 6, 50.0)),
+        Case("no token was evicted: positions are rows", drawn(torch.arange(10), [2, 3, 6, 9], 18, 6, 50.0)),
         Case("a single token, which is missing", drawn(late(1, 10), [0], 12, 10)),
     ]
 

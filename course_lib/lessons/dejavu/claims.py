@@ -6,11 +6,10 @@ from functools import partial
 from course_lib.lessons.common.claim import PERCENT, TIMES, Claim, Unit
 from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.dejavu import effects
-from course_lib.lessons.dejavu.experiments.steps.attention.heads import OUTPUT
-from course_lib.lessons.dejavu.experiments.steps.neurons import ALONE, EMBEDDING, ORACLE, RECORDED, STATIC
-from course_lib.lessons.dejavu.experiments.steps.predicted import COPY, PREDICTOR
-from course_lib.lessons.dejavu.experiments.steps.predicted import STATIC as ONE_SET
-from course_lib.lessons.dejavu.experiments.steps.slow_change import WAYS
+from course_lib.lessons.dejavu.experiments.heads import OUTPUT
+from course_lib.lessons.dejavu.experiments.oracle import ALONE, EMBEDDING, ORACLE, RECORDED, STATIC, WAYS
+from course_lib.lessons.dejavu.experiments.trained import COPY, PREDICTOR
+from course_lib.lessons.dejavu.experiments.trained import STATIC as ONE_SET
 from course_lib.lessons.dejavu.results import CHEAP, CLOSE, GATED, RELU
 
 COSINE = 0.95  # of the residual before and after a block
@@ -96,13 +95,13 @@ CONTEXT_HELPS, TOKEN_HELPS, EMBEDDING_HELPS, ON_THE_FLY = (
         ),
         (
             "token-helps", ALONE, STATIC,
-            "neurons chosen by the token alone have a lower loss than one set for all tokens",
-            "loss with one set minus that with the token alone",
+            "neurons chosen by the token alone have a lower loss than a static set",
+            "loss with a static set minus that with the token alone",
         ),
         (
             "embedding-helps", EMBEDDING, STATIC,
-            "neurons chosen by a fitted map of the token's embedding have a lower loss than one set for all tokens",
-            "loss with one set minus that with the map",
+            "neurons chosen by a fitted map of the token's embedding have a lower loss than a static set",
+            "loss with a static set minus that with the map",
         ),
         (
             "on-the-fly", ORACLE, RECORDED,
@@ -113,10 +112,10 @@ CONTEXT_HELPS, TOKEN_HELPS, EMBEDDING_HELPS, ON_THE_FLY = (
 )  # fmt: skip
 HEADS_DIFFER = _claim(
     id="dejavu-heads-differ",
-    text="heads chosen for each token by an oracle have a lower loss than the same heads for all tokens",
+    text="heads chosen for each token by an oracle have a lower loss than static heads",
     measure=effects.own_heads,
-    quantity="loss with the same heads minus that with each token's own",
-    refuted="the same heads for all tokens with a loss as low",
+    quantity="loss with static heads minus that with each token's own",
+    refuted="static heads with a loss as low",
 )
 
 # The choice can be predicted.
@@ -131,7 +130,7 @@ PREDICTOR_GATED, PREDICTOR_RELU, COPY_GATED, COPY_RELU = (
         refuted=f"{worse} with a loss as low",
     )
     for name, better, worse, than in (
-        ("predictor", PREDICTOR, ONE_SET, "one set for all tokens"),
+        ("predictor", PREDICTOR, ONE_SET, "a static set"),
         ("copy", COPY, PREDICTOR, "those of a trained predictor"),
     )
     for suffix, model, place in (("gated", GATED, "SmolLM2"), ("relu", RELU, "the ReLU model"))
@@ -162,10 +161,10 @@ PREDICTOR_CHEAP_GATED, PREDICTOR_CHEAP = (
 PREDICTED_HEADS, PREDICTED_HEADS_RELU = (
     _predicted(
         id=f"dejavu-predicted-heads{suffix}",
-        text=f"in {place}, heads chosen by a trained predictor have a lower loss than the same heads for all tokens",
+        text=f"in {place}, heads chosen by a trained predictor have a lower loss than static heads",
         measure=partial(effects.predicted_heads, model=model),
-        quantity="loss with the same heads minus that with predicted ones",
-        refuted="the same heads for all tokens with a loss as low",
+        quantity="loss with static heads minus that with predicted ones",
+        refuted="static heads with a loss as low",
     )
     for suffix, model, place in (("", GATED, "SmolLM2"), ("-relu", RELU, "the ReLU model"))
 )
@@ -310,7 +309,7 @@ HALF_WINDOWS = _claim(
     refuted="a loss that is as low after a sparse first half",
 )
 
-# What it saves.
+# Speed and batches.
 
 BATCHED = _claim(
     id="dejavu-batch",
@@ -364,7 +363,7 @@ TWICE = _claim(
     other_thresholds=(math.log(1.5), 0.0),
     unit=TIMES,
     quantity="dense decoding time over that with predictors, ReLU model",
-    refuted="a share of the neurons at which decoding is less than twice as fast",
+    refuted="a density at which decoding is less than twice as fast",
     published=_published_speed,
     larger_models=True,
 )

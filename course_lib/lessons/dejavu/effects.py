@@ -12,12 +12,12 @@ from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
 from course_lib.lessons.common.results import percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_count, of_samples
 from course_lib.lessons.dejavu import results
-from course_lib.lessons.dejavu.experiments.steps.attention.heads import OUTPUT
-from course_lib.lessons.dejavu.experiments.steps.attention.heads import STATIC as FIXED_HEADS
-from course_lib.lessons.dejavu.experiments.steps.neurons import ORACLE
-from course_lib.lessons.dejavu.experiments.steps.predicted import PREDICTOR
-from course_lib.lessons.dejavu.experiments.steps.search import MLP
-from course_lib.lessons.dejavu.experiments.steps.teal import ALL, BY_INPUT, BY_LEVELS, SECOND_HALF, SWAPPED
+from course_lib.lessons.dejavu.experiments.heads import OUTPUT
+from course_lib.lessons.dejavu.experiments.heads import STATIC as FIXED_HEADS
+from course_lib.lessons.dejavu.experiments.oracle import ORACLE
+from course_lib.lessons.dejavu.experiments.search import MLP
+from course_lib.lessons.dejavu.experiments.teal import ALL, BY_INPUT, BY_LEVELS, SECOND_HALF, SWAPPED
+from course_lib.lessons.dejavu.experiments.trained import PREDICTOR
 from course_lib.lessons.dejavu.results import RELU, Measured, above_dense
 
 LISTED = ("inverted lists, half of them", "half of the inverted lists")  # a case's name without a comma
@@ -202,7 +202,7 @@ def dearer(measured: Measured) -> Estimates:
         own = results.one(measured, "neurons", model=model, chosen_by=ORACLE, density=sparse["density"])
         columns = [row["losses"] for row in (results.dense(measured, model), own, whole, sparse)]
         more = [(both - few) - (half - dense) for dense, half, few, both in zip(*columns, strict=True)]
-        effects[f"{model}, {grid.replace(' a ', ' per ')}"] = of_samples(more)
+        effects[f"{model}, {grid}"] = of_samples(more)
     return effects
 
 

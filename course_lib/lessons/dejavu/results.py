@@ -1,6 +1,6 @@
-"""The stored measurements of lesson 09: their rows, and how far above the dense model a row lies.
+"""The stored measurements of lesson 09: their rows, and how far a row's loss is above that of the dense model.
 
-Models are compared window by window on the windows that both have read.
+Models are compared window by window, on windows that both have processed.
 """
 
 from collections.abc import Sequence
@@ -9,51 +9,49 @@ from typing import Any
 from course_lib.lessons.common.effects import Row, log_gap
 from course_lib.lessons.common.results import load_measured, rows
 from course_lib.lessons.common.verdicts import Effect
-from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU
+from course_lib.lessons.dejavu.experiments.ground import GATED, RELU
 
 Measured = dict[str, Any]
 
 MODELS = (GATED, RELU)
-CHEAP = 0.05  # nats per token above the dense model: 5 % of perplexity, which the lesson calls "no loss"
+CHEAP = 0.05  # nats per token above the dense model: 5 % of the perplexity, which the lesson calls "no loss"
 CLOSE = 0.02  # the same for a predictor
 
 
 def results() -> Measured:
-    """The committed measurement of `course reproduce dejavu`."""
+    """Load the committed results of `course reproduce dejavu`."""
     return load_measured("dejavu")
 
 
 def predictions() -> Measured:
-    """That of `course reproduce dejavu_predictors`."""
+    """Load those of `course reproduce dejavu_predictors`."""
     return load_measured("dejavu", "experiments/dejavu_predictors")
 
 
 def dense(measured: Measured, model: str) -> Row:
-    """The row of a model as it is."""
+    """The row of the dense model."""
     return rows(measured, "dense", model=model)[0]
 
 
 def models(measured: Measured, table: str) -> list[str]:
-    """Those that a table is about, in the order of MODELS."""
-    there = {row["model"] for row in rows(measured, table)}
-    return [model for model in MODELS if model in there]
+    """The models in a table, in the order of MODELS."""
+    present = {row["model"] for row in rows(measured, table)}
+    return [model for model in MODELS if model in present]
 
 
 def one(measured: Measured, table: str, **wanted: Any) -> Row | None:
-    """The only row of that kind; None where it was not measured."""
-    found = rows(measured, table, **wanted)
-    return found[0] if found else None
+    """The only such row; None if it was not measured."""
+    matches = rows(measured, table, **wanted)
+    return matches[0] if matches else None
 
 
 def above_dense(measured: Measured, row: Row) -> Effect:
-    """By how many nats per token its loss is above that of its dense model."""
+    """The loss increase over the dense model in nats per token."""
     return log_gap(dense(measured, row["model"]), row)
 
 
 def better(measured: Measured, table: str, first: dict, second: dict) -> dict[tuple[str, float], Effect]:
-    """By model and density: by how many nats per token the loss of `second` is above that of `first`, where both were
-    measured.
-    """
+    """By model and density: the loss of `second` minus that of `first`, where both were measured."""
     effects = {}
     for row in rows(measured, table, **first):
         other = one(measured, table, model=row["model"], density=row["density"], **second)
@@ -62,6 +60,6 @@ def better(measured: Measured, table: str, first: dict, second: dict) -> dict[tu
     return effects
 
 
-def densities(found: Sequence[Row]) -> list[float]:
-    """From all neurons down."""
-    return sorted({row["density"] for row in found}, reverse=True)
+def densities(of_rows: Sequence[Row]) -> list[float]:
+    """The densities of some rows, the highest first."""
+    return sorted({row["density"] for row in of_rows}, reverse=True)

@@ -19,7 +19,7 @@ from course_lib.contextual.small_models.relu_model import (
 )
 from course_lib.contextual.small_models.training import Piece, train_piece
 from course_lib.lessons.common.results import load_measured
-from course_lib.lessons.dejavu.experiments import experiment_relu_model as experiment
+from course_lib.lessons.dejavu.experiments import relu_model as experiment
 from course_lib.measure.result_files import plain
 from course_lib.models import architecture, blocks
 

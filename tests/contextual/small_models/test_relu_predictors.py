@@ -12,7 +12,7 @@ from course_lib.contextual.predictor.store import load_predictors
 from course_lib.contextual.selectors.deja_vu import DejaVu
 from course_lib.contextual.small_models.relu_model import PREDICTORS, load_relu_model, load_relu_predictors
 from course_lib.lessons.common.results import load_measured
-from course_lib.lessons.dejavu.experiments import experiment_relu_predictors as experiment
+from course_lib.lessons.dejavu.experiments import relu_predictors as experiment
 from course_lib.measure.result_files import plain
 
 TEXT = "one two three, two three one. " * 40

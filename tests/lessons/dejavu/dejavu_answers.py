@@ -267,24 +267,24 @@ RIGHT = {
 WRONG = {
     "dejavu.importance": {
         "largest values": lambda h, w, k: mask_of(h, k),
-        "largest absolute values": (lambda h, w, k: mask_of(h.abs(), k), "without the weights behind"),
+        "largest absolute values": (lambda h, w, k: mask_of(h.abs(), k), "without the norms of the columns"),
         "weighted with its sign": (lambda h, w, k: mask_of(h * w.norm(dim=0), k), "signed value"),
         "norm of rows": (lambda h, w, k: mask_of(h.abs() * w.norm(dim=1), k), "norm over the wrong axis"),
         "norm of the last axis": (lambda h, w, k: mask_of((h * w.norm(dim=-1)).abs(), k), "norm over the wrong axis"),
         "mean over the tokens": (
             lambda h, w, k: mask_of((h.abs() * w.norm(dim=0)).mean(0, keepdim=True), k).expand(h.shape),
-            "one set for all tokens",
+            "the same neurons for all tokens",
         ),
         "one row": lambda h, w, k: mask_of((h.abs() * w.norm(dim=0)).mean(0, keepdim=True), k)[0],
         "Wanda's score": (
             lambda h, w, k: mask_of((h.norm(dim=0) * w.norm(dim=0)).repeat(len(h), 1), k),
-            "one set for all tokens",
+            "the same neurons for all tokens",
         ),
         "lowest": (lambda h, w, k: mask_of(h.abs() * w.norm(dim=0), k, largest=False), "lowest kept"),
-        "a mask of those that leave": (lambda h, w, k: ~neurons_by_sort(h, w, k), "the ones that leave"),
+        "a mask of those that leave": (lambda h, w, k: ~neurons_by_sort(h, w, k), "the skipped ones"),
         "k lowest out": (
             lambda h, w, k: ~mask_of(h.abs() * w.norm(dim=0), k, largest=False),
-            "k leave",
+            "k skipped",
         ),
         "threshold": (
             lambda h, w, k: (s := h.abs() * w.norm(dim=0)) >= s.kthvalue(h.shape[1] - k + 1, dim=1, keepdim=True)[0],
@@ -338,7 +338,7 @@ WRONG = {
             lambda a, w, n: heads_by_slices(a, w, n, part=lambda a, w: a.norm(dim=1) * w.norm(), measure=lambda y: y),
             "product of two lengths",
         ),
-        "one number a head": lambda a, w, n: heads_by_slices(a, w, n).mean(0),
+        "one number per head": lambda a, w, n: heads_by_slices(a, w, n).mean(0),
         "over the tokens": (
             lambda a, w, n: heads_by_slices(a, w, n, measure=lambda y: y.norm(dim=0)).T,
             "over the tokens",
@@ -353,9 +353,9 @@ WRONG = {
             lambda a, w, n: heads_by_slices(a, w, n, measure=lambda y: y.pow(2).mean(-1).sqrt()),
             "mean over the channels",
         ),
-        "shares": (
+        "fractions": (
             lambda a, w, n: (s := heads_by_slices(a, w, n)) / s.sum(-1, keepdim=True),
-            "shares",
+            "fractions",
         ),
         "heads first": (lambda a, w, n: heads_by_matmul(a, w, n, swap=False), "heads first"),
         "parts": lambda a, w, n: heads_by_slices(a, w, n, measure=lambda y: y),
@@ -458,9 +458,9 @@ WRONG = {
         "zeros too, by a threshold": usual_with(labels=lambda p, k: (p >= p.topk(k).values[:, -1:]).to(p)),
         "share a token": (
             usual_with(share=lambda y: y.mean(1, keepdim=True) + 0.005),
-            "a share for each token or neuron",
+            "a fraction for each token or neuron",
         ),
-        "share a neuron": (usual_with(share=lambda y: y.mean(0) + 0.005), "a share for each token or neuron"),
+        "share a neuron": (usual_with(share=lambda y: y.mean(0) + 0.005), "a fraction for each token or neuron"),
         "no 0.005": (usual_with(share=lambda y: y.mean()), "0.005 left out"),
         "five per cent": usual_with(share=lambda y: y.mean() + 0.05),
         "logarithm of the sigmoid": (tracked(by_probability), "overflow"),
@@ -488,7 +488,10 @@ WRONG = {
             loss_by_hand(lambda s, y, v: (s - y) / y.numel()),
             "gradient without the weights",
         ),
-        "gradient the other way": (loss_by_hand(lambda s, y, v: v * (y - s) / y.numel()), "gradient turned round"),
+        "gradient the other way": (
+            loss_by_hand(lambda s, y, v: v * (y - s) / y.numel()),
+            "gradient with the wrong sign",
+        ),
         "mean over weights": (
             tracked(
                 lambda z, p, k: (

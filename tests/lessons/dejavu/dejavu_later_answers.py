@@ -164,7 +164,7 @@ def complete_in_numpy(keys, values, position, missing, stored, wk, wv, cos, sin)
 
 
 def everything_anew(keys, values, position, missing, stored, wk, wv, cos, sin):
-    """All rows made anew from inputs of which most are zero."""
+    """All rows computed again from inputs of which most are zero."""
     x = torch.zeros(len(keys), stored.shape[1], dtype=stored.dtype)
     x[missing] = stored
     return rope(x @ wk.T, cos[position], sin[position]), x @ wv.T
@@ -276,7 +276,10 @@ WRONG = {
             both(energy=lambda h, d, k: (lambda e: e[k].sum() / e.sum())(h * d.norm(dim=0))),
             "signed and unsquared",
         ),
-        "h squared": (both(energy=lambda h, d, k: h[k].pow(2).sum() / h.pow(2).sum()), "without the weights behind"),
+        "h squared": (
+            both(energy=lambda h, d, k: h[k].pow(2).sum() / h.pow(2).sum()),
+            "without the norms of the columns",
+        ),
         "h squared, norm not": (
             both(energy=lambda h, d, k: (lambda e: e[k].sum() / e.sum())(h**2 * d.norm(dim=0))),
             "half squared",
@@ -300,7 +303,7 @@ WRONG = {
             lambda h, d, a, k: (recall_of(a, k), energy_of(h, d, k & a)),
             "energy of the active ones",
         ),
-        "active by hand": (lambda h, d, a, k: (recall_of(h > 0, k), energy_of(h, d, k)), "active found anew"),
+        "active by hand": (lambda h, d, a, k: (recall_of(h > 0, k), energy_of(h, d, k)), "active redefined"),
         "lost": (lambda h, d, a, k: (1 - recall_of(a, k), 1 - energy_of(h, d, k)), "what is missed"),
         "mean of the hits": (both(lambda a, k: (a & k).float().mean()), "divided by all neurons"),
         "overlap": (both(lambda a, k: (a & k).sum() / (a | k).sum()), "a mixture with precision"),
@@ -318,7 +321,7 @@ WRONG = {
                 (a & k).sum(1) / a.sum(1),
                 ((h * d.norm(dim=0)).square() * k).sum(1) / (h * d.norm(dim=0)).square().sum(1),
             ),
-            "one a token",
+            "one per token",
         ),
     },
     "dejavu.lookahead": {
@@ -349,16 +352,16 @@ WRONG = {
         ),
         "negative index": (
             lambda s, a, n: (torch.stack([mlp_reads(s)[b - n] for b in range(len(a))]), a),
-            "wrapped round",
+            "wrapped around",
         ),
-        "roll": (lambda s, a, n: (torch.roll(mlp_reads(s), n, 0), a), "wrapped round"),
+        "roll": (lambda s, a, n: (torch.roll(mlp_reads(s), n, 0), a), "wrapped around"),
         "padded": (lambda s, a, n: (pad(mlp_reads(s), (0, 0, 0, 0, n, 0))[: len(a)], a), "zeros for the first blocks"),
         "next tokens": (
             lambda s, a, n: (mlp_reads(s)[:, : s.shape[1] - n], a[:, n:]),
             "tokens for blocks",
         ),
         "minus n": (lambda s, a, n: (mlp_reads(s)[:-n], a[n:]), "nothing for n = 0"),
-        "both cut from behind": lambda s, a, n: (mlp_reads(s)[:-n], a[:-n]),
+        "both cut from the end": lambda s, a, n: (mlp_reads(s)[:-n], a[:-n]),
         "all places": (lambda s, a, n: (s[: len(s) - 2 * n], a[n:]), "not every place is an MLP's"),
         "always one": pairs_in_a_loop(place=lambda b, n: 2 * (b + n) - 1, first=1, last=lambda size, n: size - n),
         "flattened": (
@@ -375,25 +378,25 @@ WRONG = {
         ),
     },
     "dejavu.missing": {
-        "today": (complete_in_a_loop(x=lambda i, p, m, s: s[-1]), "made from today's input"),
+        "today": (complete_in_a_loop(x=lambda i, p, m, s: s[-1]), "computed from the newest input"),
         "today at today's place": (
             complete_in_a_loop(x=lambda i, p, m, s: s[-1], p=lambda i, p, m, s: p[-1]),
-            "made from today's input",
+            "computed from the newest input",
         ),
-        "today's position": (complete_in_a_loop(p=lambda i, p, m, s: p[-1]), "turned to today's position"),
-        "length of the text": (complete_in_a_loop(p=lambda i, p, m, s: p[-1] + 1), "turned to today's position"),
+        "today's position": (complete_in_a_loop(p=lambda i, p, m, s: p[-1]), "rotated to the newest position"),
+        "length of the text": (complete_in_a_loop(p=lambda i, p, m, s: p[-1] + 1), "rotated to the newest position"),
         "as it is": (lambda *g: g[:2], "left as it was"),
         "zero": (
             lambda k, v, p, m, *_: tuple(x.index_fill(0, m, 0.0) for x in (k, v)),
             "zeros",
         ),
-        "no rotation": (complete_in_a_loop(turned=lambda k, cos, sin: k), "not turned"),
-        "distance": (complete_in_a_loop(p=lambda i, p, m, s: p[-1] - p[m[i]]), "turned by the distance"),
+        "no rotation": (complete_in_a_loop(turned=lambda k, cos, sin: k), "not rotated"),
+        "distance": (complete_in_a_loop(p=lambda i, p, m, s: p[-1] - p[m[i]]), "rotated by the distance"),
         "row": (complete_in_a_loop(p=lambda i, p, m, s: m[i]), "the row for the position"),
-        "number of the missing": (complete_in_a_loop(p=lambda i, p, m, s: i), "positions counted anew"),
-        "position[i]": (complete_in_a_loop(p=lambda i, p, m, s: p[i]), "positions counted anew"),
+        "number of the missing": (complete_in_a_loop(p=lambda i, p, m, s: i), "positions renumbered"),
+        "position[i]": (complete_in_a_loop(p=lambda i, p, m, s: p[i]), "positions renumbered"),
         "one early": (complete_in_a_loop(p=lambda i, p, m, s: p[m[i]] - 1), "one position off"),
-        "both turned": (complete_in_a_loop(value=rope), "the value turned too"),
+        "both turned": (complete_in_a_loop(value=rope), "the value rotated too"),
         "newest only": (
             lambda k, v, p, m, s, *g: complete_in_a_loop()(k, v, p, m[-1:], s[-1:], *g),
             "only one of the missing",
@@ -412,13 +415,13 @@ WRONG = {
         ),
         "made ones": (
             lambda k, v, p, m, s, wk, wv, cos, sin: (rope(s @ wk.T, cos[p[m]], sin[p[m]]), s @ wv.T),
-            "the made ones alone",
+            "the computed ones alone",
         ),
         "all turned": (
             lambda k, v, p, *g: (lambda keys, values: (keys, values))(
                 *complete_in_a_loop()(rope(k, g[-2][p], g[-1][p]), v, p, *g)
             ),
-            "turned once more",
+            "rotated once more",
         ),
         "put first, then all turned": lambda k, v, p, m, s, wk, wv, cos, sin: (
             rope(k.index_copy(0, m, s @ wk.T), cos[p], sin[p]),
@@ -432,12 +435,12 @@ WRONG = {
             ),
             "not transposed",
         ),
-        "other sign": (complete_in_a_loop(turned=lambda k, c, s: k * c - rotate_half(k) * s), "turned back"),
+        "other sign": (complete_in_a_loop(turned=lambda k, c, s: k * c - rotate_half(k) * s), "rotated backwards"),
         "GPT-J": complete_in_a_loop(turned=lambda k, c, s: k * c + torch.stack([-k[1::2], k[::2]], 1).flatten() * s),
         "swapped halves": (complete_in_a_loop(turned=lambda k, c, s: k * c + k.roll(len(k) // 2) * s), "no minus"),
         "cosine alone": (complete_in_a_loop(turned=lambda k, c, s: k * c), "no sine"),
         "sine alone": complete_in_a_loop(turned=lambda k, c, s: rotate_half(k) * s),
-        "everything anew": (everything_anew, "made anew where it was there"),
+        "everything again": (everything_anew, "existing rows changed"),
         "in the order of the newest first": (
             complete_in_a_loop(put=lambda i, p, m, s: m[len(m) - 1 - i]),
             None,
@@ -512,10 +515,10 @@ WRONG = {
         "one block": (lambda d, f, b, *g: pays()(d, f, 1, *g), "blocks counted wrongly"),
         "sparsity": (
             lambda d, f, b, r, o, s, *g: pays()(d, f, b, r, o, 1 - s, *g),
-            "what leaves for what stays",
+            "skipped for kept",
         ),
         "attention sparse": pays(others=lambda o, s, g: o * s * g),
-        "a share of time": (
+        "a fraction of time": (
             pays(
                 token=lambda dense, sparse: sparse / dense, whole=lambda p, n, d, s: (p * d + n * s) / (p * d + n * d)
             ),

@@ -189,9 +189,9 @@ WRONG = {
         "labels rolled": (lambda s, a, n: (s[1::2], torch.roll(a, -n, 0)), "labels wrapped round"),
     },
     "dejavu.missing": {
-        "mean": (completed(lambda stored: stored.mean(0).expand(stored.shape)), "made from the mean input"),
-        "value turned": (completed(turn_keys=False, turn_values=True), "the value turned instead of the key"),
-        "both turned": (completed(turn_values=True), "the value turned too"),
+        "mean": (completed(lambda stored: stored.mean(0).expand(stored.shape)), "computed from the mean input"),
+        "value turned": (completed(turn_keys=False, turn_values=True), "the value rotated instead of the key"),
+        "both turned": (completed(turn_values=True), "the value rotated too"),
         "all but the newest": (completed(rows=slice(0, -1)), "the newest left out"),
         "cosine": (completed(turn=lambda x, cos, sin: x * cos), "no sine"),
         "flipped": (completed(turn=lambda x, cos, sin: x * cos + x.flip(1) * sin), "entries in reverse order"),

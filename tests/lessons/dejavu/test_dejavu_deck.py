@@ -8,8 +8,6 @@ import torch
 
 from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.dejavu import deck
-from course_lib.lessons.dejavu.drawings import shares
-from course_lib.lessons.dejavu.tables.published import read_share
 from course_lib.workbook.decks.markdown import split_slides
 from course_lib.workbook.masters import ROOT
 
@@ -36,7 +34,7 @@ def test_what_is_lost_is_as_published():
 
 
 def test_latencies_are_as_published_and_divided_right():
-    table = {row[0]: [float(cell) for cell in row[1:]] for row in cells("Published: milliseconds a token")}
+    table = {row[0]: [float(cell) for cell in row[1:]] for row in cells("Published: milliseconds per token")}
     published = {row["system"]: list(row.values())[1:] for row in rows(PUBLISHED, "dejavu_latency")}
     assert {name: table[name] for name in published} == published
     for name, row in (
@@ -47,15 +45,14 @@ def test_latencies_are_as_published_and_divided_right():
         assert table[row] == [round(ratio, 1) for ratio in ratios]
 
 
-def test_what_half_arrives_of():
-    note = SLIDES["Published: milliseconds a token"]
-    assert f"read {100 * read_share():.0f} % of a block: {1 / read_share():.1f} times less" in note
-    reached = 40.5 / 15.9 * read_share()
-    assert 0.45 < reached < 0.55, "half of it"
+def test_half_of_the_saved_bytes_become_speed():
+    note, read = SLIDES["Published: milliseconds per token"], deck.published_fraction_read()
+    assert f"read {100 * read:.0f} % of a block: {1 / read:.1f} times less" in note
+    assert 0.45 < 40.5 / 15.9 * read < 0.55, "half of it"
 
 
 def test_the_search_is_as_published():
-    shown = [re.search(r"[\d.]+$", row[1])[0] for row in cells("Ask the neighbours?")]
+    shown = [re.search(r"[\d.]+$", row[1])[0] for row in cells("Search for the neighbors?")]
     assert [float(number) for number in shown] == [row["milliseconds"] for row in rows(PUBLISHED, "dejavu_search")]
 
 
@@ -67,7 +64,7 @@ def test_the_parts_of_85_per_cent_by_hand():
     assert "0.85) = 6.7$" in slide
     assert f"{1 / (1 - 0.85):.1f}" == "6.7"
     read = {row["part"]: row["gigabytes"] for row in rows(PUBLISHED, "dejavu_read")}
-    assert read["MLP"] / read["attention"] == pytest.approx(2, abs=0.01)  # two digits behind the point
+    assert read["MLP"] / read["attention"] == pytest.approx(2, abs=0.01)  # two decimal places
 
 
 def test_whatever_names_a_table_is_called_published():
@@ -76,14 +73,14 @@ def test_whatever_names_a_table_is_called_published():
             assert re.search("published", f"{title} {slide}", re.IGNORECASE), title
 
 
-def test_numbers_that_the_notes_say():
+def test_numbers_in_the_notes():
     assert math.sqrt(0.86 * 0.14 / 100) == pytest.approx(0.035, abs=5e-4)  # of COPA's 100 questions
     assert (1 - 0.05) / 2 == 0.475  # p + c d = 1 with p = 0.05, c = 2
     depth = {row["setting"]: row["Hellaswag"] for row in rows(PUBLISHED, "dejavu_depth")}
     for value in list(depth.values())[:3]:
         assert f"{value:.4f}" in SLIDES["The stream changes slowly"]
-    assert shares.union(0.1, 7) > 0.5 > shares.union(0.1, 6), "seven sequences read more than half"
-    assert 0.31 < shares._ratio(0.95) < 0.35, "a third of the length"
+    assert deck.union(0.1, 7) > 0.5 > deck.union(0.1, 6), "seven sequences read more than half"
+    assert 0.31 < deck._ratio(0.95) < 0.35, "a third of the length"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +91,7 @@ def errors():
 def test_keeping_all_loses_nothing_and_length_loses_least(errors):
     for name, curve in errors.items():
         assert curve[-1] == 0, name
-    few = deck.SHARES.index(0.2)
+    few = deck.FRACTIONS.index(0.2)
     at = {name: curve[few] for name, curve in errors.items()}
     assert at["|h| ‖w‖"] < at["|h|"] < min(at["h"], at["static: mean |h| ‖w‖"])
 

@@ -13,15 +13,19 @@ from course_lib.attention.small_models.byte_model import ByteModel
 from course_lib.contextual.selectors.low_bit import LowBit
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.small_models.relu_model import relu_configuration, untrained_relu_model
-from course_lib.lessons.dejavu import experiment
-from course_lib.lessons.dejavu.experiments import experiment_dejavu_ideas, experiment_dejavu_predictors
-from course_lib.lessons.dejavu.experiments.steps import active, batch, ground, ideas, neurons, predictors, rounded
-from course_lib.lessons.dejavu.experiments.steps.attention import predicted_heads
-from course_lib.lessons.dejavu.experiments.steps.blind import Blind
-from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU
-from course_lib.lessons.dejavu.experiments.steps.predicted import COPIES, PREDICTOR, STATIC
-from course_lib.lessons.dejavu.experiments.steps.search import LISTS, MLP, SCAN, TREE
-from course_lib.lessons.dejavu.experiments.steps.sizes import QUICK
+from course_lib.lessons.dejavu.experiments import (
+    dejavu,
+    dejavu_ideas,
+    dejavu_predictors,
+    ground,
+    oracle,
+    predicted_heads,
+    trained,
+)
+from course_lib.lessons.dejavu.experiments.dejavu_ideas import Blind
+from course_lib.lessons.dejavu.experiments.ground import GATED, QUICK, RELU
+from course_lib.lessons.dejavu.experiments.search import LISTS, MLP, SCAN, TREE
+from course_lib.lessons.dejavu.experiments.trained import COPIES, PREDICTOR, STATIC
 from course_lib.measure.result_files import as_text, plain
 from course_lib.models import layers_of, load_model, weight_of
 from course_lib.quantization.grid import most_values
@@ -57,17 +61,17 @@ def tables_of(plan):
 
 @pytest.fixture(scope="module")
 def tables(sizes):
-    return tables_of(experiment.steps(sizes))
+    return tables_of(dejavu.steps(sizes))
 
 
 @pytest.fixture(scope="module")
 def guesses(sizes, tmp_path_factory):
-    """What the experiment of the predictors measures."""
+    """The tables of the experiment with predictors."""
     folder = tmp_path_factory.mktemp("predictors")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(predictors, "QUICK_RESULTS", folder)
-        found = tables_of(experiment_dejavu_predictors.steps(sizes))
-    assert list(folder.iterdir()) == []  # nothing is left behind
+        patch.setattr(trained, "QUICK_RESULTS", folder)
+        found = tables_of(dejavu_predictors.steps(sizes))
+    assert list(folder.iterdir()) == []  # nothing remains
     return found
 
 
@@ -91,18 +95,18 @@ def test_both_models_are_read_on_the_same_windows_by_all(tables, guesses, sizes)
 @pytest.mark.real
 def test_neurons_are_chosen_in_every_way(tables):
     choices = {(row["model"], row["chosen_by"]): row for row in tables["neurons"]}
-    assert set(choices) == {(model, by) for model in (GATED, RELU) for by in neurons.CHOICES}
+    assert set(choices) == {(model, by) for model in (GATED, RELU) for by in oracle.CHOICES}
     assert {row["reached"] for row in choices.values()} == {0.5}
     assert len({tuple(row["losses"]) for row in choices.values()}) == len(choices)
-    held = {by: choices[GATED, by]["bytes"] for by in (neurons.ALONE, neurons.STATIC, neurons.EMBEDDING)}
-    assert held[neurons.ALONE] == held[neurons.STATIC] == 0 < held[neurons.EMBEDDING]
+    held = {by: choices[GATED, by]["bytes"] for by in (oracle.ALONE, oracle.STATIC, oracle.EMBEDDING)}
+    assert held[oracle.ALONE] == held[oracle.STATIC] == 0 < held[oracle.EMBEDDING]
 
 
 @pytest.mark.real
 def test_with_all_neurons_nothing_changes(tables, sizes):
     whole = only(tables["dense"], model=GATED)["losses"]
-    for by in (neurons.ORACLE, neurons.RECORDED):
-        (row,) = neurons.kept(sizes, GATED, by, 1.0, 0)["neurons"]
+    for by in (oracle.ORACLE, oracle.RECORDED):
+        (row,) = oracle.keep_neurons(sizes, GATED, by, 1.0, 0)["neurons"]
         assert row["losses"] == pytest.approx(whole, abs=2e-5)  # five digits are kept
         assert (row["reached"], row["by_block"]) == (1.0, [1.0] * N_BLOCKS)
 
@@ -118,7 +122,7 @@ def test_windows_in_parts_are_windows_together():
 
 def test_who_carries_the_energy_by_hand():
     importance = torch.tensor([[3.0, 1.0, 0.0, 0.0], [1.0, 10.0, 0.0, 0.0]])  # 9 of 10 is too little, 100 of 101 is not
-    assert active.carrying(importance) == pytest.approx((2 / 4 + 1 / 4) / 2)
+    assert oracle.carrying(importance) == pytest.approx((2 / 4 + 1 / 4) / 2)
 
 
 @pytest.mark.real
@@ -132,7 +136,7 @@ def test_active_neurons_of_both_models(tables):
 
 def test_what_a_batch_needs_by_hand():
     importance = torch.tensor([[[5.0, 4.0, 1.0, 0.0]], [[0.0, 0.0, 2.0, 0.0]]])  # of two blocks, one token
-    assert batch.needed(importance, 0.5).tolist() == [[[True, True, False, False]], [[False, False, True, False]]]
+    assert oracle.needed(importance, 0.5).tolist() == [[[True, True, False, False]], [[False, False, True, False]]]
 
 
 @pytest.mark.real
@@ -145,7 +149,7 @@ def test_the_union_grows_with_the_batch(tables):
 
 @pytest.mark.real
 def test_rounding_changes_a_copy(tables, sizes):
-    copy = rounded.on_grid(sizes, GATED, "3 bits in groups of 32", 0).model
+    copy = oracle.on_grid(sizes, GATED, "3 bits in groups of 32", 0).model
     own = ground.subject(sizes, GATED, 0).model
     for layer, other in zip(layers_of(copy), layers_of(own), strict=True):
         few, many = (weight_of(each.module)[:, :96] for each in (layer, other))
@@ -209,25 +213,23 @@ def test_exact_searches_find_the_same(guesses, sizes):
 
 @pytest.mark.real
 def test_an_idea_is_fitted_blindfold_and_kept_to_its_bytes(sizes, monkeypatch):
-    monkeypatch.setattr(ideas, "CALIBRATION", (2, 12)), monkeypatch.setattr(ideas, "HELD_OUT", (2, 12))
+    monkeypatch.setattr(dejavu_ideas, "CALIBRATION", (2, 12)), monkeypatch.setattr(dejavu_ideas, "HELD_OUT", (2, 12))
     loaded = load_model(sizes.model)
     with pytest.raises(ValueError, match="looks at h"):
-        ideas.attempt(Oracle(), loaded)
+        dejavu_ideas.attempt(Oracle(), loaded)
     with pytest.raises(ValueError, match="expected at most"):
-        ideas.attempt(LowBit(bits=4), loaded)
+        dejavu_ideas.attempt(LowBit(bits=4), loaded)
     with pytest.raises(ValueError, match="expected a NeuronSelector"):
-        ideas.attempt("static", loaded)
-    monkeypatch.setattr(ideas, "load_model", lambda: loaded)
-    (step,) = experiment_dejavu_ideas.EXPERIMENT.steps(experiment_dejavu_ideas.EXPERIMENT.quick)
+        dejavu_ideas.attempt("static", loaded)
+    monkeypatch.setattr(dejavu_ideas, "load_model", lambda: loaded)
+    (step,) = dejavu_ideas.EXPERIMENT.steps(dejavu_ideas.EXPERIMENT.quick)
     (row,) = step.run(0)["ideas"]
-    kept = ideas.stored([row])
+    kept = {row["idea"]: dejavu_ideas.Attempt(row["bytes"], row["density"], torch.tensor(row["losses"]))}
     assert (row["bytes"], row["density"], len(row["losses"])) == (0, 0.2995, 2)  # 115 of 384 neurons
-    mine = ideas.Attempt(4_000_000, 0.3, kept["one set for all tokens"].losses - 1)
-    name, *_, lower = cells(ideas.table(kept, mine))[-1]
+    mine = dejavu_ideas.Attempt(4_000_000, 0.3, kept["a static set"].losses - 1)
+    name, *_, lower = cells(dejavu_ideas.table(kept, mine))[-1]
     assert (name, lower) == ("yours", "+1.000 ± 0.000")
-    said = ideas.line(mine, loaded[0], [3.0, 3.0, 9.0], [4.0, 4.0, 9.0])
-    assert "all neurons 20.1, 30 % by oracle 54.6" in said  # of its own two windows: e³ and e⁴
-    assert "beside" not in ideas.compared(kept | {"mine": mine}).described()
+    assert "beside" not in dejavu_ideas.compared(kept | {"mine": mine}).described()
 
 
 @pytest.mark.real
@@ -241,7 +243,7 @@ def test_what_should_be_predicted_is_hidden(sizes):
 
 
 def test_no_step_has_two_names():
-    for plan in (experiment, experiment_dejavu_predictors, experiment_dejavu_ideas):
+    for plan in (dejavu, dejavu_predictors, dejavu_ideas):
         for sizes in (plan.EXPERIMENT.sizes, plan.EXPERIMENT.quick):
             names = [step.name for step in plan.EXPERIMENT.steps(sizes)]
             assert len(names) == len(set(names))

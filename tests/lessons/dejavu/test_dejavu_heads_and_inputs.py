@@ -12,10 +12,8 @@ from course_lib.contextual.attention.heads import contextual_heads
 from course_lib.contextual.inputs.teal import teal as sparse_inputs
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.contextual.small_models.relu_model import relu_configuration, untrained_relu_model
-from course_lib.lessons.dejavu.experiments.steps import ground, slow_change, teal
-from course_lib.lessons.dejavu.experiments.steps.attention import heads
-from course_lib.lessons.dejavu.experiments.steps.ground import GATED, RELU, loss_row, subject
-from course_lib.lessons.dejavu.experiments.steps.sizes import QUICK
+from course_lib.lessons.dejavu.experiments import ground, heads, oracle, teal
+from course_lib.lessons.dejavu.experiments.ground import GATED, QUICK, RELU, loss_row, subject
 from course_lib.models import blocks, tiny_model
 
 N_BLOCKS = 4
@@ -92,16 +90,16 @@ def test_weights_read_by_hand():
 @pytest.mark.real
 @pytest.mark.parametrize("name", [GATED, RELU])
 def test_slow_change(sizes, name):
-    rows = slow_change.change(sizes, name, 0)["slow_change"]
+    rows = oracle.change(sizes, name, 0)["slow_change"]
     assert [row["block"] for row in rows] == list(range(len(blocks(subject(sizes, name, 0).model))))
     assert all(-1 <= row["cosine"] <= 1 and row["size_ratio_attention"] > 0 < row["size_ratio_mlp"] for row in rows)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", [GATED, RELU])
-@pytest.mark.parametrize("way", slow_change.WAYS)
+@pytest.mark.parametrize("way", oracle.WAYS)
 def test_every_way_changes_the_model_and_leaves_it_as_it_was(sizes, name, way):
-    (row,) = slow_change.changed(sizes, name, way, 0)["depth"]
+    (row,) = oracle.changed(sizes, name, way, 0)["depth"]
     expected = dense_losses(sizes, name)
     assert (row["model"], row["way"]) == (name, way)
     assert row["losses"] != expected

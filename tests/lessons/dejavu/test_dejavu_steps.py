@@ -1,11 +1,9 @@
-"""The course's own steps behind the later exercises of lesson 09: numbers by hand, attention as it would have been."""
+"""The reference steps of lesson 09: numbers by hand, and attention with completed keys."""
 
 import pytest
 import torch
 
-from course_lib.lessons.dejavu.steps.late_keys import completed
-from course_lib.lessons.dejavu.steps.lookahead import pairs
-from course_lib.lessons.dejavu.steps.payoff import payoff
+from course_lib.lessons.dejavu.steps import completed, pairs, payoff
 
 
 def randn(*shape):

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.lessons.dejavu import claims
-from course_lib.lessons.dejavu.experiments.steps.ground import GATED
+from course_lib.lessons.dejavu.experiments.ground import GATED
 
 
 @pytest.mark.parametrize(

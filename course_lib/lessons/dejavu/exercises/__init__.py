@@ -10,4 +10,4 @@ from course_lib.lessons.dejavu.exercises.missing import MISSING
 from course_lib.lessons.dejavu.exercises.recall import RECALL
 
 LESSON = "09 Deja Vu"
-EXERCISES = (IMPORTANCE, HEADS, GATHERED, LOSS, RECALL, LOOKAHEAD, MISSING, BREAK_EVEN)
+EXERCISES = (IMPORTANCE, GATHERED, LOSS, RECALL, BREAK_EVEN, HEADS, MISSING, LOOKAHEAD)

@@ -1,7 +1,7 @@
 """The exercise dejavu.break_even, "When it pays": its cases and its named mistakes.
 
-Dimension key, the arguments in their order: d width, f neurons, b blocks, r rank, o numbers of others, s share of the
-neurons that is kept, g factor of gathering, p prompt, n tokens of the answer.
+Dimension key, the arguments in their order: d width, f neurons, b blocks, r rank, o numbers of others, s density of the
+neurons, g factor of gathering, p prompt, n tokens of the answer.
 """
 
 from functools import partial
@@ -59,7 +59,7 @@ def _break_even_cases(generator: torch.Generator) -> list[Case]:
 
     smollm2 = (576, 1536, 30, 64, 26_542_080 + 28_311_552)
     return [
-        Case("one block by hand: 400 numbers a token, or 256; even at 0.45", (4, 20, 1, 1, 160, 0.15, 2.0, 5.0, 10)),
+        Case("one block by hand: 400 numbers per token, or 256; even at 0.45", (4, 20, 1, 1, 160, 0.15, 2.0, 5.0, 10)),
         Case("SmolLM2, rank 64, a fifth of the neurons", (*smollm2, 0.2, 2.0, 12.0, 100)),
         Case("SmolLM2, nine neurons of ten: slower than dense", (*smollm2, 0.9, 1.8, 30.0, 50)),
         Case("a predictor that is larger than the MLP", (64, 96, 6, 130, 150_000, 0.1, 1.5, 8.0, 40)),
@@ -68,7 +68,7 @@ def _break_even_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(*sizes: int | float) -> tuple[int | float, ...]:
-    from course_lib.lessons.dejavu.steps.payoff import payoff
+    from course_lib.lessons.dejavu.steps import payoff
 
     return payoff(*sizes)
 

@@ -1,6 +1,6 @@
 """The exercise dejavu.gathered, "Only the rows that are needed": its cases and its named mistakes.
 
-Dimension key: D width, F neurons, K of them that stay.
+Dimension key: D width, F neurons, K of them that are kept.
 """
 
 from collections.abc import Callable
@@ -147,8 +147,8 @@ GATHERED = Exercise(
     ),
     hints=(
         "What is the shape of gate[index]? Those are the only rows of the gate whose product with x is needed.",
-        "gate[index] @ x and up[index] @ x are (K,), in the order of `index`. Which part of `down` do these K values "
-        "meet?",
+        "gate[index] @ x and up[index] @ x are (K,), in the order of `index`. Which part of `down` are these K values "
+        "multiplied with?",
         "Neuron i has column i of `down`: down[:, index] is (D, K).",
     ),
 )

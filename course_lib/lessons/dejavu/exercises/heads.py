@@ -63,7 +63,7 @@ def _up_to(heads: Tensor, weight: Tensor, n_heads: int) -> Tensor:
 
 def _heads_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, n_heads: int, size: int, width: int) -> tuple[Tensor, Tensor, int]:
-        """Heads of large values that meet small weights, and others for which it is the other way round."""
+        """Heads with large values and small weights, and the reverse."""
         loud = torch.exp(torch.randn(n_heads, 1, generator=generator))
         heads = torch.randn(n_tokens, n_heads, size, generator=generator) * loud
         weight = torch.randn(width, n_heads, size, generator=generator) * 1.5 / loud
@@ -107,10 +107,10 @@ HEADS = Exercise(
         Variant("the root of the sum of squares", _of(lambda p: (p * p).sum(dim=-1) ** 0.5)),
     ),
     hints=(
-        "heads @ weight.T is a sum over H d columns. Which of them belong to one head? Its part of the output is the "
-        "sum over these alone.",
-        "Both cut in the same way: heads into (T, H, d), weight into (D, H, d). A product summed over d is (T, H, D), "
-        "one part for each head.",
+        "heads @ weight.T is a sum over H d columns. Which of them belong to one head? Its contribution is the "
+        "sum over these only.",
+        "Divide both in the same way: heads into (T, H, d), weight into (D, H, d). A product summed over d is "
+        "(T, H, D), one part for each head.",
         'torch.einsum("thi,dhi->thd", …) makes the parts; then the norm over the last axis. A loop over heads with '
         "slices does it too.",
     ),

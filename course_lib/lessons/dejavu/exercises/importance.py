@@ -1,6 +1,6 @@
 """The exercise dejavu.importance, "Which neurons matter": its cases and its named mistakes.
 
-Dimension key: T tokens, D width, F neurons, of which k stay.
+Dimension key: T tokens, D width, F neurons, of which k are kept.
 """
 
 from collections.abc import Callable
@@ -81,10 +81,10 @@ def _reach(worth: Tensor, k: int) -> Tensor:
 
 def _importance_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n_tokens: int, n_neurons: int, width: int) -> tuple[Tensor, Tensor]:
-        """Neurons that are loud and reach little, others that are quiet and reach far; most tokens like a few."""
-        loud = torch.exp(torch.randn(n_neurons, generator=generator))
-        hidden = torch.randn(n_tokens, n_neurons, generator=generator) * loud
-        far = torch.exp(torch.randn(n_neurons, generator=generator)) / loud
+        """Neurons with large values and short columns, and the reverse."""
+        scale = torch.exp(torch.randn(n_neurons, generator=generator))
+        hidden = torch.randn(n_tokens, n_neurons, generator=generator) * scale
+        far = torch.exp(torch.randn(n_neurons, generator=generator)) / scale
         return hidden, torch.randn(width, n_neurons, generator=generator) * far
 
     down = torch.tensor([[3.0, 0.0, 0.0, 0.6], [4.0, 1.0, 2.0, 0.8]])
@@ -97,9 +97,9 @@ def _importance_cases(generator: torch.Generator) -> list[Case]:
         Case("2 tokens, 4 neurons, by hand: 5, 4, 2.8, 3 and 2.5, 3, 4, 1", (*by_hand, 2)),
         Case("17 tokens, 6 of 23 neurons", (*drawn(17, 23, 11), 6)),
         Case("as many tokens as neurons as channels", (*drawn(12, 12, 12), 5)),
-        Case("more wanted than fire, after a ReLU", (fires[0].relu(), fires[1], 13)),
+        Case("more than are active, after a ReLU", (fires[0].relu(), fires[1], 13)),
         Case("equal lengths", (whole, signs, 7)),
-        Case("a single neuron a token", (*drawn(9, 16, 16), 1)),
+        Case("a single neuron per token", (*drawn(9, 16, 16), 1)),
         Case("not contiguous", (*turned, 4)),
     ]
 
@@ -132,10 +132,10 @@ IMPORTANCE = Exercise(
         Variant("in float64", lambda h, w, k: _best(_length(h.double(), w.double()), k)),
     ),
     hints=(
-        "The output is a sum with one vector for each neuron: its value times its column of `down`. What is missing "
-        "when a neuron is left out is that vector. How long is it?",
-        "The length of h_i w_i is |h_i| times the length of w_i, (T, F). topk(k, dim=1).indices are the places of the "
-        "longest in each row.",
-        "torch.zeros_like(hidden, dtype=torch.bool).scatter(1, places, True)",
+        "The output is a sum with one vector for each neuron: its value times its column of `down`. This vector is "
+        "missing when the neuron is left out. How long is it?",
+        "The length of h_i w_i is |h_i| times the length of w_i, (T, F). topk(k, dim=1).indices are the positions of "
+        "the longest in each row.",
+        "torch.zeros_like(hidden, dtype=torch.bool).scatter(1, positions, True)",
     ),
 )

@@ -48,7 +48,7 @@ def _places(case: Case, got: Any, expected: Any) -> "matplotlib.figure.Figure":
     panel.locator_params(axis="y", integer=True)
     panel.legend(frameon=False, loc="lower right")
     title = f"{len(read[0] & read[1])} of {len(read[0])} predictors read where they should"
-    label(panel, title, "place of the stream: behind what", "block that is predicted")
+    label(panel, title, "state of the stream: after this part", "block that is predicted")
     return fig
 
 
@@ -110,7 +110,7 @@ def _lookahead_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(stream: Tensor, active: Tensor, ahead: int) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.dejavu.steps.lookahead import pairs
+    from course_lib.lessons.dejavu.steps import pairs
 
     return pairs(stream, active, ahead)
 
@@ -135,7 +135,7 @@ LOOKAHEAD = Exercise(
         Variant("counted in places", lambda s, a, n: (s[1 : 2 * (len(a) - n) : 2], a.narrow(0, n, len(a) - n))),
     ),
     hints=(
-        "Number the places of the stream: 0 is the embedding, 1 is after the attention of block 0. At which place does "
+        "Number the states of the stream: 0 is the embedding, 1 comes after the attention of block 0. Which state does "
         "the MLP of block l read?",
         "The first block that has a predictor is block n, and its predictor reads what the MLP of block 0 reads. What "
         "does that of the last block, L − 1, read?",

@@ -75,13 +75,13 @@ def _on_paper(logits: Tensor, parts: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _loss_cases(generator: torch.Generator) -> list[Case]:
-    def drawn(n_tokens: int, n_neurons: int, fires: float, loud: float = 1.5) -> tuple[Tensor, Tensor]:
-        """What a predictor says that has an inkling, and parts of which some are zero, more for some tokens."""
+    def drawn(n_tokens: int, n_neurons: int, fires: float, scale: float = 1.5) -> tuple[Tensor, Tensor]:
+        """Logits that agree with the labels better than chance, and importances with zeros, more for some tokens."""
         often = 2 * fires * torch.rand(n_tokens, 1, generator=generator)
         fire = torch.rand(n_tokens, n_neurons, generator=generator) < often.clamp(max=0.95)
         parts = torch.exp(torch.randn(n_tokens, n_neurons, generator=generator)) * fire
         noise = torch.randn(n_tokens, n_neurons, generator=generator)
-        return loud * (noise + fire - 0.5), parts
+        return scale * (noise + fire - 0.5), parts
 
     three = torch.tensor(3.0).log()
     by_hand = torch.tensor([[1.0, 1.0, -1.0, 0.0], [-1.0, 0.0, 1.0, 0.0]]) * three
@@ -93,9 +93,9 @@ def _loss_cases(generator: torch.Generator) -> list[Case]:
         Case("2 tokens, 4 neurons, k = 2, by hand: 3 active, w = 0.38", (by_hand, lengths, 2)),
         Case("15 tokens, at most 5 of 22 neurons", (*drawn(15, 22, 0.4), 5)),
         Case("as many tokens as neurons, at most 4, whole numbers for logits", (many.round(), few, 4)),
-        Case("after a ReLU: all that fire", (*drawn(14, 19, 0.2), 19)),
+        Case("after a ReLU: all that are not zero", (*drawn(14, 19, 0.2), 19)),
         Case("large logits", (logits * 120, parts, 6)),
-        Case("a predictor that always says no", (logits.abs() * -2 - 1, parts, 3)),
+        Case("a predictor that always answers no", (logits.abs() * -2 - 1, parts, 3)),
         Case("not contiguous", (*turned, 8)),
     ]
 
@@ -131,7 +131,7 @@ LOSS = Exercise(
     ),
     hints=(
         "Three steps: labels (T, F) of 0 and 1 from `parts`, one row after the other; w, one number, from the labels; "
-        "and what each logit costs. Which labels does a token have of which only two neurons fire?",
+        "and what each logit costs. Which labels does a token have of which only two neurons are not zero?",
         "−log σ(z) is softplus(−z), and −log(1 − σ(z)) is softplus(z): neither is infinite. "
         "binary_cross_entropy_with_logits has a weight= that may be (T, F).",
         "The gradient is that of autograd, or on paper: weight · (σ(z) − label) / (T · F). Logits may be large: take "

@@ -56,7 +56,7 @@ def _each_twice(table: Tensor) -> Tensor:
 
 def _missing_cases(generator: torch.Generator) -> list[Case]:
     def drawn(tokens: int, missing: int, width: int, size: int, texts: int, base: float = 100.0) -> tuple[Tensor, ...]:
-        """Tokens of a text of which some have left the cache; in the rows of missing ones stands what was there."""
+        """Tokens of a text of which some have left the cache; the rows of missing ones hold leftovers."""
         position = torch.randperm(texts - 1, generator=generator)[:tokens].sort().values
         old = torch.randperm(tokens - 1, generator=generator)[: missing - 1].sort().values
         matrices = [torch.randn(size, width, generator=generator) for _ in range(2)]
@@ -91,7 +91,7 @@ def _missing_cases(generator: torch.Generator) -> list[Case]:
 
 
 def _library(*arguments: Tensor) -> tuple[Tensor, Tensor]:
-    from course_lib.lessons.dejavu.steps.late_keys import completed
+    from course_lib.lessons.dejavu.steps import completed
 
     return completed(*arguments)
 
@@ -115,12 +115,12 @@ MISSING = Exercise(
         Variant("index_copy", lambda *a: _copied(*a)),
     ),
     hints=(
-        "What is stored is what the attention read then. Which matrix makes a key of it, and which a value? Which of "
-        "the two carries a position?",
-        "stored @ key_weight.T is (M, d), one key a row. The tokens stand at position[missing]: cos and sin have a row "
-        "for each of these positions.",
-        "Each made key times cos of its position, plus its turned half times sin, goes into the rows `missing` of the "
-        "keys; what the other matrix makes goes into those of the values, as it is.",
+        "The stored rows are the inputs of the attention at these tokens. Which matrix turns them into keys, and "
+        "which into values? Which of the two depends on the position?",
+        "stored @ key_weight.T is (M, d), one key per row. The positions of the tokens are position[missing]: cos and "
+        "sin have a row for each of them.",
+        "Each key times cos of its position, plus its rotated half times sin, goes into the rows `missing` of the "
+        "keys; the products with the other matrix go into those of the values, without rotation.",
     ),
 )
 

@@ -15,7 +15,7 @@ from course_lib.checking.near import all_near
 
 
 def _agree_on_both(got: Any, expected: Any, case: Case) -> str | None:
-    """Both shares up to rounding."""
+    """Both fractions up to rounding."""
     return all_near(got, expected, {"recall": 1e-6, "energy": 1e-6})
 
 
@@ -32,7 +32,7 @@ def _recall(hidden: Tensor, down: Tensor, active: Tensor, keep: Tensor) -> tuple
 def _each(
     dim: int, finish: Callable[[Tensor], Tensor] = torch.mean, least: float = 0.0
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """The mean of the shares of single tokens (dim 1), or of single neurons (dim 0)."""
+    """The mean of the fractions of single tokens (dim 1), or of single neurons (dim 0)."""
     return lambda part, whole: finish(part.sum(dim) / whole.sum(dim).clamp(min=least))
 
 
@@ -116,9 +116,9 @@ RECALL = Exercise(
         Variant("Python numbers", lambda *g: tuple(x.item() for x in _recall(*g))),
     ),
     hints=(
-        "Recall: of all True entries of `active`, over all tokens, which share is also True in `keep`? Two sums and "
+        "Recall: of all True entries of `active`, over all tokens, which fraction is also True in `keep`? Two sums and "
         "one division.",
-        "Neuron i adds h_i times its column of `down`. The length of column i is down.norm(dim=0)[i].",
+        "Neuron i contributes h_i times its column of `down`. The length of column i is down.norm(dim=0)[i].",
         "(hidden * down.norm(dim=0)).square() is (T, F). Its sum where `keep` is True, divided by its sum.",
     ),
 )

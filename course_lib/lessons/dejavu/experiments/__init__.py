@@ -1,1 +1,1 @@
-"""Experiments of lesson 09 beside the main one: each has its own command, `course reproduce NAME`, and its own JSON."""
+"""The experiments of lesson 09: each has a command, `course reproduce NAME`, and writes NAME.json next to it."""

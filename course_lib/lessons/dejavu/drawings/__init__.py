@@ -1,1 +1,0 @@
-"""Drawings of lesson 09 that measure nothing: neurons and who needs them, prediction, memory, and what it costs."""

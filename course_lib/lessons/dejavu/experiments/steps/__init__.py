@@ -1,1 +1,0 @@
-"""What `course reproduce dejavu` and its companions measure, one question per file."""

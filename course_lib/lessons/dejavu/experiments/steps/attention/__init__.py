@@ -1,1 +1,0 @@
-"""Heads chosen by an oracle, the same for all tokens, and by trained predictors."""

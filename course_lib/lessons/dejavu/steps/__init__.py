@@ -1,1 +1,0 @@
-"""The steps of lesson 09 that its exercises ask for, as the course does them: what a cell calls without an answer."""

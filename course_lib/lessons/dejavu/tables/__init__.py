@@ -1,1 +1,0 @@
-"""The printed tables and verdicts of lesson 09."""
