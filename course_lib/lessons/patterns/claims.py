@@ -9,7 +9,7 @@ from course_lib.lessons.common import gpu
 from course_lib.lessons.common.claim import HARMED, OTHER_HARMS, PERCENT, TIMES, WHY_HARMED, Claim
 from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
 from course_lib.lessons.common.results import load_published, rows
-from course_lib.lessons.common.verdicts import Effect, decide_cases, of_examples
+from course_lib.lessons.common.verdicts import HOLDS, Effect, decide_cases, of_examples
 
 Measured = dict[str, Any]
 Points = dict[float, Row]
@@ -147,7 +147,7 @@ def _saved(bench: Measured) -> dict[str, Effect]:
 
 def _show_examples(bench: Measured) -> str:
     cases = _csr_where_smaller(bench)
-    return f"{list(decide_cases(cases).values()).count('holds')} of {len(cases)} densities; {TIMES.several(cases)}"
+    return f"{list(decide_cases(cases).values()).count(HOLDS)} of {len(cases)} densities; {TIMES.several(cases)}"
 
 
 BITMAP_SMALLER = _formats(
