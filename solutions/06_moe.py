@@ -16,7 +16,7 @@
 #
 # **You need** lesson 00, softmax and `topk` in PyTorch, and autograd. Lessons 01 to 05 are not required.
 #
-# **Time**: the core path, sections 1 to 9, takes about two hours, 50 minutes of it for exercises. The optional
+# **Time**: the core path, sections 1 to 9, takes a little over two hours, 50 minutes of it for exercises. The optional
 # sections 10 to 15 are independent of each other and take another hour and a half, 33 minutes of it for exercises.
 
 # %%
@@ -36,10 +36,10 @@ from course_lib.workbook import check, mine
 
 # %% [markdown]
 # In sections 2 to 5 we build experts from a real MLP. We therefore need the inputs of one MLP of our model,
-# SmolLM2-135M-Instruct (lesson 00). We take block 15 of 30 and read the inputs with a **forward pre-hook**, a
-# function that PyTorch calls with the arguments of a module just before the module runs. The router is a matrix with
-# one row per expert. For now it has small random weights, that is, it has not learned anything yet. Its products with
-# the token are called **logits**.
+# SmolLM2-135M-Instruct (lesson 00). We take block 15 (of blocks 0 to 29) and read the inputs with a **forward
+# pre-hook**, a function that PyTorch calls with the arguments of a module just before the module runs. The router is a
+# matrix with one row per expert. For now it has small random weights, that is, it has not learned anything yet. Its
+# products with a token are called **logits**.
 
 # %%
 model, tokenizer = load_model()
@@ -69,8 +69,8 @@ drawings.one_layer()
 # Start at the top. The router computes one logit per expert and turns the logits into probabilities (the bars with
 # numbers). The two experts with the highest probabilities (dark) compute their output for this token, and the outputs
 # are multiplied by their weights and added. The six pale experts are stored, but this token does not use them. So the
-# layer stores 21.2 million weights, but a token is multiplied with only 5.3 million of them, a quarter. The router is
-# the thin line at the top: its 4,608 weights cost next to nothing.
+# layer stores 21.2 million weights, but a token is multiplied with only 5.3 million of them, a quarter. These are its
+# **active parameters**. The router is the thin line at the top: its 4,608 weights cost next to nothing.
 #
 # Choosing the $k$ experts with the highest logits is called **top-k routing**. Here $k = 2$.
 #
@@ -81,8 +81,8 @@ drawings.one_layer()
 #
 # $$ p_i(x) = \frac{e^{h(x)_i}}{\sum_j e^{h(x)_j}}, \qquad y = \sum_{i \in \mathcal{T}} p_i(x)\, E_i(x), $$
 #
-# where $\mathcal{T}$ is the set of the $k$ experts with the highest logits. (The paper has $k = 1$.) The function
-# from logits to weights is called the **gate**.
+# where $\mathcal{T}$ is the set of the $k$ experts with the highest logits. (The paper has $k = 1$.) The function from
+# logits to weights is called the **gate**. (It has nothing to do with the *gate* matrix inside each expert.)
 
 # %% [markdown]
 # ### The weights of the gate
@@ -144,12 +144,14 @@ for name, gate_of_tokens in {"probabilities": probability_weights, "sum to one":
     print(f"{name}: output has {mixed_output.norm() / mlp_output.norm():.2f} times the norm of the MLP's output")
 
 # %% [markdown]
-# With probabilities, the output shrinks to about half, because an untrained router gives two of four experts a total
-# probability of about one half. With weights that sum to one, the four copies compute exactly what the MLP computed.
+# With probabilities, the output shrinks to 0.52 times its norm. An untrained router is almost undecided, so that even
+# the two best of four experts together have hardly more than half of the probability. With weights that sum to one, the
+# four copies compute exactly what the MLP computed.
 #
 # Now the same in all 30 blocks of the real model: we replace each MLP by four copies of itself, with an untrained
-# router. Since we know the result (the MLP's output times the sum of the weights), we do not need the copies. A
-# forward hook that rescales the output of each MLP is enough.
+# router. Since we know the result (the MLP's output times the sum of the weights), we do not need the copies. A forward
+# hook that rescales the output of each MLP is enough. We measure the **perplexity**, the exponential of the mean loss
+# per token; lower is better.
 
 
 # %%
@@ -176,8 +178,8 @@ print(f"dense, or copies whose weights sum to one: perplexity {dense_perplexity:
 print(f"copies weighted by probabilities: perplexity {perplexity_with_copies(mine('moe.gate', gate_weights)):.1f}")
 
 # %% [markdown]
-# **Perplexity** is the exponential of the mean loss per token; lower is better. With weights that sum to one the
-# model is unchanged. With probabilities the model is destroyed, although every expert is a perfect copy.
+# With weights that sum to one the model is unchanged. With probabilities the model is destroyed, although every expert
+# is a perfect copy.
 #
 # Neither gate is wrong. Switch and OLMoE (Muennighoff and others, 2024) use the probability itself. Shazeer and
 # others (2017), GShard and Mixtral use weights that sum to one. But a model that was trained with one gate cannot be
@@ -204,8 +206,8 @@ print(f"copies weighted by probabilities: perplexity {perplexity_with_copies(min
 def top_one(logits, slope):
     """Compute the weight of each token's most likely expert in Switch, and the router's gradient.
 
-    logits: (T, E), no two of a token equal; they may be large. slope: (T,), the derivative of the
-    loss with respect to each token's weight.
+    logits: (T, E), all different for each token; they may be large. slope: (T,), the derivative of
+    the loss with respect to each token's weight.
     Returns (weight, gradient): (T,), the factor of the chosen expert's output, equation 2 with p
     the softmax over all E experts; and (T, E), the derivative of the loss with respect to the
     logits. The choice itself has no gradient.
@@ -235,10 +237,10 @@ check("moe.top1", top_one)
 #
 # </details>
 #
-# Which gates give the router a gradient? We need experts that differ. The next cell stacks four copies of the MLP
-# into two tensors, as MoE libraries do: `into` of shape $(E, 2F, D)$ holds the gate and up matrices for 1,536
-# neurons, and `out` of shape $(E, D, F)$ holds the down matrices. With `noise=0.3` we add random numbers with 0.3
-# times the standard deviation of each matrix.
+# Which gates give the router a gradient? We need experts that differ. The next cell stacks four copies of the MLP into
+# two tensors, as MoE libraries do: `into` of shape $(E, 2F, D)$ holds the gate and up matrices for $F$ = 1,536 neurons,
+# and `out` of shape $(E, D, F)$ holds the down matrices. With `noise=0.3` we add random numbers with 0.3 times the
+# standard deviation of each matrix.
 
 
 # %%
@@ -315,13 +317,13 @@ tables.router_gradients(
 #   itself.
 # - **Row 4**: with two experts the router compares their outputs. It has a gradient as long as the experts differ.
 # - **Row 5**: equal experts do not differ, and the gradient is zero up to rounding error.
-# - **Row 6**: with probabilities, even equal experts give a gradient, but it can only ask for more or less of the
-#   same output. It does not help the router to choose.
+# - **Row 6**: with probabilities, even equal experts give a gradient, but it can only make the same output larger or
+#   smaller. It does not help the router to choose.
 #
 # In other words, a router learns from the task only through weights that can change, in front of outputs that differ.
 #
-# **Cost**: the gradient of the router is one product of a $(E, T)$ and a $(T, D)$ matrix, which is small compared
-# with the experts.
+# **Cost**: the gradient of the router is one product of an $(E, T)$ and a $(T, D)$ matrix, which is small compared with
+# the experts.
 #
 # ## 4. Dispatch
 #
@@ -353,8 +355,8 @@ drawings.dispatch()
 def dispatch(tokens, chosen, weights, into, out):
     """Compute the output of an MoE layer in which each expert runs once, on the rows of its tokens.
 
-    tokens: (T, D). chosen: (T, k), each token's experts, no two equal. weights: (T, k), the factors
-    of their outputs. into: (E, 2F, D), out: (E, D, F). Expert e maps a row x to
+    tokens: (T, D). chosen: (T, k), each token's experts, all different. weights: (T, k), the
+    factors of their outputs. into: (E, 2F, D), out: (E, D, F). Expert e maps a row x to
     (silu(g) * u) @ out[e].T, where g and u are the first and second half of x @ into[e].T.
     Returns (token, ends, output): (T * k,), which token is in each row once the pairs are sorted by
     expert, expert 0 first; (E,), where the rows of each expert end
@@ -401,21 +403,22 @@ print(f"rows multiplied: {top_experts.numel()} with dispatch, {4 * len(mlp_token
 
 # %% [markdown]
 # Both ways give the same output up to rounding, and dispatch multiplies half as many rows. With 8 of 128 experts it
-# would be a sixteenth. The loads already differ, although the router is random: the first expert has 236 rows, the
-# second 341, the third only 109.
+# would be a sixteenth. The number of rows of an expert is its **load**. The loads already differ, although the router
+# is random: by the printed ends, the experts have 236, 341, 109 and 338 rows.
 #
 # **Cost**: sorting $T \cdot k$ numbers, and copying each token $k$ times. Small for large experts, but not free, as
 # section 9 shows.
 #
 # ## 5. Capacity and dropped tokens
 #
-# In large models each expert is on a different GPU, and it is easier to reserve buffers of a fixed size. Switch gives
-# each expert a **capacity**: it accepts at most
+# In large models each expert is on a different GPU, and it is easier to reserve buffers of a fixed size. Switch divides
+# the tokens into **groups**, for example one per sequence, and gives each expert a **capacity**. Of each group it
+# accepts at most
 #
 # $$ \text{capacity} = \left\lfloor \text{capacity factor} \cdot \frac{\text{tokens}}{\text{experts}} \right\rfloor $$
 #
-# tokens of each group of tokens. With a **capacity factor** of 1, the buffers are just large enough if all loads are
-# equal. What happens to a token whose expert is full?
+# tokens, where *tokens* is the size of the group. With a **capacity factor** of 1, the buffers are just large enough if
+# all loads are equal. What happens to a token whose expert is full?
 
 # %%
 drawings.capacity_and_overflow()
@@ -441,7 +444,8 @@ def with_capacity(stream, outputs, chosen, weights, n_experts, factor):
     stream: (G, N, D), the input of the layer: G groups of N tokens. outputs: (G, N, D), the output
     of each token's expert. chosen: (G, N), the number of that expert, below n_experts.
     weights: (G, N), the factors of the outputs. In every group each expert has factor * N /
-    n_experts slots, rounded down; that is at least one slot. Tokens take the slots in order.
+    n_experts slots, rounded down. You will get no input where that is zero. Tokens take the slots
+    in order.
     Returns (keep, new stream): (G, N), True where a token found a slot; (G, N, D).
     """
     ### BEGIN SOLUTION
@@ -469,8 +473,9 @@ check("moe.capacity", with_capacity)
 #
 # </details>
 #
-# How many tokens are dropped on real inputs? The next cell uses your function with the most likely expert of each
-# token and several capacity factors.
+# How many tokens are dropped on real inputs? The next cell uses your function with the most likely expert of each token
+# and several capacity factors. The table below the figure lists what the authors of Switch report for two capacity
+# factors. Quality is the negative log perplexity, so higher is better.
 
 # %%
 top1_expert = router_logits.argmax(dim=1).view(4, 128)  # four sequences of 128 tokens
@@ -484,7 +489,8 @@ def kept_by_factor(factors, with_capacity):
 
 
 factors_tried = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0)
-plots.overflow(kept_by_factor(factors_tried, mine("moe.capacity", with_capacity)), n_experts=4)
+display(plots.overflow(kept_by_factor(factors_tried, mine("moe.capacity", with_capacity)), n_experts=4))
+tables.published_capacity()
 
 # %% [markdown]
 # At a capacity factor of 1, a quarter of the tokens are dropped (solid), because the loads of this untrained router
@@ -492,16 +498,10 @@ plots.overflow(kept_by_factor(factors_tried, mine("moe.capacity", with_capacity)
 # memory and time as well. This trade-off is why the loads should be even: with equal loads, a factor of 1 would drop
 # nothing.
 #
-# Here is what the authors of Switch report for two capacity factors. Quality is the negative log perplexity, so
-# higher is better.
-
-# %%
-tables.published_capacity()
-
-# %% [markdown]
-# Compare the last two rows. With a factor of 1, top-1 drops more tokens, but it processes 1,000 instead of 860
-# examples per second, and the quality is only slightly lower (-1.561 instead of -1.554). All mixtures are clearly
-# better than the dense model with the same work per token, but slower.
+# In the table, compare the last two rows. With a factor of 1, top-1 drops more tokens, but it processes 1,000 instead
+# of 860 examples per second, and the quality is only slightly lower (-1.561 instead of -1.554). All mixtures have a
+# clearly higher quality than the dense model, but process fewer examples per second. (With one expert per token, they
+# need as many multiplications per token as the dense model.)
 #
 # Newer libraries avoid the problem. **Dropless** layers have no capacity at all: your `dispatch` accepts any loads,
 # and a *grouped* matrix product multiplies blocks of different sizes in one call.
@@ -529,10 +529,10 @@ tables.published_capacity()
 # ### Keep the loads in balance
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Compute this loss for several layers at once, as the mean over the layers, together with its gradient with respect
-# to the logits. One thing is easy to get wrong: suppose that the first layer sends everything to its first expert,
-# and the second layer everything to its last expert. What happens to $f$ and $P$ if you average them over the layers
-# first?
+# Compute this loss for several layers at once, as the mean over the layers, together with its gradient with respect to
+# the logits. (Switch adds up the losses of its layers. With the mean, $\alpha$ has the same effect for any number of
+# layers.) One thing is easy to get wrong: suppose that the first layer sends everything to its first expert, and the
+# second layer everything to its last expert. What happens to $f$ and $P$ if you average them over the layers first?
 
 
 # %% exercise="moe.balance"
@@ -599,24 +599,20 @@ drawings.by_layer()
 # `transformers`, so anyone who trains with this code minimizes the pooled loss. You need to know which of the two a
 # paper means before you compare values of $\alpha$.
 #
-# How much does balance help? Shazeer and others report this for 256 experts and two other balance losses (section
-# 12):
-
-# %%
-tables.published_balance()
-
-# %% [markdown]
-# Without a balance loss (first row) the busiest expert has 17.8 times the mean load, and the perplexity is 39.8. With
-# any of the losses the loads are nearly even and the perplexity is about 35.6. The weight of the loss hardly matters.
+# How much does balance help? Shazeer and others report it for 256 experts (published in their Table 6, not measured
+# here). Without a balance loss the busiest expert has 17.8 times the mean load, and the perplexity is 39.8. With one or
+# both of their two balance losses (section 12), the busiest expert has 1.07 to 1.47 times the mean load, and the
+# perplexity is 35.6 or 35.7. A hundred times the weight of the losses (1 instead of 0.01) does not change the
+# perplexity.
 #
 # **Cost**: one softmax and one count per layer. But the balance loss also competes with the loss of the task, and
 # section 8 measures what that costs.
 #
 # ## 7. The whole method: train a mixture of experts
 #
-# Now we put everything together and train a language model with experts from scratch. So that it takes seconds, it is
-# a small model of bytes: each token is one byte of text, so there are 256 tokens. We take a Llama with two blocks and
-# 96 channels, and replace each MLP by our own MoE layer with eight experts, two per token. The layer is less than 30
+# Now we put everything together and train a language model with experts from scratch. So that it takes seconds, it is a
+# small model of bytes: each token is one byte of text, so there are 256 tokens. We take a Llama with two blocks and 96
+# channels, and replace each MLP by our own MoE layer with eight experts, two per token. The layer has fewer than 30
 # lines, and the training loop is another 30.
 #
 # Two details: your gate chooses the experts, and autograd differentiates the softmax, as in section 3. And the
@@ -689,17 +685,18 @@ def train_mixture(byte_model, batches, alpha, balance, report_every=20):
 
 
 # %% [markdown]
-# We train twice on the same bytes, once without the balance loss ($\alpha = 0$) and once with $\alpha = 0.01$, the
-# value of Switch. Each run has 140 steps of 16 sequences of 128 bytes.
+# We train twice on the same bytes, once without the balance loss ($\alpha = 0$) and once with $\alpha = 0.01$. (Switch
+# has the same value for each layer. Since we take the mean of two layers, our balance loss is half as strong.) Each run
+# has 140 steps of 16 sequences of 128 bytes.
 
 # %%
 training_batches = byte_windows(140 * 16, "calibration", length=129).view(140, 16, 129)
-students = {"gate": mine("moe.gate", gate_weights), "loss": mine("moe.balance", balance)}
+your_functions = {"gate": mine("moe.gate", gate_weights), "loss": mine("moe.balance", balance)}
 byte_models, loads_by_run = {}, {}
 for run_name, run_alpha in {"no balance loss": 0.0, "balanced": 0.01}.items():
     print(run_name)
-    byte_models[run_name] = byte_mixture(students["gate"])
-    loads_by_run[run_name] = train_mixture(byte_models[run_name], training_batches, run_alpha, students["loss"])
+    byte_models[run_name] = byte_mixture(your_functions["gate"])
+    loads_by_run[run_name] = train_mixture(byte_models[run_name], training_batches, run_alpha, your_functions["loss"])
 plots.loads(loads_by_run, k=2)
 
 # %% [markdown]
@@ -724,10 +721,11 @@ increase = nats_by_run["balanced"] - nats_by_run["no balance loss"]
 print(f"with the balance loss higher by {increase.mean():.3f} ± {increase.std() / len(increase) ** 0.5:.3f}")
 
 # %% [markdown]
-# No, on the contrary: in this run the loss is 0.135 nats per byte higher with the balance loss. A possible reason is
-# that the bytes change their experts so often at the start that each expert learns less. The error after ± is the
-# standard error over the 48 windows. It does not tell what another seed would give, and section 8 therefore uses
-# three.
+# No, on the contrary: in this run the loss is 0.135 nats per byte higher with the balance loss. This does not
+# contradict the lower perplexity that Shazeer and others report (section 6), since they trained a much larger model for
+# far longer. A possible reason for our result is that the bytes change their experts so often at the start that each
+# expert learns less. The error after ± is the standard error over the 48 windows. It does not tell what another seed
+# would give, and section 8 therefore uses three.
 #
 # **Cost**: training an MoE layer needs as many multiplications per token as a dense MLP with $k$ times the neurons of
 # one expert, plus the router. But gradients and optimizer states exist for all experts.
@@ -737,39 +735,37 @@ print(f"with the balance loss higher by {increase.mean():.3f} ± {increase.std()
 # To answer this we need larger models, more steps and more than one seed. `course reproduce moe` trained byte models
 # with four blocks for 800 steps, which took 75 minutes, with three seeds each: a dense model, and models with eight
 # experts per block, of which a byte uses one (top-1), or two of half the size (top-2). Apart from the routers, all
-# models need the same number of multiplications per byte.
+# models need the same number of multiplications per byte. Do the mixtures have a lower loss than the dense model, as
+# the authors of Switch report?
 
 # %%
-tables.trained_models()
+display(tables.trained_models())
+print(claims.ONE_OF_EIGHT.judge())
 
 # %% [markdown]
 # Read the columns from left to right. The mixtures have three to six times the weights of the dense model, and almost
 # the same FLOP per byte. But the losses hardly differ: the differences between the models are about as large as the
-# standard deviations over the seeds. Only top-1 with the balance loss has a visibly higher loss. The last column
-# explains why there is a balance loss at all: without it, a single expert of the top-1 model ended with nearly all
-# bytes of its block.
+# standard deviations over the seeds. Only top-1 with the balance loss has a visibly higher loss.
 #
-# How do the loads develop during training?
+# The claim below the table compares top-1 with the dense model, and our three seeds do not agree: with seed 0 the
+# mixture has a lower loss, with seed 2 a higher one. A likely reason is the length of the training. Our models are
+# trained on 1.6 million bytes, hardly more than the dense model has weights, and each expert sees only a part of them.
+# The experts of Switch were trained for 100,000 steps. In other words, that experts pay off is a statement about long
+# training.
+#
+# The last column of the table explains why there is a balance loss at all: without it, a single expert of a top-1 model
+# ended with nearly all bytes of its block (100 %, the maximum over blocks and seeds). How do the loads develop during
+# training?
 
 # %%
 plots.largest_loads()
 
 # %% [markdown]
-# The curves show the load of the busiest expert of a block, as a mean over blocks and seeds. All models are most
-# uneven after about 20 steps, when the router has learned to prefer experts that are ahead by chance. Later the loads
-# become more even, even without a balance loss (top-1 solid, top-2 dash-dotted). But without it, the busiest expert
-# of a top-1 model still has 45 % of the choices in the end, compared with 23 % with the balance loss.
-#
-# Is the loss of a mixture lower than that of the dense model, as the authors of Switch report?
-
-# %%
-print(claims.ONE_OF_EIGHT.judge())
-
-# %% [markdown]
-# Our three seeds do not agree: with seed 0 the mixture has a lower loss, with seed 2 a higher one. A likely reason is
-# the length of the training. Our models are trained on 1.6 million bytes, hardly more than the dense model has
-# weights, and each expert sees only a part of them. The experts of Switch were trained for 100,000 steps. In other
-# words, that experts pay off is a statement about long training.
+# The curves show the load of the busiest expert of a block, now as a mean over blocks and seeds. Compare the two models
+# without a balance loss (top-1 solid, top-2 dash-dotted) with the two others. All models are most uneven after about 20
+# steps, when the router has learned to prefer experts that are ahead by chance. Later the loads become more even, even
+# without a balance loss. But without it, the busiest expert of a top-1 model still has 45 % of the choices in the end,
+# compared with 23 % with the balance loss.
 #
 # ## 9. When it pays off, and when it does not
 #
@@ -777,23 +773,22 @@ print(claims.ONE_OF_EIGHT.judge())
 # latency depends mostly on the bytes that it reads (lesson 00), and an expert is read completely even if only one
 # token uses it. How many experts does a batch of tokens use? If each token chooses $k$ of $E$ experts evenly, a given
 # expert is not used by any of $T$ tokens with probability $(1 - k/E)^T$.
+#
+# The next cell evaluates this formula. Below it, the figure shows the time of one layer on a CPU, as measured by
+# `course bench moe`. The experts have the size of our model's MLP, each token uses two, and we compare with a dense MLP
+# that has as many weights as two experts.
 
 # %%
 for batch_size in (1, 2, 4, 8, 16, 64):
     n_experts_used = 8 * (1 - (1 - 2 / 8) ** batch_size)
     print(f"batch size {batch_size}: on average {n_experts_used:.1f} of 8 experts are read")
-
-# %% [markdown]
-# A batch of 8 tokens already uses 7 of the 8 experts. So a mixture reads few bytes only with very small batches.
-# `course bench moe` measured one layer on a CPU. The experts have the size of our model's MLP, each token uses two,
-# and we compare with a dense MLP that has as many weights as two experts.
-
-# %%
 plots.speeds()
 
 # %% [markdown]
-# The dotted line at 1 is the dense MLP. Blue circles are the time of the MoE layer, red squares the time if all
-# experts are computed for all tokens, and black dashes the bytes that the MoE layer reads.
+# A batch of 8 tokens already uses 7 of the 8 experts. So a mixture reads few bytes only with very small batches.
+#
+# In the figure, the dotted line at 1 is the dense MLP. Blue circles are the time of the MoE layer, red squares the time
+# if all experts are computed for all tokens, and black dashes the bytes that the MoE layer reads.
 #
 # - **1 token** (left panel): the layer reads as few bytes as the dense MLP, and still takes 1.6 times as long. The
 #   rest is overhead, such as the router and the sorting.
@@ -811,8 +806,9 @@ gpu.table("grouped_matmul", contests=("tokens: 1, awake: 8 of 128", "tokens: 819
 
 # %% [markdown]
 # The loop over experts is far slower than the grouped product at both sizes, because it starts many small products.
-# Look at the column "bound", the least time that the GPU needs: from 1 to 8,192 tokens it grows only 44 times,
-# because a single token already has to read 8 experts.
+# Look at the column "bound", the least time that the GPU needs: from 1 to 8,192 tokens it grows only 44 times. A single
+# token has to read 8 experts completely, for one row each. With 8,192 tokens each expert has 8,192 · 8 / 128 = 512
+# rows, and the multiplications are the limit.
 #
 # So a mixture **pays off** when memory is plentiful and computation is scarce, for example in training and in serving
 # large batches, and when experts are distributed over many devices. It **does not pay off** when memory is the limit,
@@ -822,29 +818,42 @@ gpu.table("grouped_matmul", contests=("tokens: 1, awake: 8 of 128", "tokens: 819
 #
 # ## 10. Optional: which bytes go to which expert?
 #
-# "Expert" suggests a specialist for a subject. Is that what the experts become? The course keeps a byte model that
-# was trained for 800 steps with a balance loss (`course reproduce byte_mixture`). Below each byte of a held-out text
-# you see the numbers of its two experts. Choose a block and the expert whose bytes are marked.
+# "Expert" suggests a specialist for a subject. Is that what the experts become? The course keeps a byte model that was
+# trained for 800 steps with a balance loss (`course reproduce byte_mixture`). Below each byte of a held-out text you
+# see the numbers of its two experts. Choose a block and the expert whose bytes are marked. Do these bytes have anything
+# in common?
 
 # %%
-kept_mixture = load_byte_mixture(1, 1).model
+kept_mixture = load_byte_mixture(n_held_out=1, n_training=1).model  # we need only the model, not its texts
 text_ids = byte_windows(1)[0]
 widgets.explore({"800 steps, balanced": widgets.route_text(text_ids, routings(kept_mixture, text_ids[None]))})
 
 # %% [markdown]
-# The figure counts this for the first block on 48 windows. Each column is one of the most common bytes.
+# How much does a byte say about its experts? We count how often each byte goes to each expert of the first block on 48
+# windows. From these counts follows the **mutual information** $\sum_{b,i} p(b, i) \log \frac{p(b, i)}{p(b)\,p(i)}$ of
+# byte and expert, which we divide by the entropy of the expert: 0 % means that the byte says nothing about the expert,
+# and 100 % that it determines it.
 
 # %%
 byte_ids = byte_windows(48)[:, :-1]
 first_block, *_ = routings(kept_mixture, byte_ids)
+is_byte = torch.nn.functional.one_hot(byte_ids.flatten(), 256).double()  # (T, 256)
+shuffled = torch.randperm(len(is_byte), generator=torch.Generator().manual_seed(0))
+for order_name, one_hot_bytes in {"bytes": is_byte, "shuffled bytes": is_byte[shuffled]}.items():
+    joint = one_hot_bytes.T @ first_block.chosen.double()  # how often each byte goes to each expert: (256, E)
+    joint = joint / joint.sum()
+    of_byte, of_expert = joint.sum(dim=1, keepdim=True), joint.sum(dim=0)
+    information = (torch.xlogy(joint, joint) - torch.xlogy(joint, of_byte * of_expert)).sum()
+    entropy = -torch.xlogy(of_expert, of_expert).sum()
+    print(f"{order_name}: mutual information {100 * information / entropy:.0f} % of the entropy of the expert")
 plots.favourites(byte_ids.flatten(), first_block.chosen)
 
 # %% [markdown]
-# Dark cells are bytes that nearly always go to the same expert. The number in the title is the **mutual information**
-# of byte and expert, divided by the entropy of the expert: 0 % would mean that the byte says nothing about the
-# expert, and 100 % that it determines it. The byte alone, without its context, determines 27 % of the choice. If we
-# shuffle the bytes, only 1 % is left. So part of what the router has learned is simply a table of bytes, which is
-# something weaker than an expert for a subject.
+# Each column of the figure is one of the most common bytes. Half of a byte's choices is the most that one expert can
+# have, since each byte chooses two, so the darkest cells are bytes that always go to this expert. For example, expert 4
+# is one of the two experts of nearly every *e*, *n* and *s*. The byte alone, without its context, determines 27 % of
+# the choice. If we shuffle the bytes, only 1 % is left. So part of what the router has learned is simply a table of
+# bytes, which is something weaker than an expert for a subject.
 #
 # ## 11. Optional: upcycling
 #
@@ -857,10 +866,10 @@ plots.favourites(byte_ids.flatten(), first_block.chosen)
 optional_plots.upcycled()
 
 # %% [markdown]
-# The middle panel shows equal copies: whatever the router chooses, the output is E(x). On the right, half of the
-# neurons of each copy (pale) were replaced by random ones, different ones in each expert. This is **Drop-Upcycling**
-# (Nakamura and others, 2025). A simpler way is to add noise to the weights. Both give the router a gradient, but they
-# also change what the model computes.
+# On the left is the dense MLP. The middle panel shows equal copies: whatever the router chooses, the output is E(x). On
+# the right, half of the neurons of each copy (pale) were replaced by random ones, different ones in each expert. This
+# is **Drop-Upcycling** (Nakamura and others, 2025). A simpler way is to add noise to the weights. Both give the router
+# a gradient, but they also change what the model computes.
 #
 # Let's measure this trade-off on the MLP of block 15, with the real inputs and your functions:
 
@@ -898,9 +907,10 @@ print(claims.UPCYCLED_TOP_1.judge())
 # %% [markdown]
 # The router's gradient at the start is as predicted: rounding error for equal copies, more for noise, most for half
 # random neurons. But after 200 steps the equal copies are ahead of the dense model as well, although only by 0.006
-# nats. Copies that receive different bytes become different on their own. Half random neurons cost more than 200
-# steps bring back. Note that top-2 with copies of full size needs twice the multiplications of the dense MLP; top-1
-# needs the same.
+# nats. Equal copies have no gradient for the router at the first step only. The untrained router sends them different
+# bytes, so they receive different gradients and become different on their own. With half of the neurons random, 200
+# steps are not enough to reach the dense model. Note that top-2 with copies of full size needs twice the
+# multiplications of the dense MLP; top-1 needs the same.
 #
 # To upcycle a whole Llama, call `upcycled(model, n_experts, k)` in `course_lib/moe/upcycling/mixtral.py`. The result
 # can be saved and loaded as a Mixtral.
@@ -960,48 +970,79 @@ check("moe.load", smooth_load)
 # </details>
 #
 # We test it on our 512 tokens. The noise has a standard deviation of softplus(0) = 0.69, as at the start of training,
-# when $W_\text{noise}$ is zero. We count the loads in 200 trials and compare a single count, and the smooth load from
-# the same trial, with the mean of all trials.
+# when $W_\text{noise}$ is zero. In each of 200 trials we count the loads, compute the smooth loads, and compare both
+# with the mean count of all trials.
+
 
 # %%
-noise_generator = torch.Generator().manual_seed(0)
-noise_logits = torch.zeros_like(router_logits)
-counts_by_trial = []
-for trial in range(200):
-    noisy_logits = router_logits + 0.6931 * torch.randn(router_logits.shape, generator=noise_generator)
-    counts_by_trial.append(noisy_logits.topk(2, dim=1).indices.flatten().bincount(minlength=4).float())
-    if trial == 0:
-        expected_load = mine("moe.load", smooth_load)(router_logits, noise_logits, noisy_logits, 2)
-mean_load = torch.stack(counts_by_trial).mean(dim=0)
-optional_plots.smooth(counts_by_trial[0], expected_load, mean_load, n_trials=200)
+def loads_of_trials(n_trials, smooth_load):
+    """Two lists with the loads of each trial: counted, and smooth."""
+    generator = torch.Generator().manual_seed(0)
+    counts, smooth_loads = [], []
+    for _ in range(n_trials):
+        noisy_logits = router_logits + 0.6931 * torch.randn(router_logits.shape, generator=generator)
+        counts.append(noisy_logits.topk(2, dim=1).indices.flatten().bincount(minlength=4).float())
+        smooth_loads.append(smooth_load(router_logits, torch.zeros_like(router_logits), noisy_logits, 2))
+    return counts, smooth_loads
+
+
+count_by_trial, smooth_by_trial = loads_of_trials(200, mine("moe.load", smooth_load))
+mean_load = torch.stack(count_by_trial).mean(dim=0)
+for load_name, load_by_trial in {"count": count_by_trial, "smooth load": smooth_by_trial}.items():
+    distance = (torch.stack(load_by_trial) - mean_load).abs().mean() / mean_load.mean()
+    print(f"{load_name}: on average over 200 trials {100 * distance:.1f} % away from the mean load")
+optional_plots.smooth(count_by_trial[0], smooth_by_trial[0], mean_load, n_trials=200)
 
 # %% [markdown]
-# Zero on the vertical axis is the mean load over 200 trials. The count of a single trial (circles) is off by 1.9 % of
-# the mean load on average, the smooth load from the same trial (squares) by 1.0 %. So the smooth load is the better
-# estimate, and it has a gradient.
+# Zero on the vertical axis of the figure is the mean load over 200 trials. The circles are the counts of the first
+# trial, and the squares, which are closer to zero, the smooth loads from the same trial. Over all trials, a count is
+# off by 3.3 % of the mean load on average, a smooth load by 1.5 %. So the smooth load is the better estimate, and it
+# has a gradient.
 #
 # Shazeer's **load loss** is the squared coefficient of variation of these smooth loads (variance divided by squared
 # mean, equations 10 and 11). Their **importance loss** is the same for the sums of the weights (6 and 7).
 #
-# Three more methods have been proposed since. They are **regularisers** of the router, or replace the balance loss:
+# Three more methods have been proposed since. The first two are **regularisers** of the router, the third replaces the
+# balance loss:
 #
 # - **Jitter** is a small random factor. The name has three meanings: the text of Switch multiplies the router's input
-#   by numbers between $1 - \varepsilon$ and $1 + \varepsilon$, its pseudo-code adds such numbers to the logits, and
-#   the code of SparseMixer multiplies the logits by them. The figure shows that these are not the same.
+#   by numbers between $1 - \varepsilon$ and $1 + \varepsilon$, its pseudo-code adds such numbers to the logits, and the
+#   code of SparseMixer multiplies the logits by them. The next cell shows with $\varepsilon = 0.1$ that these are not
+#   the same.
 # - The **z-loss** (Zoph and others, 2022) is the mean of $(\log \sum_i e^{h_i})^2$. It keeps the logits small,
 #   because large numbers are rounded coarsely in 16 bits.
 # - DeepSeek-V3 (2024) adds a **bias** to each expert's score for the choice only, not for the weight. After every
 #   step the bias of experts with too many tokens is lowered, and that of the others raised. No balance loss is
 #   needed.
 
+
 # %%
-optional_plots.jitter_three_meanings()
+jitter_generator = torch.Generator().manual_seed(0)
+
+
+def random_factors(*shape):
+    """Numbers between 0.9 and 1.1."""
+    return 0.9 + 0.2 * torch.rand(shape, generator=jitter_generator)
+
+
+token, token_logits = mlp_tokens[3], router_logits[3]
+print("logits of one token:", [f"{logit:.4f}" for logit in token_logits])
+jittered_logits = {  # 4,000 trials each
+    "text of Switch": (random_factors(4000, 576) * token) @ router_weight.T,
+    "pseudo-code of Switch": token_logits + random_factors(4000, 4),
+    "code of SparseMixer": token_logits * random_factors(4000, 4),
+}
+for meaning, trials in jittered_logits.items():
+    is_other = trials.argmax(dim=1) != token_logits.argmax()
+    deviations = [f"{deviation:.4f}" for deviation in trials.std(dim=0)]
+    print(f"{meaning}: standard deviations {deviations}, another best expert in {100 * is_other.float().mean():.0f} %")
 
 # %% [markdown]
-# The black bars are the logits of one token for four experts, and the gray bars the range over 4,000 trials. With
-# Switch's text (left), all logits get noise of about the same size. In the pseudo-code (middle) all logits also shift
-# up by one, which changes nothing, because a softmax ignores a constant. In the code of SparseMixer (right), the
-# noise is proportional to the logit, so that a logit near zero gets none.
+# With the text of Switch, all logits get noise of about the same size, 0.003 to 0.005. In the pseudo-code the noise is
+# more than ten times as large, as large as the logits of this untrained router, and in 34 % of the trials another
+# expert becomes the best one. (All logits also shift up by about one, which changes nothing, because a softmax ignores
+# a constant.) In the code of SparseMixer the noise is proportional to the logit, so that the first logit, which is
+# close to zero, gets hardly any.
 #
 # Finally, the roles can be swapped. With **expert choice** (Zhou and others, 2022) each expert takes the tokens with
 # the highest probabilities, so that all loads are equal by construction.
@@ -1056,20 +1097,16 @@ print(claims.BIAS_EVENS_MORE.judge())
 # %% [markdown]
 # Look at the third column first. Jitter lowers the loss by 0.0125 nats, more than three times its deviation over the
 # seeds. The z-loss does not cost anything here. For the bias and for expert choice the deviation over the seeds is
-# larger than the difference, so nothing follows. The last two columns show the loads: the bias lowers the load of the
-# busiest expert from 35 % to 13 %, close to the 12.5 % of equal loads. The claim below the table compares it with
-# the balance loss.
+# larger than the difference, so nothing follows. (And a lower loss of expert choice would prove little, because it sees
+# the future in this evaluation as well.) The last two columns show the loads: the bias lowers the load of the busiest
+# expert from 35 % to 13 %, close to the 12.5 % of equal loads. The claim below the table compares it with the balance
+# loss.
 #
 # ## 13. Optional: where the idea comes from
 #
-# The idea is from 1991, when Jacobs, Jordan, Nowlan and Hinton trained a mixture without top-k: all experts computed
-# an output, and the router (they called it gating network) weighted them.
-
-# %%
-optional_plots.timeline()
-
-# %% [markdown]
-# Note the gap between 1994 and 2017. New in 2017 was that only $k$ experts run.
+# The idea is from 1991, when Jacobs, Jordan, Nowlan and Hinton trained a mixture without top-k: all experts computed an
+# output, and the router (they called it gating network) weighted them. The next paper of the reading list is from 1994,
+# and after it there is a gap of 23 years. New in 2017 was that only $k$ experts run.
 #
 # In 1991 the question was which error the experts should minimize. The obvious one is the squared error of the
 # blended output, $\lVert d - \sum_i p_i o_i \rVert^2$ (equation 1.1 of the paper), with the target $d$, the experts'
@@ -1121,8 +1158,8 @@ check("moe.jacobs", mixture)
 #
 # With the responsibilities we need no autograd: the gradient of the error with respect to an output is $-h_i (d -
 # o_i)$, and with respect to a router logit $p_i - h_i$. The next cell trains four linear experts on the task of the
-# paper: to tell four vowels apart by two frequencies (formants), measured on 76 speakers by Peterson and Barney
-# (1952). It trains with either error.
+# paper: to tell four vowels apart by two frequencies (formants), measured on 76 speakers by Peterson and Barney (1952).
+# It trains twice, once with each error.
 
 # %%
 vowels, unseen_vowels = vowel_samples()
@@ -1173,10 +1210,12 @@ print(claims.VOWELS_ALONE.judge())
 # %% [markdown]
 # - **Row 1**: over ten seeds, one expert alone is right for 90.5 % of the vowels with the mixture error, and for 74.2
 #   % with the blended error.
-# - **Row 2**: the mixture needs far fewer epochs than a network with one hidden layer of 12 neurons. This was the
-#   main point of the paper.
-# - **Row 3**: on the movements of a robot arm with two joints, the tree has a much smaller error than one linear map.
-# - **Row 4**: experts in an LSTM have a slightly lower loss than as many active dense neurons.
+# - **Row 2**: the mixture needs 137 epochs, and a network with one hidden layer of 12 neurons 844. This was the main
+#   point of the paper.
+# - **Row 3**: on the movements of a robot arm with two joints, the tree has an error of 0.015, and one linear map
+#   0.268.
+# - **Row 4**: experts in an LSTM have a slightly lower loss (1.770 nats per byte) than as many active dense neurons
+#   (1.795).
 #
 # ## 14. Optional: a gradient for the choice
 #
@@ -1188,26 +1227,35 @@ print(claims.VOWELS_ALONE.judge())
 #    \;=\; \underbrace{\sum_i L(\pi_i E_i)\, \nabla \pi_i}_{\text{the choice}}
 #    \;+\; \underbrace{\sum_i \pi_i\, L'(\pi_i E_i) \cdot E_i\, \nabla \pi_i}_{\text{the weight}} , $$
 #
-# and backpropagation computes only the second one. **SparseMixer** (Liu, Gao and Chen, 2023) estimates the first one
-# without running any other expert. It needs the difference $L(\pi_D E_D) - L(0)$ for the sampled expert $D$. This
-# difference is the integral of the slope of $L$, and the slope at the midpoint, where the weight is $\pi_D / 2$, is a
-# good estimate of it.
+# and backpropagation computes only the second one. For the first one we need the losses of all experts, also of those
+# that did not run. **SparseMixer** (Liu, Gao and Chen, 2023) estimates it from the sampled expert $D$ alone, in three
+# steps:
+#
+# - The probabilities always add up to one, so their gradients add up to zero. We may therefore subtract a constant from
+#   all losses, for which we take $L(0)$, the loss without any expert.
+# - A sample of the first part is then $(L(\pi_D E_D) - L(0))\, \nabla \pi_D / \pi_D$.
+# - The difference of the two losses is the integral of the slope of $L$ on the way from 0 to $\pi_D E_D$. The slope at
+#   the midpoint, where the weight is $\pi_D / 2$, times the way is a good estimate of it.
 
 # %%
 optional_plots.midpoint_rule()
 
 # %% [markdown]
-# The curve is a loss as a function of the factor $s$ in front of the expert's output. The dashed chord connects $s =
-# 0$ and $s = p$; its slope is what we want to know. The tangent at $p/2$ (red) has the same slope, -0.52, since the
-# curve is a parabola. The tangent at $p$ (gray) has a slope of 0.36, even with the wrong sign.
+# The curve is a loss as a function of the factor $s$ in front of the expert's output. The dashed chord connects $s = 0$
+# and $s = p$, the probability of the expert; its slope is what we want to know. The tangent at $p/2$ (red) has the same
+# slope, -0.52, since the curve is a parabola. The tangent at $p$ (gray) has a slope of 0.36, even with the wrong sign.
+#
+# So the estimate of the first part is the slope at the midpoint times $E_D \nabla \pi_D$. A sample of the second part
+# is the same formula with the slope at the full weight. SparseMixer tosses a coin between the two, and doubles the
+# result, since each of them is computed in only half of the trials.
 
 # %% [markdown]
 # ### A gradient from one expert
 # **Exercise** · difficulty 4 of 5 · 12 minutes · 4 points
 #
-# SparseMixer halves the expert's weight in every second trial on average, and always doubles the gradient of the
-# weight. Is the gradient that reaches $\pi$ then halved as well? Also, the released code has one exception: the most
-# likely expert is never halved.
+# Write one trial of SparseMixer. It halves the expert's weight if the coin says so, and always doubles the gradient of
+# the weight. If the weight is halved, is the gradient that reaches $\pi$ halved as well? Also, the released code has
+# one exception: the most likely expert is never halved.
 
 
 # %% exercise="moe.estimate"
@@ -1275,30 +1323,31 @@ tables.router_estimates(
 )
 
 # %% [markdown]
+# The last column is the norm of the difference from the exact gradient, divided by the norm of the exact one.
 # Backpropagation misses 38 % of the gradient, and SparseMixer still 30 %. The midpoint rule itself is exact for a
 # quadratic loss like this one; the error comes from the exception for the most likely expert.
 #
 # A correct mean is not enough, however. Single trials can be far off, so the average over the tokens of a batch is
-# noisy. The figure shows the error of the average over $T$ tokens, for 200 small networks whose loss is not
-# quadratic.
+# noisy. The figure shows the error of the average over $T$ tokens, for 200 small networks whose loss is not quadratic.
+# Below it, a claim compares the biases for three kinds of losses.
 
 # %%
-optional_plots.estimators()
-
-# %% [markdown]
-# More tokens reduce the noise, but not the **bias**, that is, the error of the mean. The curve of REINFORCE
-# (Williams, 1992) falls all the way, because it has no bias, but it starts with the largest error. The curve of the
-# weight alone is almost flat: little noise, much bias. SparseMixer is in between: as released it has a smaller error
-# than the weight alone from 11 tokens on, and REINFORCE overtakes it at 141. Is the bias smaller in general?
-
-# %%
+display(optional_plots.estimators())
 print(claims.SPARSE_MIXER.judge())
 
 # %% [markdown]
+# More tokens reduce the noise, but not the **bias**, that is, the error of the mean. The curve of REINFORCE (Williams,
+# 1992) falls all the way, because it has no bias, but it starts with the largest error. The curve of the weight alone
+# is almost flat: little noise, much bias. SparseMixer is in between: as released it has a smaller error than the weight
+# alone from 11 tokens on, and REINFORCE overtakes it at 141. That its bias is smaller than that of the weight alone
+# holds for all three kinds of losses of the claim.
+#
 # ## 15. Optional: an open task
 #
 # What is the lowest loss that a byte model can reach with a fixed number of FLOP per byte? Weights of experts that a
-# byte does not use cost nothing here. Choose the numbers. There is no right answer, and nothing is graded.
+# byte does not use cost nothing here, up to a limit on all weights that keeps the training short. Choose the numbers.
+# There is no right answer, and nothing is graded. Running the second cell trains a model for 140 steps, as in section
+# 7.
 
 
 # %%
@@ -1312,22 +1361,17 @@ def choices():
 # %%
 print(f"at most {budget.BUDGET:,} FLOP per byte and {budget.MOST_WEIGHTS:,} weights")
 idea_results = moe_ideas.stored(load_measured("moe", "experiments/moe_ideas")["tables"]["ideas"])
-budget.table(budget.attempt(choices()), idea_results["the usual model"][0])
-
-# %% [markdown]
-# The usual model is the one of section 7, trained with the library. The error after ± is that of the text. Another
-# seed changes the loss as well, and by how much you see in the ideas that we measured with two seeds each (`course
-# reproduce moe_ideas`):
-
-# %%
+display(budget.table(budget.attempt(choices()), idea_results["the usual model"][0]))
 moe_ideas.table(idea_results)
 
 # %% [markdown]
-# The last two columns compare each idea with the usual model, for each seed. Weights that sum to one, and one large
-# expert instead of two small ones, are ahead with seed 0, and have a much higher loss with seed 1. So such a gain
-# means nothing, however small its error is. Two ideas are clearly ahead with both seeds: no balance loss, and only
-# two experts that are both used, which is a dense model. In so few steps more experts do not pay off, as in section
-# 8.
+# The usual model is the one of section 7, trained with the library. The error after ± is that of the text. Another seed
+# changes the loss as well, and by how much you see in the second table, which lists the ideas that we measured with two
+# seeds each (`course reproduce moe_ideas`). The last two columns compare each idea with the usual model, for each seed.
+# Weights that sum to one, and one large expert instead of two small ones, are ahead with seed 0, and have a much higher
+# loss with seed 1. So such a gain means nothing, however small its error is. Two ideas are clearly ahead with both
+# seeds: no balance loss, and only two experts that are both used, which is a dense model. In so few steps more experts
+# do not pay off, as in section 8.
 #
 # ## To take home
 #
@@ -1361,8 +1405,8 @@ moe_ideas.table(idea_results)
 # <details><summary>A model with 8 experts, 2 per token, generates text for one user almost as fast as a dense model
 # with as many active parameters. What happens with eight users at the same time?</summary>
 #
-# Eight tokens use about seven of the eight experts. So each step reads more than three times the bytes that it reads
-# for one user. The dense model reads the same bytes for eight users as for one.
+# Eight tokens use about seven of the eight experts. So each step reads more than three times as many bytes of experts
+# as for one user. The dense model reads the same bytes for eight users as for one.
 #
 # </details>
 #

@@ -187,33 +187,14 @@ def classic(measured: Measured | None = None) -> Table:
 # Published numbers.
 
 
-def published_balance() -> Table:
-    """Shazeer's Table 6: the effect of two balance losses on perplexity and loads."""
-    headings = {
-        "weight of the importance loss": "importance",
-        "weight of the load loss": "load",
-        "perplexity": "perplexity",
-        "largest / mean load": "largest_over_mean",
-    }
-    return Table(
-        [{heading: row[key] for heading, key in headings.items()} for row in _published("shazeer_losses")],
-        caption="Published, not measured here: two balance losses (Shazeer and others, 2017, Table 6)",
-        formats={"perplexity": number(1), "largest / mean load": number(2)},
-    )
-
-
 def published_capacity() -> Table:
     """Switch's Table 1: top-1 and top-2 with two capacity factors, compared with a dense model."""
     headings = {"capacity factor": "capacity_factor", QUALITY: "quality", "examples per second": "examples_per_second"}
     return Table(
         [
             {"model": row["model"]} | {heading: row[key] for heading, key in headings.items()}
-            for row in _published("switch_capacity")
+            for row in rows(load_published("moe"), "switch_capacity")
         ],
         caption="Published, not measured here: two capacity factors (Fedus and others, 2021, Table 1)",
         formats={QUALITY: number(3), "examples per second": number()},
     )
-
-
-def _published(table: str) -> list[dict]:
-    return rows(load_published("moe"), table)
