@@ -26,10 +26,10 @@ def _agree_on_slots(got: Any, expected: tuple, case: Case) -> str | None:
     return close(got.double().sort().values, expected.double().sort().values)
 
 
-def _library(n_tokens: int, sinks: int, budget: int) -> list[int]:
+def _library(n_tokens: int, sinks: int, budget: int) -> tuple[int, ...]:
     from course_lib.attention.windowed import band
 
-    return band(n_tokens, budget - sinks, sinks)[-1].nonzero().flatten().tolist()
+    return tuple(band(n_tokens, budget - sinks, sinks)[-1].nonzero().flatten().tolist())
 
 
 SLOTS = Exercise(
