@@ -151,7 +151,7 @@ print(f"norm of the sum of the others' contributions: {100 * relative_error:.0f}
 
 # %% [markdown]
 # If the tokens chose independently and at random, the first number would be 30 %. At 45 %, neighbors agree more than by
-# chance, but more than half of the neurons are new for each token. And although 70 % of the neurons are left out, they
+# chance, but more than half of a token's chosen neurons are new. And although 70 % of the neurons are left out, they
 # would change the output by 24 % of its norm only.
 #
 # In the view below you can look at this token by token. It shows four consecutive tokens from the one of the slider on.
@@ -872,7 +872,7 @@ tables.decoding(laps, n_tokens=bytes_evaluation.shape[1] - 1)
 #
 # ### On a GPU
 #
-# There is one more cost. PyTorch's indexing copies the chosen rows, and the copy is read again. The course
+# On a GPU there is one more cost: PyTorch's indexing copies the chosen rows, and the copy is read again. The course
 # contains a **kernel** (a function that is written for the GPU) that reads the rows where they are. On an H200 GPU we
 # measured both for one token, with an MLP of width 4,096 and 14,336 neurons in bfloat16, the sizes of a model with 8
 # billion parameters:
@@ -897,7 +897,7 @@ tables.gathered_on_gpu()
 #
 # - *oracle*: your `which_neurons`;
 # - *oracle, two passes*: the oracle's choice from a pass of the dense model, as in the paper;
-# - *token alone*: puts the embedding of the token into the MLP in place of its input and keeps what is large there,
+# - *token alone*: the neurons that are large when the MLP reads the embedding of the token in place of its input,
 #   without the context;
 # - *map of the embedding*: a linear map from the embedding to the importances, fitted on calibration text, also without
 #   the context;
@@ -921,10 +921,10 @@ print(claims.FEW_NEURONS.judge())
 #
 # **2. With a ReLU the sets can be predicted.** The figure shows the loss increase with several selectors (horizontal),
 # at a density of 50 % for SmolLM2 and 20 % for the ReLU model. Next to each name are its bytes in % of those of the
-# MLPs, both in float32. In addition to the static set and the trained predictor of Deja Vu there are copies of *gate*
-# and *up* with few bits or of low rank. *Nearest rows* is a nearest-neighbor search: the rows of the gate are divided
-# into 16 clusters, and $x$ is compared with the rows of the nearest eight. The bytes next to its name are those of the
-# clusters only; it also reads the rows that it compares.
+# MLPs (as before, MLPs and trained predictors are counted in float32). In addition to the static set and the trained
+# predictor of Deja Vu there are copies of *gate* and *up* with few bits or of low rank. *Nearest rows* is a
+# nearest-neighbor search: the rows of the gate are divided into 16 clusters, and $x$ is compared with the rows of the
+# nearest eight. The bytes next to its name are those of the clusters only; it also reads the rows that it compares.
 
 # %%
 plots.predicted()
