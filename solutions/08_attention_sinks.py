@@ -228,7 +228,7 @@ for name, number in numbers.items():
 # %% [markdown]
 # Compare each run with the first one, in which nothing is changed.
 #
-# - **The number of another text**, 25,272 instead of 23,614: nothing changes. With **half** of the number, the
+# - **The number of another text**, 25,272 instead of 23,614: almost nothing changes. With **half** of the number, the
 #   perplexity rises from 14.0 to 18.8. So the number must be large, but the model does not need the exact one.
 # - **Set to 0**: one of 512 · 576 = 294,912 numbers is changed, and the perplexity rises to more than a million, so the
 #   model is much worse than a uniform guess over its 49,152 tokens. The first token still receives 40 % of the
