@@ -2,20 +2,21 @@
 # # 08 · Attention sinks: why a stream needs its first tokens
 #
 # In a stream of text, such as a long chat, the KV cache (lesson 07) cannot keep every token. The obvious choice is a
-# window: keep the newest tokens and evict the oldest. But with a window, a language model fails as soon as the very
-# first token is evicted, whatever that token is. In this lesson you find out why, and you write **StreamingLLM**
-# (Xiao, Tian, Chen, Han and Lewis, 2023), a method that reads text of any length in constant memory.
+# window: keep the newest tokens and evict the oldest. But with a window, the predictions of our model become much worse
+# as soon as the very first token is evicted, whatever that token is. In this lesson you find out why, and you write
+# **StreamingLLM** (Xiao, Tian, Chen, Han and Lewis, 2023), a method that reads text of any length in constant memory.
 #
 # We first measure where the attention goes and what is special about the first token. Then you write the parts of
-# StreamingLLM, and one function of about 25 lines joins them and streams a text through the real model.
+# StreamingLLM, and one function of about 20 lines joins them and streams a text through the real model.
 #
 # **Afterwards you can** find the attention sinks and the massive activations of a model, stream a text through a cache
 # of constant size, move the keys of a rotary cache to new positions, count what each way of reading a long text costs,
-# and write a softmax that needs no sink token.
+# and (optional section 8) write a softmax that needs no sink token.
 #
-# **You need** lesson 07, sections 2 and 3 (the KV cache and the window), and rotations in the plane.
+# **You need** lesson 00, sections 2 and 4 (the residual stream, rotary embeddings, verdicts), the perplexity of lesson
+# 01, lesson 07, sections 2 and 3 (the KV cache and the window), and rotations in the plane.
 #
-# **Time**: the core path, sections 1 to 7, takes about two hours, 49 minutes of it for exercises. The optional
+# **Time**: the core path, sections 1 to 7, takes a little over two hours, 49 minutes of it for exercises. The optional
 # sections 8 to 12 take another hour, 18 minutes of it for exercises.
 
 # %%
@@ -48,8 +49,8 @@ print(f"Its first token: {tokenizer.decode(text[:1])!r}")
 # ## 1. Where does the attention go?
 #
 # Our text begins in the middle of an article, so nothing in it is about its first token. How much attention would you
-# expect that token to receive? We average over all queries from token 64 on, because the first queries have few tokens
-# to choose from.
+# expect that token to receive? We read the first 256 tokens of the text and average over all queries from token 64 on,
+# because the first queries have few tokens to choose from.
 
 # %%
 start = 64
@@ -60,9 +61,9 @@ plots.first_token_attention(share, uniform)
 
 # %% [markdown]
 # Look at the dark line, the mean of each layer. Up to layer 11 the first token receives less than 10 % of the
-# attention. From layer 12 on it receives between a third and three quarters of it, where uniform attention (dotted)
-# would give it 0.7 %. The grey dots are single heads: in most of the deeper layers, several of them spend nearly
-# everything on the first token.
+# attention. From layer 12 on it receives between a third and three quarters of the attention, where uniform attention
+# (dotted) would give it 0.7 %. The grey dots are single heads: in most of the deeper layers, several of them spend
+# nearly everything on the first token.
 #
 # A token that receives much attention without being relevant to the text is called an **attention sink** (Xiao and
 # others, 2023). The figure shows the first token only. Do other tokens receive as much?
@@ -71,9 +72,10 @@ plots.first_token_attention(share, uniform)
 # ### What each token receives
 # **Exercise** · difficulty 2 of 5 · 8 minutes · 2 points
 #
-# For every token, compute the attention that it receives: the mean weight over those queries from `start` on that can
-# see it. Attention is causal, so a query sees its own token and all tokens before it, including those to which it gives
-# a weight of 0. For example, with 256 tokens the last token is seen by a single query, so its sum is divided by 1.
+# For every token, compute the attention that it receives: take the queries from `start` on that can see the token, and
+# average their weights on it. Attention is causal, so a query sees its own token and all tokens before it, including
+# those to which it gives a weight of 0. For example, with 256 tokens the last token is seen by a single query, so its
+# sum is divided by 1.
 
 
 # %% exercise="sinks.share"
@@ -110,8 +112,8 @@ plots.received_by_token(received_by_all[15:].mean(dim=(0, 1)))
 # The red square on the left is the first token; no other token comes near it. (The last tokens on the right rise a
 # little because only a few queries see them, and all of these are close to them.)
 #
-# Does the first token receive so much because of what it says, or because of its position? We put five different
-# first tokens before the same text.
+# Does the first token receive so much because of what it means, or because of its position? We read the beginning of
+# the text five times, each time with another first token in place of its own (the first time with its own).
 
 # %%
 first_ids = {"its own": text[0].item(), "end of text": tokenizer.convert_tokens_to_ids("<|endoftext|>")}
@@ -123,13 +125,14 @@ for name, first_id in first_ids.items():
 plots.attention_by_first_token(attention_by_first_id)
 
 # %% [markdown]
-# From layer 11 on the five curves lie almost on top of each other. So the position makes this sink, and not the meaning
-# of the token.
+# Each curve is one first token, from layer 0 on the left to layer 29. In the early layers a newline or *the* receives
+# more than the others. But in layers 12 to 29, where the sink is strong, the five curves lie almost on top of each
+# other. So the position makes this sink, and not the meaning of the token.
 #
 # ## 2. What is special about the first token
 #
-# Attention weights are computed from the hidden states that enter a layer. So we look at those next: we take the norm
-# of the hidden state of every token at the input of every layer.
+# Attention weights are computed from the **hidden states** that enter a layer (the residual stream of lesson 00). So we
+# look at those next: we take the norm of the hidden state of every token at the input of every layer.
 
 # %%
 with torch.no_grad():
@@ -139,9 +142,10 @@ hidden_norms = hidden.norm(dim=-1)
 plots.hidden_norms(hidden_norms)
 
 # %% [markdown]
-# Follow the red line, the first token. At the input of layer 12 its norm jumps to 169 times the median of the other
-# tokens (dark line), and it stays there for 17 layers. Layer 12 is also the first layer in which the first token is a
-# strong sink (section 1). Which features make the norm so large?
+# Follow the red line, the first token; each grey dot is another token. At the input of layer 12 the norm of the first
+# token jumps to 169 times the median of the other tokens (dark line). It keeps this size up to the input of layer 28,
+# and at layer 29, the last one, it is still more than ten times the median. Layer 12 is also the first layer in which
+# the first token is a strong sink (section 1). Which features make the norm so large?
 
 # %%
 for feature in hidden[12, 0].abs().topk(3).indices.tolist():
@@ -150,13 +154,14 @@ print(f"all tokens and features at the input of layer 12: median absolute value 
 
 # %% [markdown]
 # A single feature, number 507, is 23,614, where a typical entry is below 2. Such values are called **massive
-# activations** (Sun, Chen, Kolter and Liu, 2024): entries of the hidden states that are thousands of times larger than
-# the rest, at very few tokens. Here the layer before, number 11, writes it. You may remember this layer from lesson 04:
-# its `down_proj` had one input feature that was huge at the first token alone.
+# activations** (Sun, Chen, Kolter and Liu, 2024): entries of the hidden states that are hundreds or thousands of times
+# larger than the rest, at very few tokens. Here the layer before, number 11, writes it. You may remember this layer
+# from lesson 04: its `down_proj` had one input feature that was huge at the first token alone.
 #
-# The paper reports that massive activations sit at the first token and, in some models, also at **delimiter tokens**
-# such as a period or a newline. Is this so for our model? In the figure, some grey dots in layers 3 to 9 lie far above
-# the rest. The next cell lists them, with the attention that they receive in these layers.
+# Sun and others report that massive activations sit at the first token and, in some models, also at **delimiter
+# tokens** such as a period or a newline. Is this so for our model? In the figure of the norms above, some grey dots in
+# layers 3 to 9 lie far above the rest. The next cell lists those at the input of layer 5, with the attention that they
+# receive in layers 3 to 9.
 
 # %%
 early_attention = received_by_all[3:10].mean(dim=(0, 1))
@@ -165,83 +170,126 @@ for position in is_large.nonzero().flatten().tolist():
     largest = hidden[5, position].abs().argmax()
     token = tokenizer.decode(text[position])
     print(
-        f"token {position}, {token!r}: norm {hidden_norms[5, position]:.0f}, largest feature {largest}, "
-        f"receives {100 * early_attention[position]:.1f} %"
+        f"token {position}, {token!r}: norm {hidden_norms[5, position]:.0f}, feature {largest} is "
+        f"{hidden[5, position, largest]:.0f}, receives {100 * early_attention[position]:.1f} %"
     )
-print(f"median of all tokens: norm {hidden_norms[5].median():.0f}, receives {100 * early_attention.median():.1f} %")
+print(
+    f"median of all tokens: norm {hidden_norms[5].median():.0f}, absolute value {hidden[5].abs().median():.1f}, "
+    f"receives {100 * early_attention.median():.1f} %"
+)
 
 # %% [markdown]
-# In layers 3 to 9 the same feature 507 is large at seven tokens: the first one, two spaces and four of the *the*'s.
-# Each of them receives 6 to 19 % of all attention, and the median token 0.2 %. So in these layers our model has
-# several weak sinks, at tokens that carry little meaning. Punctuation is not among them: in this model, periods and
-# newlines have no massive activation. From layer 12 on, only the first token has one, and only the first token is a
-# sink.
+# At all seven tokens the same feature 507 is the largest: at the first one, at two spaces and at four occurrences of
+# the word *the*. It is much smaller there than the 23,614 of layer 12, but still hundreds of times a typical entry.
+# Each of these tokens receives 6 to 19 % of all attention, and the median token 0.2 %. So in these layers our model has
+# several weak sinks, at tokens that carry little meaning. Punctuation is not among them: in this text, no period and no
+# newline stands out. In layers 10 and 11 no norm stands out, and the first token receives almost nothing. From layer 12
+# on, only the first token has a massive activation, and only the first token is a sink.
 #
-# So a massive activation and a sink come together, in the same layers and at the same tokens. Is one the cause of the
-# other? To test this, we change the single number 23,614 while the model reads, with a **forward hook** on layer 11: a
-# function that PyTorch calls with the output of a layer and that may return another one.
+# So a massive activation and a sink come together, in the same layers and at the same tokens. Does the sink need the
+# massive activation? To test this, we change the single number 23,614 while the model reads, with a **forward hook** on
+# layer 11: a function that PyTorch calls with the output of a layer and that may return another output. The cell also
+# prints the norm of the **values**, the vectors that attention adds up.
 
 
 # %%
-def read_with_massive_activation(value):
-    """Set feature 507 of the first token after layer 11; return what this changes."""
+def change_massive_activation(number):
+    """Set feature 507 of the first token after layer 11, by a hook; return the hook's handle."""
 
-    def replace_value(layer, arguments, output):
-        if value is not None:
-            output = output.clone()
-            output[:, 0, 507] = value
+    def replace_number(layer, arguments, output):
+        output = output.clone()
+        output[:, 0, 507] = number
         return output
 
-    handle = model.model.layers[11].register_forward_hook(replace_value)
-    with torch.no_grad():
-        logits = model(text[None], use_cache=False).logits[0, 128:-1]
-    attention_on_first = attention_weights(model, text[None, :256])[12:, :, start:, 0].mean()
-    lengths = value_lengths(model, text[None, :256])[12:]  # (layers, tokens)
-    handle.remove()
-    loss = torch.nn.functional.cross_entropy(logits, text[129:])
-    return loss.exp(), attention_on_first, lengths[:, 0].median(), lengths[:, 8:].median()
+    return model.model.layers[11].register_forward_hook(replace_number)
+
+
+@torch.no_grad()
+def late_perplexity():
+    """Compute the perplexity of the text from token 129 on."""
+    logits = model(text[None], use_cache=False).logits[0, 128:-1]
+    return torch.nn.functional.cross_entropy(logits, text[129:]).exp()
 
 
 with torch.no_grad():
     other_states = model.model(other_text[None], output_hidden_states=True, use_cache=False).hidden_states
-other_value = other_states[12][0, 0, 507].item()
-for name, value in {"unchanged": None, f"{other_value:,.0f}, from the other text": other_value, "0": 0.0}.items():
-    ppl, on_first, first_length, other_length = read_with_massive_activation(value)
-    print(f"{name}: perplexity {ppl:,.1f}")
+own_number, other_number = hidden[12, 0, 507].item(), other_states[12][0, 0, 507].item()
+numbers = {"unchanged": own_number, "of the other text": other_number, "half": own_number / 2, "zero": 0.0}
+for name, number in numbers.items():
+    handle = change_massive_activation(number)
+    on_first = attention_weights(model, text[None, :256])[12:, :, start:, 0].mean()
+    lengths = value_lengths(model, text[None, :256])[12:]  # (layers, tokens)
+    print(f"{number:,.0f} ({name}): perplexity {late_perplexity():,.1f}")
     print(f"    attention on the first token from layer 12 on: {100 * on_first:.0f} %")
-    print(f"    median norm of the values: first token {first_length:.1f}, other tokens {other_length:.1f}")
+    others = lengths[:, 8:].median()  # without the first few tokens, which are unusual too
+    print(f"    median norm of the values: first token {lengths[:, 0].median():.1f}, other tokens {others:.1f}")
+    handle.remove()
 
 # %% [markdown]
-# Compare the three runs.
+# Compare each run with the first one, in which nothing is changed.
 #
-# - **The value of another text**: nothing changes. The model does not use the exact number.
-# - **Set to 0**: one of 294,912 numbers is changed, and the perplexity rises from 14 to more than a million. The first
-#   token still receives 40 % of the attention, but its values are now nearly as long as those of the other tokens.
+# - **The number of another text**, 25,272 instead of 23,614: almost nothing changes. With **half** of the number, the
+#   perplexity rises from 14.0 to 18.8. So the number must be large, but the model does not need the exact one.
+# - **Set to 0**: one of 512 · 576 = 294,912 numbers is changed, and the perplexity rises to more than a million, so the
+#   model is much worse than a uniform guess over its 49,152 tokens. The first token still receives 40 % of the
+#   attention (unchanged: 55 %). So the massive activation is not the only cause of the sink. But the values of the
+#   first token are now nearly as long as those of the other tokens.
 #
-# The **value** of a token is the vector that attention adds up. The second run tells us what the massive activation is
-# needed for in this model: it makes the value of the first token short. The next figure shows these lengths for the
-# unchanged model.
+# The run with 0 shows one thing that the massive activation does in this model: it makes the value of the first token
+# short. In the next figure you see these lengths for the unchanged model. We compute the values as each layer does: it
+# normalizes its input and multiplies it by the matrix `v_proj`.
 
 # %%
-plots.value_norms(value_lengths(model, text[None, :256]))
+values = []
+with torch.no_grad():
+    for layer, layer_input in zip(model.model.layers, hidden, strict=True):
+        values.append(layer.self_attn.v_proj(layer.input_layernorm(layer_input)))
+values = torch.stack(values)  # (layers, tokens, heads · 64), for the 3 key-value heads of the model
+plots.value_norms(values.unflatten(2, (-1, 64)).norm(dim=3).mean(dim=2))
 
 # %% [markdown]
 # From layer 12 on, the values of the first token (red) are several times shorter than the others. So a query that gives
 # most of its attention to the first token adds little to its hidden state.
 #
-# A likely explanation is the **normalization** at the input of each layer: it divides a hidden state by its root mean
-# square. A state with one huge feature becomes nearly the same vector in every text, and the layers can learn to give
-# this fixed vector a key that fits all queries and a short value. Why would a model learn this? A softmax must
-# distribute a total weight of 1. A head that finds nothing relevant can put its weight on the sink and so change
-# little. The first token is suitable because every later query sees it. This is a **hypothesis** about training.
-# Nothing in this lesson trains such a large model, so we cannot test it here. Section 10 shows a tiny model in which a
-# head does exactly this.
+# Are the long values the reason for the perplexity above a million? We set the massive activation to 0 again, but give
+# the first token its own short values from layer 12 on.
+
+# %%
+handles = [change_massive_activation(0.0)]
+for layer, short_value in zip(model.model.layers[12:], values[12:, 0], strict=True):
+
+    def restore_value(module, arguments, output, short_value=short_value):
+        output = output.clone()
+        output[:, 0] = short_value
+        return output
+
+    handles.append(layer.self_attn.v_proj.register_forward_hook(restore_value))
+print(f"massive activation 0, short values restored: perplexity {late_perplexity():.1f}")
+for handle in handles:
+    handle.remove()
+
+# %% [markdown]
+# The perplexity is 57.5 instead of more than a million, so most of the damage comes from the long values: each head
+# that attends to the first token adds a wrong vector to the hidden state. (It is still far above 14, because the keys
+# of the first token have changed as well.)
+#
+# Why is the value so short? A likely explanation is the **normalization** at the input of each layer: it divides a
+# hidden state by its root mean square. A state with one huge feature becomes nearly the same vector in every text, and
+# the layers can learn to give this fixed vector a key that fits all queries and a short value.
+#
+# Why would a model learn this? Our **hypothesis**: a softmax must distribute a total weight of 1, so a head that finds
+# nothing relevant puts its weight on the sink and changes little. The first token is suitable because every later query
+# sees it. Nothing in this lesson trains such a large model, so we cannot test this here. Section 10 shows a tiny model
+# in which a head does exactly this.
 #
 # ## 3. What happens when the sink is evicted
 #
-# Equation 1 of the paper writes the softmax with the logit $x_1$ of the sink apart, where $x_1 \gg x_j$:
+# A softmax turns numbers, the **logits**, into weights. In attention, the logit is the product of a query and a key,
+# divided by $\sqrt D$ (not to be confused with the logits of the LM head). Equation 1 of the StreamingLLM paper writes
+# the logit $x_1$ of the sink apart, which is much larger than the others (the paper counts tokens from 1, we count from
+# 0):
 #
-# $$ \operatorname{softmax}(x)_i = \frac{e^{x_i}}{e^{x_1} + \sum_{j=2}^{N} e^{x_j}} $$
+# $$ \operatorname{softmax}(x)_i = \frac{e^{x_i}}{e^{x_1} + \sum_{j=2}^{N} e^{x_j}}, \qquad x_1 \gg x_j $$
 #
 # If the first token is evicted, the largest term of the denominator is missing. What happens to the other weights?
 
@@ -250,7 +298,8 @@ plots.value_norms(value_lengths(model, text[None, :256]))
 # **Exercise** · difficulty 2 of 5 · 6 minutes · 2 points
 #
 # Some tokens are evicted from the cache. You know the attention weights before the eviction, but not the logits.
-# Compute the weights of the tokens that are kept.
+# Compute the weights of the tokens that are kept, if their logits stay the same. In every row, some kept token has a
+# weight above 0.
 
 
 # %% exercise="sinks.evict"
@@ -278,15 +327,19 @@ check("sinks.evict", after_eviction)
 #
 # </details>
 #
-# Here is this factor for every head of our model, when the first token is evicted:
+# Here is this factor for every head of our model when the first token is evicted, computed from its mean share of the
+# attention in section 1:
 
 # %%
-plots.growth(share)
+growth_factor = 1 / (1 - share)  # (layers, heads)
+plots.growth(growth_factor)
 
 # %% [markdown]
-# The boxes show the heads of each layer. Up to layer 11 the factor is close to 1. In the deeper layers the median head
-# has a factor of 2.3, and some heads have one above 5. Does the output of attention grow as well? The values of the
-# other tokens are not short, so it could. We measure it, once with all tokens and once with a window of 128 tokens.
+# Each box shows the nine heads of a layer, and the line in it is their median. Up to layer 11 the factor is close to 1.
+# In the deeper layers the median head has a factor of 2.3, and some heads have one above 5. Does the output of
+# attention grow as well? The values of the other tokens are not short, so it could. We measure it, once with all tokens
+# and once with a window of 128 tokens: inside of `windowed(model, window=128)`, every token attends to the newest 128
+# tokens only, itself among them. (So the first token leaves the window at token 128.)
 
 
 # %%
@@ -309,11 +362,12 @@ print(f"layers 12 to 29: with the window, {growth_of_output[12:].median():.2f} t
 print(f"layers 0 to 11: {growth_of_output[:12].median():.2f} times")
 
 # %% [markdown]
-# It grows by a factor of 1.7 in the median layer from 12 on, and by 3 % before. So every deep layer adds a
-# vector to the hidden state that is much longer than with the sink.
+# In layers 12 to 29 it is 1.7 times as long (median), and in the layers before 1.03 times. So a typical deep layer adds
+# a vector to the hidden state that is much longer than with the sink.
 #
 # Does this harm the model? We let it read the text with a window of 128 tokens. With a mask, one pass over the text is
-# enough: row $i$ of the mask allows the tokens that would be in the cache when token $i$ is read.
+# enough: row $i$ of the mask allows the tokens that would be in the cache when token $i$ is read. Positions stay those
+# of the text.
 
 
 # %%
@@ -333,21 +387,25 @@ stream_losses = {"newest tokens": losses_with(is_causal & is_recent), "all token
 plots.streams(stream_losses, budget)
 
 # %% [markdown]
-# The dashed red line, with all tokens, shows how difficult the text itself is. The two lines are equal up to token 128,
+# The horizontal axis is the token that is predicted, and each point averages over 64 tokens. The dashed red line, with
+# all tokens, shows how difficult the text itself is; the dark line is the window. The two are equal up to token 128,
 # where the cache is full, and separate there. At this point only one thing happens: the first token is evicted. From
-# there on, the perplexity with the window is 3.5 times as high.
+# there on, the perplexity with the window is 3.5 times as high. (In section 2 the perplexity rose far more, although
+# the first token was still there. It kept 40 % of the attention with a long value, whereas here this attention goes to
+# tokens of the text.)
 #
 # What does a model *write* in this state? Six chats of two rounds were written with a cache of 64 slots
-# (`course reproduce four_ways`). The table shows the second answer in one of them.
+# (`course reproduce four_ways`). The table shows the second answer in one of them. Over all six chats we claim that the
+# answers repeat themselves much more without the first tokens:
 
 # %%
 print(claims.CHAT_COLLAPSES.judge())
 tables.chat()
 
 # %% [markdown]
-# With the newest tokens alone (second row), the model repeats itself over and over. With four first tokens in addition
-# to the newest ones (third row), it stays fluent, and that is the method of the next section. The
-# claim above the table is judged on all six chats.
+# The first row keeps all tokens. With the newest tokens alone (second row), the model repeats itself over and over.
+# With four first tokens in addition to the newest ones (third row), it stays fluent, and that is the method of the next
+# section.
 #
 # ## 4. Never evict the sinks
 #
@@ -368,7 +426,7 @@ tables.chat()
 def kept_tokens(n_tokens, sinks, budget):
     """List the tokens in the cache, counted from 0, in any order.
 
-    sinks < budget. Returns a list, a set or a tensor of whole numbers.
+    0 ≤ sinks < budget. Returns a list, a set or a tensor of whole numbers.
     """
     ### BEGIN SOLUTION
     if n_tokens <= budget:
@@ -425,10 +483,11 @@ plots.streams(stream_losses, budget)
 
 # %% [markdown]
 # The numbers in the legend are the perplexities from token 128 on. The curves with one sink (1 + 127) and with four
-# sinks (4 + 124) stay close to the dashed one with all tokens. So a single token in addition to the window undoes the
-# failure.
+# sinks (4 + 124) stay close to the dashed one with all tokens. So a single first token, for which the window gives up
+# one slot, undoes the collapse.
 #
-# Do we need the text's own first tokens? The paper replaces the first four by newlines (table 1), and we do the same.
+# Do we need the text's own first tokens? Xiao and others replace the first four by newlines (table 1), and we do the
+# same. `sinks=4` keeps the first four tokens in addition to the window.
 
 # %%
 newlines = torch.tensor(tokenizer("\n").input_ids * 4)
@@ -438,13 +497,13 @@ newline_loss = torch.nn.functional.cross_entropy(logits, text[budget + 1 :])
 late_losses = {name: losses[budget:].mean() for name, losses in stream_losses.items()}
 restored = (late_losses["newest tokens"] - newline_loss) / (late_losses["newest tokens"] - late_losses["4 + 124"])
 print(f"perplexity with four newlines as sinks: {newline_loss.exp():.1f}")
-print(f"of the loss that the text's own four tokens restore, the newlines restore {100 * restored:.0f} %")
+print(f"of the extra loss that the text's own four tokens take away, the newlines take away {100 * restored:.0f} %")
 
 # %% [markdown]
-# Newlines do nearly as well, which fits section 1: the position counts, and not the meaning.
+# Newlines do nearly as well, which fits section 1.
 #
-# This was one short text. `course reproduce kv` streamed 20,480 tokens through a cache of 256 slots. The figure
-# compares its result with the paper's.
+# This was one short text. `course reproduce kv` streamed 20,480 tokens through a cache of 256 slots. We claim that one
+# sink undoes most of the collapse, and the figure compares our result with that of Xiao and others:
 
 # %%
 print(tables.stream_provenance())
@@ -453,20 +512,21 @@ plots.by_sinks()
 
 # %% [markdown]
 # Both panels show the perplexity by the number of first tokens that are kept. On the left, for Llama-2-7B, the
-# perplexity without sinks is 3,360; one sink reduces it to 11.88, and eight to 9.54. The paper concludes that one or
-# two sinks are not enough, since 11.88 is a quarter more than 9.54. On the right, for our model, the points for 1, 2
-# and 4 sinks agree within 0.1 %: one sink is enough. The collapse is also much smaller here, from 18.84 to 42.62. Why
-# the two models differ, we have not tested.
+# perplexity without sinks is 3,360; one sink reduces it to 11.88, and eight to 9.54. Xiao and others conclude that one
+# or two sinks are not enough, since 11.88 is a quarter more than 9.54. On the right, for our model, the points for 1, 2
+# and 4 sinks agree within 0.1 %: one sink is enough. The collapse is also much smaller here, from 18.84 to 42.62. We
+# have not tested why the two models differ.
 #
-# **Cost**: four of the slots. A streaming step does not depend on how many tokens were read before, and in the stored
-# stream neither the memory nor the time per token grows with its length.
+# The **cost** is the slots of the sinks, at most four here. In the stream of `course reproduce kv`, neither the memory
+# nor the time per token grows with the length of the text.
 #
-# ## 5. A sink is a bias
+# ## 5. A sink acts like a bias
 #
 # If queries attend to the sink in order to add little, then a constant might do the same job. We test this. From
 # **another** text we take two things for every head: the average logit between its queries and the first token, and the
-# value of that token. Then the model reads our text with a window and without its first token, and we add that constant
-# to every softmax as if it were one more token. It is one number and one vector per head, the same for every query.
+# value of that token. Then the model reads our text with a window, so that from token 128 on its own first token is
+# gone, and we add that constant to every softmax as if it were one more token. It is one number and one vector per
+# head, the same for every query. (`first_token` measures both, and a `Constant` holds them.)
 
 # %%
 constant = first_token(model, other_text[None])
@@ -487,9 +547,9 @@ plots.constant_as_sink(ppl_by_setting)
 # %% [markdown]
 # Read the bars from top to bottom. The logit alone (second bar) restores only a part of what the first token does. With
 # the value (third bar), the constant from another text does nearly all of it. So the value of the sink is short, but it
-# matters, because it is multiplied by most of the weight. In other words, the sink acts like a **bias** of the head: a
-# constant term that does not depend on the text. This agrees with section 2, where the massive activation of another
-# text was as good as the text's own.
+# matters, because it is multiplied by most of the weight. In other words, the sink acts like a **bias** inside the
+# softmax: a constant logit and a constant value, the same for every text. (The vector that it adds is not quite
+# constant, because the weight of the sink also depends on the other logits.)
 #
 # ## 6. Positions that stay small
 #
@@ -505,20 +565,22 @@ plots.cache_positions([0, 1, 2, 3, *range(24, 32)], trained=16)
 # The drawing shows one cache with four sinks and eight recent tokens. Above, with positions of the text, the newest
 # token (diamond) is 31 positions away from the first. Below, with positions in the cache, it is 11 positions away, and
 # this distance stays the same for the rest of the stream. In the drawing of section 4 these positions are the numbers
-# in the squares: no number is above 5, however long the text is.
+# in the squares: no number is above 5, however long the text is. (The shaded part stands for distances beyond a trained
+# length, in the drawing 16.)
 #
-# Llama models encode positions by **rotary position embeddings** (RoPE; Su and others, 2021): each key is rotated
-# before it is stored, by an angle that is proportional to its position, and so is each query. The attention logit then
-# depends only on the difference of the two positions. To move a stored key to another position, we have to rotate it
-# further.
+# Llama models encode positions by **rotary position embeddings** (RoPE; Su and others, 2021, and lesson 00): each pair
+# of features of a key is rotated before the key is stored, by an angle that is proportional to its position, and
+# queries are rotated in the same way. The attention logit then depends only on the difference of the two positions. To
+# move a stored key to another position, we have to rotate it further. (Xiao and others store the keys without rotation
+# and rotate them at every step. The result is the same.)
 
 # %% [markdown]
 # ### Positions in the cache
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
-# Each head holds keys that were rotated to their `position` in the text. The slots are in no particular order. The
-# oldest token of a row must get position 0, the next one position 1, and so on. By how many positions must each key be
-# rotated? For example, the key at position 24 that becomes number 4 must be rotated by 4 − 24 = −20.
+# Each head holds keys that were rotated to some `position`. The slots are in no particular order. In each row, the
+# token with the smallest position must get position 0, the next one position 1, and so on. By how many positions must
+# each key be rotated? For example, a key at position 24 that gets position 4 must be rotated by 4 − 24 = −20.
 
 
 # %% exercise="sinks.positions"
@@ -540,14 +602,16 @@ check("sinks.positions", turn_by)
 # <details><summary>Solution (open it once your check is right)</summary>
 #
 # The new position of a token is its rank within the row, that is, the number of older tokens. `argsort` once gives the
-# slots in order of position. `argsort` a second time inverts this permutation and gives the rank of each slot.
+# slots in order of position. `argsort` a second time inverts this permutation and gives the rank of each slot. The
+# result is the rank minus the position.
 #
 # </details>
 #
 # Rotations add up: a key that was rotated by 24 positions and then by −20 is where a rotation by 4 puts it. RoPE
 # rotates pairs of features, and there are two conventions for these pairs. The RoPE paper and the original Llama code
 # pair the neighbours $2i$ and $2i + 1$. The Llama code of Hugging Face, which we use, pairs feature $i$ of a key with
-# feature $i + D/2$. From one position to the next, pair $i$ is rotated by the angle $\theta_i$.
+# feature $i + D/2$. From one position to the next, pair $i$ is rotated by the angle $\theta_i$. (This
+# angle is $\theta^{-2i/D}$ with the constant $\theta$ of lesson 00.)
 
 # %% [markdown]
 # ### Rotate a key
@@ -586,13 +650,14 @@ check("sinks.rotate", turn)
 # Now the whole method. The next cell reads a text token by token with a cache of constant size, and it uses three of
 # your functions. For each token it does three things:
 #
-# - **Read**: the model reads the token at the next free position of the cache and predicts the next one.
+# - **Read**: the model reads the token at the next free position of the cache and predicts the next token.
 # - **Evict**: `kept_tokens` lists the tokens that may stay. In every layer we keep the keys and values of these slots.
 # - **Rotate**: the tokens after an evicted one move forward by one slot. `turn_by` computes by how many positions their
 #   keys must be rotated, and `turn` rotates them.
 #
 # Like the library, the loop evicts after it has read, so a token attends to itself and to as many others as there are
-# slots. `DynamicCache` is the cache of Hugging Face; its layers hold keys and values of shape (batch, heads, slots, D).
+# slots, one token more than in the mask of section 4. `DynamicCache` is the cache of Hugging Face; its layers hold keys
+# and values of shape (batch, heads, slots, D).
 
 
 # %%
@@ -639,8 +704,9 @@ library = streaming_perplexity(model, text[:96], StreamingLLM(48, sinks=4), posi
 print(f"largest difference of a loss: {(library.losses - my_losses).abs().max():.0e} nats")
 
 # %% [markdown]
-# The difference should be rounding error, below 0.001. From here on we can use the library, which is faster when it
-# reads several tokens per pass (`chunk`).
+# The difference should be rounding errors only. (Losses are in **nats**, that is, computed with the natural logarithm.)
+# From here on we can use the library, which is faster when it reads several tokens per pass (`chunk`). It then evicts
+# only after each pass, so the last token of a pass of 32 attends to 31 tokens more.
 #
 # Do positions in the cache matter? Within the trained length we expect no large effect, because the model has seen all
 # these distances. So we make a gap: after the fourth token, the positions jump ahead by twice the trained length, as if
@@ -659,8 +725,9 @@ plots.bars(ppl_after_gap, title)
 
 # %% [markdown]
 # With positions of the text, the sinks are at a distance that the model has never seen, and its perplexity is far
-# higher than in section 3, without any sinks. With positions in the cache, the gap has no effect. Where does this
-# begin? The stored experiment measured gaps of several sizes.
+# higher than in section 3, without any sinks. With positions in the cache, the gap has no effect, as it must be: these
+# positions do not contain it. From which gap on does the model collapse? `course reproduce kv` measured gaps of several
+# sizes on another text, and we claim that sinks far away need positions counted in the cache:
 
 # %%
 print(claims.ROLLING.judge())
@@ -678,24 +745,27 @@ plots.gaps()
 #
 # There is a way that needs neither sinks nor rotations: for every new token, read the last $L$ tokens again from
 # scratch, without a cache. Then the window has a first token of its own, and its positions begin at 0. This is called a
-# **sliding window with recomputation**. The drawing shows the four ways to read a text of $T$ tokens. Light squares are
-# computed again for the newest token, and yellow squares are sinks.
+# **sliding window with recomputation**. The drawing shows the four ways to read a text of $T$ tokens: dense attention,
+# a plain window, recomputation, and StreamingLLM. Light squares are computed again for the newest token, and yellow
+# squares are sinks.
 
 # %%
 plots.four_patterns()
 
 # %% [markdown]
 # The formulas in the titles count pairs of a query and a token. For example, with $T = 10{,}000$ and $L = 1{,}000$,
-# dense attention needs about $10^8$ pairs, a window $10^7$, and recomputation $10^{10}$.
+# dense attention needs about $10^8$ pairs, a window $10^7$, and recomputation $10^{10}$ (up to a factor of about 2,
+# because attention is causal).
 
 # %% [markdown]
 # ### What one more token costs
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Count the FLOPs for one more token in three of these ways. A multiplication is one FLOP, and so is an addition. Every
-# weight is used once for each token that goes through the model. In each layer, each pair of a query and a token costs
-# a dot product of `width` numbers for the logit, and a multiplication and an addition for each of `width` numbers of
-# the value. A query also attends to its own token. Before `window` tokens have been read, the window is not full.
+# Count the FLOPs for one more token in three of these ways. Every weight is used once for each token that goes through
+# the model, in a multiplication and an addition, so it costs 2 FLOPs. In each layer, a pair of a query and a token
+# multiplies and adds `width` numbers for the logits and `width` numbers for the values (all heads together), 2 FLOPs
+# each. A query attends to its own token too, which takes one of the `window` slots. Before `window` tokens have been
+# read, the window is not full.
 
 
 # %% exercise="sinks.cost"
@@ -732,38 +802,37 @@ flops_by_way = dict(zip(("dense", "streaming", "recomputation"), zip(*counts, st
 plots.flop_counts(four_ways.N_READ, flops_by_way, four_ways.SHOWN)
 
 # %% [markdown]
-# Look at the right end of each curve. Dense attention (dark) is as cheap as streaming for short texts, and grows once
-# the pairs outnumber the weights. A recomputed window of 256 tokens costs about 256 times as much as a streaming step,
-# however long the text is, because 256 tokens go through all the weights instead of one.
+# For short texts (left), dense attention (dark) is as cheap as streaming, because nearly all FLOPs are those of the
+# weights. From about 3,000 tokens on, its pairs cost more than the weights, and the curve rises. At the right end, a
+# recomputed window of 256 tokens costs about 250 times as much as a streaming step, because 256 tokens go through all
+# the weights instead of one.
 #
 # The wall-clock ratio is smaller than that of the counts. A single token needs all weights from memory for little
 # arithmetic (lesson 00: it is memory-bound), while a whole window keeps the arithmetic units busy. `course bench kv`
-# measured both:
+# timed a streaming step and a recomputed window on a CPU. Look at the distance of the two lines, which is their ratio:
 
 # %%
 cache_speed.streams()
 
 # %% [markdown]
-# The largest ratio, 34 for a window of 2,048 tokens, can be compared with the paper's "up to 22.2 times", which was
-# measured on a GPU with larger models.
+# The ratio grows with the window, up to 34 for 2,048 tokens, although the FLOPs differ more than a thousandfold. Xiao
+# and others report up to 22.2 times, on a GPU and with larger models.
 #
 # And how good are the four ways? `course reproduce four_ways` read one text of 9,024 tokens, which is longer than the
-# trained length of 8,192. Because recomputation is slow, only 48 predictions after the trained length are compared.
+# trained length of 8,192. Because recomputation is slow, only 48 predictions after the trained length are compared. We
+# claim that StreamingLLM is about as good as recomputation, as in the paper:
 
 # %%
+print(claims.AS_AFRESH.judge())
 tables.four_ways()
 
 # %% [markdown]
 # The last column compares each way with StreamingLLM on the same predictions. The plain window has about 1.7 times the
-# perplexity of StreamingLLM, and recomputation nearly the same. This is the paper's main result:
-
-# %%
-print(claims.AS_AFRESH.judge())
-
-# %% [markdown]
-# The row *dense* looks different from the paper's. There, dense attention fails beyond the trained length, with a
+# perplexity of StreamingLLM, and recomputation nearly the same.
+#
+# The row *dense* looks different from the paper's. There, dense attention collapses beyond the trained length, with a
 # perplexity of 5,641; here it does not. But our text is only a tenth longer than the trained length, and the paper's
-# is many times as long. In section 6 our model failed too, at distances of twice the trained length.
+# is many times as long. In section 6 our model collapsed too, at distances of twice the trained length.
 #
 # ### When it does not pay off
 #
@@ -771,9 +840,8 @@ print(claims.AS_AFRESH.judge())
 # - **When the answer has left the window.** An evicted token is lost, however long the stream goes on. Perplexity
 #   hardly shows this, because most predictions depend on nearby tokens. Lesson 07 therefore asks questions about the
 #   text.
-# - **When rotation costs more than attention.** Positions in the cache require a rotation of all keys at every step,
-#   unless the kernel does it while it reads them.
-# - **When quality is all that counts** and the window is short, recomputation is as good, at the price shown above.
+# - **When quality is all that counts** and the window is short, recomputation is as good and simpler, at the price
+#   shown above.
 #
 # This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
 #
@@ -792,8 +860,8 @@ print(claims.AS_AFRESH.judge())
 # ### A softmax with a sink
 # **Exercise** · difficulty 3 of 5 · 10 minutes · 3 points
 #
-# Write this softmax for logits of any size. Rows, heads and sinks may be hundreds apart, and no result may be NaN, not
-# even where a query sees no token at all.
+# Write this softmax for logits of any size. They may be large, positive or negative, and may differ by hundreds between
+# rows, between heads, and from the sink. A query that sees no token gets a row of zeros.
 
 
 # %% exercise="sinks.softmax"
@@ -839,8 +907,8 @@ for name, weights in weights_by_name.items():
     print(f"{name}: the others get {100 * weights.sum(dim=2).mean():.0f} %, difference per query {difference:.2f}")
 
 # %% [markdown]
-# Compare the last two lines. With the sink in the denominator, the weights of the other tokens are almost as they were
-# with the first token.
+# The difference per query is the sum of the absolute differences of its weights. Compare the last two lines. With the
+# sink in the denominator, the weights of the other tokens are almost as they were with the first token.
 #
 # Fast attention kernels do not return their weights, so we cannot add anything to their denominator afterwards. But
 # many of them return its logarithm, the **log-sum-exp** $\mathrm{lse} = \log \sum_i e^{x_i}$, and this is enough.
@@ -849,7 +917,8 @@ for name, weights in weights_by_name.items():
 # ### A sink for any attention kernel
 # **Exercise** · difficulty 3 of 5 · 8 minutes · 3 points
 #
-# You know the output of attention without a sink, and its log-sum-exp. Compute the output with a sink.
+# You know the output of attention without a sink, and its log-sum-exp. Compute the output with a sink. Every query sees
+# at least one token.
 
 
 # %% exercise="sinks.gate"
@@ -884,18 +953,21 @@ print(f"largest difference between the two functions: {(output_by_weights - outp
 plots.gate()
 
 # %% [markdown]
-# The two functions agree up to rounding errors. The figure shows the factor: to the right of 0, where the logits are
-# above the sink, most of the output remains (solid). To the left of 0, most of the weight goes to the sink (dashed).
+# The two functions agree up to rounding errors. The figure shows the factor: to the right of 0, where the log-sum-exp
+# of the tokens is above the sink, most of the output remains (solid). To the left of 0, most of the weight goes to the
+# sink (dashed).
 #
 # Such a sink has a logit but no value. We saw in section 5 that this is not enough for a model that was trained with a
 # usual softmax. It is meant for models that are trained with it.
 #
 # ## 9. Optional: models that are trained with a sink
 #
-# The paper trains models of 160 million parameters in three ways: with the usual softmax (*vanilla*), with a **zero
-# sink**, $s = 0$ in every softmax, and with a **learnable sink**, one learned token before every text.
-# `course reproduce sink_pretraining` trained three small models in the same ways, on bytes of text, and streamed
-# articles through each. The table lists the perplexity by how many of the first slots are kept.
+# Xiao and others train models of 160 million parameters in three ways: with the usual softmax (*vanilla*), with a
+# **zero sink**, $s = 0$ in every softmax, and with a **learnable sink**, one learned token before every text, which has
+# a key and a value, unlike the learned $s$ of section 8. `course reproduce sink_pretraining` trained three small models
+# in the same ways, on bytes of text, and streamed articles through each. The table lists the perplexity by how many of
+# the first slots are kept. The claim above it: without its first slots, each of the three models has over 1 % more
+# perplexity.
 
 # %%
 print(claims.SLOT_MISSED.judge())
@@ -906,35 +978,34 @@ tables.pretraining()
 # In our rows, only the model with a learnable sink loses anything, and one slot is enough for it as well. Our vanilla
 # and zero-sink models never developed a sink: the first slot receives at most 0.5 % of the attention in every head.
 #
-# The learning rate of our three models, 0.012, was chosen by hand because the learned token keeps its attention at this
-# rate. In shorter trainings of 800 steps at rates of 0.004 and 0.008, it received 2 and 5 % of the attention at the
-# end, and the loss was lower. There is only one training of each kind. So this experiment shows what happens to a model
-# that has a sink. It does not show that a sink develops by itself, or that sinks come with good models, as Gu and
-# others (2025) report for larger ones.
+# The learning rate of 0.012 was chosen by hand: at lower rates the loss was lower, but the learned token kept little
+# attention. There is only one training of each kind. So this experiment shows what happens to a model that has a sink.
+# It does not show that a sink develops by itself in training, as Gu and others (2025) report for larger models that are
+# trained well on enough data.
 #
 # ## 10. Optional: a head that has nothing to do
 #
 # Section 2 stated a hypothesis: a head puts its weight on the sink when it finds nothing relevant. Guo and others
-# (2024) found a small language in which this can be observed, *bigram-backcopy*. Letters follow each other as in
-# English, but after a vowel comes a copy of the letter *before* the vowel. A head must look back at vowels, and at
-# other letters it has nothing to do. `course reproduce backcopy` trained models with one layer and one head on this
-# language. The figure shows one of them, with a learnable sink.
-
-# %%
-optional_plots.backcopy_sample()
-
-# %% [markdown]
-# Each row is a query, and dark squares are the letters to which it attends. The queries with a bold red label are
-# vowels: they attend to the letter just before them, and not to the sink in the first column. All other queries give
-# most of their weight to the sink. This model behaves as the hypothesis says. Do the others, and do they need the sink?
+# (2024) designed a small language in which this can be observed, *bigram-backcopy*. Letters follow each other as in
+# English, but after certain letters, in our version the vowels, comes a copy of the letter *before* the vowel. For
+# example, *the* is followed by another *h*. So when the current letter is a vowel, the head must look at the letter
+# before it. At all other letters it has nothing to do. `course reproduce backcopy` trained models with one layer and
+# one head on this language. The figure shows one of them, with a learnable sink. The two claims above it are about all
+# five trainings: do their heads behave like this one, and do the models need their sinks?
 
 # %%
 print(claims.IDLE.judge())
 print(claims.NEEDS_ITS_SINK.judge())
+optional_plots.backcopy_sample()
 
 # %% [markdown]
-# In all five trainings the model loses a lot without its sink, but only in two of them the idle queries give it more
-# than half of their attention. So the figure shows a clear case, and not the rule.
+# Each row is a query, and dark squares are the letters to which it attends. The queries with a bold red label are
+# vowels: they attend to the letter just before them, and not to the sink in the first column. All other queries, the
+# **idle** ones, give most of their weight to the sink. This model behaves as the hypothesis says.
+#
+# In all five trainings the loss of the model rises without its sink, by 0.13 to 4.0 nats per letter. But only in two of
+# them do the idle queries give it more than half of their attention. So the figure shows a clear case, and not the
+# rule.
 #
 # These models have eight hidden units in the MLP after the head. With 64 units, the idle queries still give 40 to 66 %
 # of their attention to the sink, but removing it costs less than 0.004 nats per letter. In other words, a sink can be
@@ -942,18 +1013,11 @@ print(claims.NEEDS_ITS_SINK.judge())
 #
 # ## 11. Optional: registers in vision transformers
 #
-# Darcet and others (2024) found patches of plain background in large vision transformers whose norms are far above all
-# others, and which attract attention. The authors add a few learned tokens, called **registers**, and the norms of the
-# patches become normal. This resembles massive activations and a learnable sink. We trained a small vision transformer
-# on digits of 8 × 8 pixels, three times without and three times with four registers.
-
-# %%
-optional_plots.register_norms()
-
-# %% [markdown]
-# The solid curves show the largest norm of a patch, in units of the median. It reaches about twice the median with and
-# without registers. No patch stands out, so there is nothing that registers could take over: this model is too small to
-# test the claim.
+# Darcet and others (2024) found patches (the pieces of an image that are its tokens) in large vision transformers whose
+# norms are far above all others, and which attract attention. The authors add a few learned tokens, called
+# **registers**, and the norms of the patches become normal, which resembles massive activations and a learnable sink.
+# In our small vision transformers for digits of 8 × 8 pixels (`course reproduce sink_pretraining`), the largest norm of
+# a patch is about twice the median with and without registers, so they are too small to test this.
 #
 # ## 12. Optional: an open task
 #
@@ -968,20 +1032,21 @@ tables.first_tokens(first_tokens.attempt(model, tokenizer, my_start))
 
 # %% [markdown]
 # The rows above yours are simple ideas that we measured on the same passages (`course reproduce first_tokens`). The
-# last column compares each with the first row, passage by passage. A difference is clear if it is more than about twice
-# its standard error. If a program searches for you, let it search on other passages (`split="calibration"` in
-# `corpora.windows`): the best of a hundred starts on these ten passages is partly luck.
+# last column compares each with the first row, the text's own first four tokens, passage by passage. A difference is
+# clear if it is more than about twice its standard error. If a program searches for you, let it search on other
+# passages (`split="calibration"` in `corpora.windows`): the best of a hundred starts on these ten passages is partly
+# luck.
 #
 # ## To take home
 #
-# 1. From some layer on, our model gives most of its attention to the first token, whatever that token is. In the same
-#    layer a massive activation appears at this token, which makes its value short.
-# 2. The sink acts like a bias: the massive activation of another text works as well, and so does a constant logit with
-#    a constant value.
+# 1. From layer 12 on, our model gives between a third and three quarters of its attention to the first token, whatever
+#    that token is. In the same layer a massive activation appears at this token, which makes its value short.
+# 2. The sink acts like a bias inside the softmax: the massive activation of another text works as well, and a constant
+#    logit with a constant value does nearly as well.
 # 3. If the sink is evicted, the weights of all other tokens grow, and the perplexity rises. If it is kept, a window can
 #    go on for as long as you like.
-# 4. Count positions in the cache and not in the text, because the model does not work at distances that it has never
-#    seen.
+# 4. Count positions in the cache and not in the text. Then all distances stay small, and far beyond the trained length
+#    the model does not work.
 # 5. A stream of any length does not remember everything: an evicted token is lost.
 #
 # Three questions. Answer first, then unfold.
@@ -990,7 +1055,8 @@ tables.first_tokens(first_tokens.attempt(model, tokenizer, my_start))
 #
 # What we measured: the position matters, and not the meaning. A plausible reason is that the first token is the only
 # one that every query can see, and that it sees only itself. But this is not the whole story: in layers 3 to 9 our
-# model has weak sinks at spaces and at *the*, and other models have sinks at periods and newlines.
+# model has weak sinks at spaces and at *the*, and other models are reported to have massive activations at periods and
+# newlines (Sun and others).
 #
 # </details>
 #
@@ -998,7 +1064,8 @@ tables.first_tokens(first_tokens.attempt(model, tokenizer, my_start))
 # correspond?</summary>
 #
 # To a token whose logit is 0 for every query and whose value is zero. The first token of a trained model differs in
-# both: its logits are large, and its value is short but not zero. This is why a logit alone does not replace it.
+# both: its logits are large, and its value is short but not zero. So in section 5 even the right logit was not enough
+# without the value.
 #
 # </details>
 #

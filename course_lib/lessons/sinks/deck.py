@@ -101,7 +101,7 @@ def value_norms() -> Figure:
 
 
 def growth() -> Figure:
-    return plots.growth(_share())
+    return plots.growth(1 / (1 - _share()))
 
 
 @contextmanager

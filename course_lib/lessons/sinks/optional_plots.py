@@ -1,7 +1,4 @@
-"""The figures of the optional sections of lesson 08: trained sinks, a tiny language, and registers.
-
-Dimension key: T tokens of a text.
-"""
+"""The figure of an optional section of lesson 08: a tiny language with an idle head."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -11,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib.lessons.common.results import load_measured, rows
-from course_lib.lessons.common.style import COLOURS, figure, label, line_style
+from course_lib.lessons.common.style import COLOURS, figure, label
 
 Results = Mapping[str, Any]
 
@@ -40,29 +37,4 @@ def backcopy_sample(results: Results | None = None, triggers: str = "aeiou") -> 
         f"One model of {n_models} (seed {line['seed']}): vowels attend to the letter before ({to_previous:.0f} %),\n"
     )
     label(axes, title + f"other letters to the sink ({to_sink:.0f} %)", "attended to", "query (bold: vowel)")
-    return fig
-
-
-def register_norms(results: Results | None = None) -> Figure:
-    """Plot the norms of patch tokens of a small vision transformer, in units of the layer's median."""
-    results = results or load_measured("sinks", "sink_pretraining")
-    fig, (axes,) = figure(width=7.2)
-    norms = results["tables"]["registers"]
-    layers, largest = sorted({row["layer"] for row in norms}), {}
-    for index, n in enumerate(sorted({row["registers"] for row in norms})):
-        for key, name in (("largest", "largest"), ("q99", "99th percentile")):
-            means = []
-            for layer in layers:
-                ratios = [row[key] / row["median"] for row in norms if (row["registers"], row["layer"]) == (n, layer)]
-                means.append(fmean(ratios))
-            style = line_style(index) | {"linestyle": "-" if key == "largest" else ":"}
-            axes.plot(layers, means, label=f"{n} registers, {name}", **style)
-            largest.setdefault(n, max(means))
-    axes.set_ylim(1, None)
-    axes.set_xticks(layers)
-    axes.legend(frameon=False, fontsize=8, ncols=2)
-    peaks = ", ".join(f"{ratio:.1f} with {n}" for n, ratio in largest.items())
-    n_trainings = len({row["seed"] for row in norms})
-    title = f"Largest patch norm over the median, mean of {n_trainings} trainings:\n{peaks} registers"
-    label(axes, title, "layer", "norm / median of the layer")
     return fig

@@ -105,13 +105,12 @@ def value_norms(norms: Float[Tensor, "L T"]) -> Figure:
 # A cache that evicts.
 
 
-def growth(share: Float[Tensor, "L H"]) -> Figure:
-    """Plot 1 / (1 − share), by which all other attention weights grow when the first token is evicted."""
+def growth(factor: Float[Tensor, "L H"]) -> Figure:
+    """Plot the factor by which all other attention weights grow when the first token is evicted."""
     fig, (axes,) = figure(width=7.2)
-    factor = 1 / (1 - share.clamp(max=0.999))
-    axes.boxplot(factor.tolist(), positions=range(len(share)), widths=0.6, showfliers=False)
-    axes.set_xticks(range(0, len(share), 5), [str(i) for i in range(0, len(share), 5)])
-    half = len(share) // 2
+    axes.boxplot(factor.tolist(), positions=range(len(factor)), widths=0.6, showfliers=False)
+    axes.set_xticks(range(0, len(factor), 5), [str(i) for i in range(0, len(factor), 5)])
+    half = len(factor) // 2
     title = f"From layer {half} on all other weights grow {factor[half:].median():.1f} times (median head)"
     label(axes, title, "layer", "1 / (1 − share), heads of a layer")
     return fig

@@ -1,6 +1,7 @@
 """The functions that the notebook shows: the same losses, masks and numbers as the library, small and real."""
 
 import ast
+from functools import partial
 
 import pytest
 import torch
@@ -60,6 +61,10 @@ def test_the_mask_is_that_of_the_library():
     assert position[3][keep[3]].tolist() == list(range(4))
 
 
+def _with_first(value, layer, arguments, output):
+    return torch.cat([value.expand(1, 1, -1), output[:, 1:]], dim=1)
+
+
 @pytest.mark.real
 def test_the_massive_activation_that_the_text_describes():
     """Feature 507 of the first token, from layer 11 on; without it the value of the token is long, the loss high."""
@@ -76,9 +81,19 @@ def test_the_massive_activation_that_the_text_describes():
     assert large == [0, 39, 59, 69, 112, 167, 199]
     assert {int(hidden[5, token].abs().argmax()) for token in large} == {507}
     before = value_lengths(model, text[None, :256])[12:, 0].median()
+    deep = list(zip(model.model.layers, hidden, strict=True))[12:]
+    with torch.no_grad():
+        values = [layer.self_attn.v_proj(layer.input_layernorm(state[0])) for layer, state in deep]
     with deck.clamped(model, 0.0):
         after = value_lengths(model, text[None, :256])[12:, 0].median()
         assert deck._perplexity(model, text) > 1e6
+        handles = [
+            layer.self_attn.v_proj.register_forward_hook(partial(_with_first, value))
+            for (layer, _), value in zip(deep, values, strict=True)
+        ]
+        assert deck._perplexity(model, text) == pytest.approx(57.5, rel=0.05)
+        for handle in handles:
+            handle.remove()
     assert after > 5 * before
     assert deck._perplexity(model, text) == pytest.approx(14.0, abs=0.1)  # the hook is gone
 
