@@ -1028,7 +1028,8 @@ print(claims.GRADIENTS.judge())
 # This is ridge regression with one difference: the penalty $\lambda$ pulls $W'$ towards the old weights $W_S$, not
 # towards zero. In other words, with a large $\lambda$ nothing changes, and with a small one we trust the calibration
 # set completely. Each row of $W'$ has 1,126 unknowns, and we have 2,048 tokens to determine them, which is not much. So
-# we need a considerable $\lambda$: twice the median of the diagonal of $H$.
+# we need a considerable $\lambda$: twice the median of the diagonal of $H$. (A few neurons have extremely large
+# activations at single tokens. Their squares dominate the mean of the diagonal, but not the median.)
 
 # %%
 down_projections = [block.mlp.down_proj for block in decoder_blocks]
@@ -1036,8 +1037,8 @@ run_with_hooks(model, calibration, [down.register_forward_pre_hook(record_input)
 kept_neurons = neuron_scores.topk(n_neurons).indices.sort().values  # (blocks, kept neurons)
 refit_model = cut(model, narrow_shape, Scores(neurons=neuron_scores))
 for number, kept_in_block in enumerate(kept_neurons):
-    inputs = recorded.pop(down_projections[number]).flatten(0, 1).double()
-    hessian = inputs.T @ inputs
+    inputs = recorded.pop(down_projections[number]).flatten(0, 1)  # (tokens, neurons)
+    hessian = (inputs.T @ inputs).double()
     penalty = 2 * hessian.diagonal().median()
     down = down_projections[number].weight.detach().double()
     right_side = down @ hessian[:, kept_in_block] + penalty * down[:, kept_in_block]
@@ -1098,7 +1099,7 @@ tables.shapes(shapes.measure(sizes(), (model, tokenizer)))
 # 4. A pruned model is a good initialisation, and distillation trains it with a full distribution per token.
 # 5. The best candidate right after pruning is not always the best one after training. Rank after a short distillation.
 #
-# Four questions. Answer first, then unfold.
+# Three questions. Answer first, then unfold.
 #
 # <details><summary>You prune a model, and its loss is 10 nats higher. How do you find out whether the choice of the
 # parts is bad or the pruning itself is wrong?</summary>
@@ -1124,15 +1125,6 @@ tables.shapes(shapes.measure(sizes(), (model, tokenizer)))
 # On this text both models give the same probabilities at every token, so yes. On other text they may differ. The loss
 # says nothing about text that was not part of the training, and a student that was trained on a few hundred short
 # windows has not seen much.
-#
-# </details>
-#
-# <details><summary>(Section 13) Why do we compare λ with the median of the diagonal of $H$, and not with its
-# mean?</summary>
-#
-# In a few blocks some neurons are thousands of times larger than the others at single tokens (lesson 04 calls them
-# massive activations), and their squares are millions of times larger. They dominate the mean. A penalty of the size
-# of the mean would be far larger than the diagonal entries of most neurons.
 #
 # </details>
 #
