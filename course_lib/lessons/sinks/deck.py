@@ -36,7 +36,7 @@ from course_lib.models import load_model
 
 Results = Mapping[str, Any]
 BUDGET, START = 128, 64
-MASSIVE = (11, 507)  # the block that writes the massive activation, and its feature
+MASSIVE_BLOCK = 11  # writes the massive activation of the first token, in its largest feature
 
 # Measured on the real model, where the deck is built.
 
@@ -105,16 +105,15 @@ def growth() -> Figure:
 
 
 @contextmanager
-def clamped(model: PreTrainedModel, value: float) -> Iterator[None]:
-    """Set the massive activation of the first token to a value."""
-    block, feature = MASSIVE
+def clamped(model: PreTrainedModel, feature: int, value: float) -> Iterator[None]:
+    """Set a feature of the first token after MASSIVE_BLOCK to a value."""
 
     def set_value(_, arguments: tuple, hidden: Tensor) -> Tensor:
         hidden = hidden.clone()
         hidden[:, 0, feature] = value
         return hidden
 
-    handle = model.model.layers[block].register_forward_hook(set_value)
+    handle = model.model.layers[MASSIVE_BLOCK].register_forward_hook(set_value)
     try:
         yield
     finally:
@@ -125,11 +124,12 @@ def clamped(model: PreTrainedModel, value: float) -> Iterator[None]:
 def clamping() -> Figure:
     """Plot the perplexity with the massive activation unchanged, set to that of another text, and set to zero."""
     model, _, text, other = _notebook()
-    block, feature = MASSIVE
-    hidden = model.model(other[None], output_hidden_states=True, use_cache=False).hidden_states
+    states = model.model(other[None], output_hidden_states=True, use_cache=False).hidden_states
+    first = states[MASSIVE_BLOCK + 1][0, 0]
+    feature = int(first.abs().argmax())
     perplexities = {"unchanged": _perplexity(model, text)}
-    for name, value in {"set to that of another text": hidden[block + 1][0, 0, feature].item(), "set to 0": 0}.items():
-        with clamped(model, value):
+    for name, value in {"set to that of another text": first[feature].item(), "set to 0": 0.0}.items():
+        with clamped(model, feature, value):
             perplexities[name] = _perplexity(model, text)
     times = perplexities["set to 0"] / perplexities["unchanged"]
     return plots.bars(

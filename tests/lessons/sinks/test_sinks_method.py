@@ -72,7 +72,7 @@ def test_the_massive_activation_that_the_text_describes():
     with torch.no_grad():
         states = model.model(text[None, :256], output_hidden_states=True, use_cache=False).hidden_states
     hidden = torch.stack(states[:-1])[:, 0]
-    assert divmod(int(hidden[12].abs().argmax()), hidden.shape[2]) == (0, deck.MASSIVE[1])
+    assert divmod(int(hidden[12].abs().argmax()), hidden.shape[2]) == (0, 507)
     assert hidden[12, 0, 507].item() == pytest.approx(23_614, rel=0.01)
     norms = hidden.norm(dim=-1)
     ratio = norms[:, 0] / norms[:, 1:].median(dim=1).values
@@ -84,7 +84,7 @@ def test_the_massive_activation_that_the_text_describes():
     deep = list(zip(model.model.layers, hidden, strict=True))[12:]
     with torch.no_grad():
         values = [layer.self_attn.v_proj(layer.input_layernorm(state[0])) for layer, state in deep]
-    with deck.clamped(model, 0.0):
+    with deck.clamped(model, 507, 0.0):
         after = value_lengths(model, text[None, :256])[12:, 0].median()
         assert deck._perplexity(model, text) > 1e6
         handles = [
