@@ -90,7 +90,7 @@ $(STAMP): requirements.lock pyproject.toml
 		echo "The virtual environment could not be made; on Debian and Ubuntu: apt install python3-venv"; exit 1; }; }
 	@$(BIN)/python -c 'import pathlib, shutil, sysconfig; [shutil.rmtree(info) for info in \
 		pathlib.Path(sysconfig.get_path("purelib")).glob("*.dist-info") if not (info / "RECORD").is_file()]'
-	@echo "Installing $$(grep -c == requirements.lock) pinned packages: 2.4 GB on disk, a few minutes the first time. The model and its texts follow: 0.2 GB to fetch, 0.6 GB on disk."
+	@echo "Installing $$(grep -c == requirements.lock) pinned packages: 2.4 GB on disk (several GB more with CUDA), a few minutes the first time. The model and its texts follow: 0.2 GB to fetch, 0.6 GB on disk."
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-compile $$(test -t 2 || echo --quiet) -r requirements.lock || { \
 		echo "The packages could not be installed (see above). Connect to the network and run make again."; exit 1; }
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .

@@ -404,7 +404,7 @@ def grade_challenge(
     read: Annotated[
         float, typer.Option(help="Largest fraction of the dense model's bytes to read per token.", show_default="1/4")
     ] = 1 / 4,
-    jobs: Annotated[int, typer.Option(min=1, help="Recipes in parallel; each takes up to 4 GB.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Recipes in parallel; each may use 8 GiB.")] = 1,
     seconds: Annotated[
         float | None, typer.Option(min=1, help="Processor time per recipe.", show_default="60 per window")
     ] = None,
