@@ -83,7 +83,7 @@ def hidden_norms(norms: Float[Tensor, "L T"]) -> Figure:
     axes.legend(frameon=False, fontsize=9)
     ratio = norms[:, 0] / norms[:, 1:].median(dim=1).values
     peak = int(ratio.argmax())
-    title = f"At the input of layer {peak} the first token has {ratio[peak]:.0f} times the median norm"
+    title = f"{ratio[peak]:.0f} times the median norm at layer {peak}"
     label(axes, title, "layer", "norm of its input (log scale)")
     return fig
 

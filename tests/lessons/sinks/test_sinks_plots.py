@@ -41,7 +41,7 @@ def test_norms_of_the_first_token_are_compared_with_the_others():
     assert "values are 4.0 times shorter" in title(plots.value_norms(lengths))
     norms = torch.ones(3, 5)
     norms[1, 0], norms[1, 4] = 50.0, 900.0  # a single other token does not move the median
-    assert titles(plots.hidden_norms(norms)) == ["At the input of layer 1 the first token has 50 times the median norm"]
+    assert titles(plots.hidden_norms(norms)) == ["50 times the median norm at layer 1"]
 
 
 def test_streams_name_every_cache():
