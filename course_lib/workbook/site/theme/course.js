@@ -44,7 +44,7 @@ document.addEventListener("DOMContentLoaded", () => {
 document.addEventListener("DOMContentLoaded", () => {
   const column = (table, name) => [...(table.tHead?.rows[0]?.cells ?? [])].findIndex(cell => cell.textContent.trim() === name);
   const tables = [...document.querySelectorAll("article table")].filter(
-    table => column(table, "verdict") >= 0 && column(table, "claim") >= 0);
+    table => column(table, "verdict") >= 0 && Math.max(column(table, "statement"), column(table, "claim")) >= 0);
   if (!tables.length) return;
   const heading = table => table.closest("section").querySelector("h2, h3").firstChild.textContent.trim();
   const rows = tables.flatMap(table => [...table.tBodies[0].rows]);
