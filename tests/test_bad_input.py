@@ -76,7 +76,7 @@ CALLS = {
     "delta_attention(model, '1', None).__enter__()": "theta='1'",
     "delta_attention(model, 1, None).__enter__()": "spread NoneType",
     "delta_attention(model, 1, key_spread(model, ids), 2.5).__enter__()": "window=2.5",
-    "check('nothing.like.it', None)": "check below an exercise",
+    "check('nothing.like.it', None)": "Its check contains the name",
     "FlexPrefill(gamma='0.9')": "got gamma '0.9'; expected a fraction of the attention",
     "FlexPrefill(gamma=None)": "got gamma None",
     "FlexPrefill(gamma=True)": "got gamma True",
