@@ -32,4 +32,4 @@ def test_a_check_writes_nothing(before, written, capsys):
         written.write_text(before, encoding="utf-8")
     assert claims.run(check=True) == 1
     assert (written.read_text(encoding="utf-8") if before else written.exists()) == (before or False)
-    assert "`course claims` writes it" in " ".join(capsys.readouterr().out.split())
+    assert "differs from the results; run `course claims`" in " ".join(capsys.readouterr().out.split())
