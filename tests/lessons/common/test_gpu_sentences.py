@@ -139,7 +139,7 @@ SAID = {
         "gathering with PyTorch's indexing is slower than the dense MLP": lambda: (
             verdicts("gathered_mlp", "torch, gathered rows", "density 0.5, tokens: 1") == {"loses"}
         ),
-        "The kernel is faster than both at both densities": lambda: (
+        "the kernel is faster than the dense MLP and than PyTorch's indexing": lambda: (
             verdicts("gathered_mlp", "kernel", "density 0.5, tokens: 1", "density 0.05, tokens: 1") == {"wins"}
             and all_hold("gathered_mlp", "kernel", "torch, gathered rows")
         ),
