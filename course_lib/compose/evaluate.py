@@ -19,9 +19,9 @@ LONG_CHUNK = 128  # if no part acts while the model runs: the losses then do not
 
 @torch.no_grad()
 def continued_losses(built: Built, windows: Int[Tensor, "n N"], n_first: int | None = None) -> Float[Tensor, "n"]:
-    """Mean loss of the tokens behind the first `n_first`, half of a window when None; nats a token, float64.
+    """Mean loss of the tokens after the first `n_first` (half of a window if None), in nats per token, float64.
 
-    The first of them is predicted before anything has left, and does not count.
+    The first of them is predicted before any token is evicted, and does not count.
 
     Raises:
         ValueError: windows that are too short.
@@ -30,7 +30,7 @@ def continued_losses(built: Built, windows: Int[Tensor, "n N"], n_first: int | N
     if windows.ndim != 2 or not 1 <= n_first <= windows.shape[1] - 2:
         raise ValueError(
             f"got windows of shape {tuple(windows.shape)} and n_first={n_first}; expected (n, N) with at least two "
-            "tokens behind the first ones."
+            "tokens after the first ones."
         )
     ids, found = windows.to(built.model.device), []
     chunk = CHUNK if built.made.inside else LONG_CHUNK

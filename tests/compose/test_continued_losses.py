@@ -44,7 +44,7 @@ def test_a_cache_loses_what_lesson_07_measures(made, model, text):
 
 @pytest.mark.parametrize("n_first", [0, 39])
 def test_windows_that_are_too_short(made, text, n_first):
-    with pytest.raises(ValueError, match="two tokens behind"):
+    with pytest.raises(ValueError, match="two tokens after"):
         continued_losses(made("{}"), text, n_first)
 
 

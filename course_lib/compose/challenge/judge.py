@@ -1,6 +1,6 @@
-"""One recipe measured in full: bytes counted, and its loss beside the dense model's on the same windows.
+"""One recipe measured in full: bytes counted, and its loss compared with the dense model's on the same windows.
 
-Nothing that a recipe says of itself is believed, and no clock is looked at.
+Sizes and losses are measured here and never read from the recipe; times are not measured.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class Miscounted(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What a recipe's model holds and reads, and the loss of every window by domain, nats a token."""
+    """Bytes that a recipe's model stores and reads, and the loss of every window by domain, in nats per token."""
 
     account: Account
     losses: Losses
@@ -42,7 +42,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A recipe beside the dense model.
+    """A recipe compared with the dense model.
 
     Args:
         losses: by domain, the log of the ratio of the perplexities and its standard error; paired windows.
@@ -84,7 +84,7 @@ class Judged:
 
 
 def judged(found: Measured, dense: Measured, budget: Budget = BUDGET) -> Judged:
-    """What was measured of a recipe and of the dense model, on the same windows, put side by side."""
+    """Compare the measurements of a recipe and of the dense model on the same windows."""
     pairs = {domain: zip(losses, dense.losses[domain], strict=True) for domain, losses in found.losses.items()}
     return Judged(
         dense=dense.account,
@@ -147,7 +147,7 @@ class Judge:
 
 
 def counted(built: Built, text: Int[Tensor, "N"]) -> Account:
-    """Its account, believed only where the formulas of its recipe say the same.
+    """Count its bytes, and check them against the formulas of its recipe.
 
     Raises:
         Miscounted: where the two counts differ.

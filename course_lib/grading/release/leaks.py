@@ -50,7 +50,7 @@ def solution_lines(source: str) -> list[str]:
 
 
 def _text(name: str, content: bytes) -> str:
-    """What a file says: of a notebook, what its cells say; of weights, 40 MB of which are numbers, the text."""
+    """Text of a file: the cells of a notebook, and the readable parts of a file of weights."""
     if name.endswith(_BINARY):
         return "\n".join(run.decode() for run in _READABLE.findall(content))
     text = content.decode("utf-8", errors="ignore")

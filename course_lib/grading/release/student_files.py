@@ -41,7 +41,7 @@ def student_files(chosen: list[Path], root: Path) -> dict[str, bytes]:
 
 
 def _functions(chosen: list[Path]) -> str:
-    """What the function of each exercise is called: a copy has no masters that tell."""
+    """Name of the function of each exercise, as JSON: a copy has no masters to read it from."""
     names = (functions_checked(master.read_text(encoding="utf-8")) for master in chosen)
     return json.dumps({exercise: name for lesson in names for exercise, name in lesson.items()}, indent=1) + "\n"
 
@@ -63,7 +63,7 @@ def _for_students(root: Path, name: str) -> bytes:
 
 
 def _exercises(chosen: list[Path], root: Path) -> dict[str, bytes]:
-    """For each lesson its exercises without answers, and beside each what its answers give."""
+    """Exercises of each lesson without answers, and for each exercise the results of its answers."""
     numbers = {master.stem[:2] for master in chosen}
     files = {}
     for module in lessons():

@@ -1,4 +1,4 @@
-"""What a student's process says about one exercise becomes an Answer. It may say anything."""
+"""Turn the report of a student's process on one exercise into an Answer. The report is not trusted."""
 
 import builtins
 import re
@@ -102,7 +102,7 @@ def _outcome(value: Any) -> Outcome:
 
 
 def _in_few_words(outcome: Outcome) -> Outcome:
-    """What a hidden case came to, without a word in which its arguments could stand."""
+    """Shorten the outcome of a hidden case, so that its text cannot contain the arguments of the case."""
     if outcome.error is None:
         return outcome
     name = re.match(r"it raised (\w+)", outcome.error)

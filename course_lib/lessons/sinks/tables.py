@@ -26,14 +26,6 @@ def stream_provenance(results: Results | None = None) -> str:
     return origin(results, amounts)
 
 
-def ways_provenance(results: Results | None = None) -> str:
-    """Return what was run for the four ways to read a long text, where and when."""
-    results = results or load_measured("sinks", "four_ways")
-    sizes = results["sizes"]
-    amounts = f"one text of {sizes['tokens']:,} tokens, a window of {sizes['budget']}, {sizes['compared']} predictions"
-    return origin(results, amounts + " compared")
-
-
 def chat(results: Results | None = None, index: int = 2) -> Table:
     """Show the beginning of the second answer in one chat by cache, and how much of the whole answer repeats."""
     results = results or load_measured("sinks", "four_ways")
