@@ -90,6 +90,11 @@ def mask_kernel(
     tl.store(has_nan + tl.zeros([BLOCK_O, BLOCK_I // OWN], tl.int32), 1, mask=nan > 0)
 
 
+def takes(weight: Tensor, m: int) -> bool:
+    """Whether the kernel can choose N of M weights in this matrix."""
+    return m in GROUPS and weight.ndim == 2 and weight.shape[1] % m == 0 and weight.is_contiguous()
+
+
 def launch(
     weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n: int = 2, m: int = 4, write: str = "both"
 ) -> Pruned:

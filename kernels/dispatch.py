@@ -1,0 +1,64 @@
+"""Decides whether a method runs its Triton kernel or its PyTorch code.
+
+A method asks `kernel_for("weights.wanda_mask", weight, m=4)` and gets the kernel's module, or None where it has to run
+its own code. Kernels run on CUDA tensors of the supported float types, without gradients, unless they are switched off:
+for a whole process by the environment variable COURSE_KERNELS=off, for a block of code by `with kernels(False):`.
+On a CPU the answer is None, so nothing changes there, and triton is not even imported. The tests run the kernels on a
+CPU as well: under TRITON_INTERPRET=1, `with kernels(True):` switches them on.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from types import ModuleType
+
+import torch
+from course_lib.kernels.checks import FLOATS
+from torch import Tensor
+
+VARIABLE = "COURSE_KERNELS"
+_switch: ContextVar[bool | None] = ContextVar("kernels switched on or off by `with kernels(...)`", default=None)
+
+
+@contextmanager
+def kernels(on: bool) -> Iterator[None]:
+    """Switches the library's kernels on or off inside the block, whatever COURSE_KERNELS says."""
+    token = _switch.set(on)
+    try:
+        yield
+    finally:
+        _switch.reset(token)
+
+
+def kernel_for(name: str, *tensors: Tensor, **settings: object) -> ModuleType | None:
+    """The module of a kernel where it should run on these tensors, or None where the method's own code should.
+
+    Args:
+        name: file of the kernel below kernels/, such as "cache.decode_attention".
+        tensors: the first decides by its device and type; none may need a gradient.
+        settings: passed, after the tensors, to the kernel's `takes`, which refuses shapes that it cannot run.
+
+    Raises:
+        ValueError: COURSE_KERNELS is neither "on" nor "off".
+    """
+    if not _wanted(tensors[0].is_cuda) or tensors[0].dtype not in FLOATS:
+        return None
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return None
+    module = import_module(f"course_lib.kernels.{name}")
+    if not module.runs_kernel(tensors[0]):
+        return None
+    return module if module.takes(*tensors, **settings) else None
+
+
+def _wanted(is_cuda: bool) -> bool:
+    """On a GPU unless they are switched off; on a CPU only where a `with` block asks for them."""
+    switch = _switch.get()
+    if switch is not None or not is_cuda:
+        return bool(switch)
+    value = os.environ.get(VARIABLE, "on")
+    if value not in ("on", "off"):
+        raise ValueError(f"{VARIABLE}={value!r}: expected 'on' or 'off'; unset it to use the kernels on a GPU")
+    return value == "on"
