@@ -5,6 +5,7 @@ Ends with 0 if everything is right, 1 if something is not, 2 if there is no GPU.
 
 import argparse
 import os
+import re
 import signal
 import sys
 import time
@@ -22,10 +23,11 @@ DEVICE_SECONDS, TEST_SECONDS, BENCH_SECONDS = 60, 240, 60  # for a part; what an
 TEST_STEP_SECONDS, BENCH_STEP_SECONDS = 90, 40  # for one test, which may compile many times; for one contest
 PREPARE_SECONDS = 45  # to compile what a bench runs
 START_SECONDS = 8  # of a bench, before its first contest and after its last
-LEAST_SECONDS = 25  # for a bench that is begun
+LEAST_SECONDS, USUAL_SECONDS = 25, 12  # for a bench that is begun; what most of them take
 NO_TIME = Outcome([{"record": "absent", "message": "no time was left for it"}], {}, 0.0)
 SHORT = ("stopped", "unchecked")  # records of a bench that ran out of time
 NO_GPU = 2
+DISPATCHED = ROOT / "tests" / "kernels" / "dispatched"  # the library's methods, with its kernels on and off
 REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
 
 
@@ -52,9 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(*report.add(part, outcome), sep="\n", flush=True)
     short = []
     for i, name in enumerate(benches):
+        left, n_others = end - time.monotonic(), len(benches) - i - 1
         # With little left, the first are timed whole rather than all of them by halves.
-        share = max(LEAST_SECONDS, (end - time.monotonic()) / (len(benches) - i))
-        if end - time.monotonic() < LEAST_SECONDS:
+        share = max(LEAST_SECONDS, left - USUAL_SECONDS * n_others)
+        if left < LEAST_SECONDS:
             print(*report.add(Part("bench", name, 0, 0, {}), NO_TIME), sep="\n", flush=True)
             continue
         part, outcome = _bench(name, share, settings)
@@ -75,8 +78,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _bench(name: str, seconds: float, settings: dict[str, Any], earlier: Sequence[Record] = ()) -> tuple[Part, Outcome]:
-    part = Part("bench", name, min(BENCH_SECONDS, seconds), min(BENCH_STEP_SECONDS, seconds), {})
+    seconds = min(_bench_seconds(name), seconds)
+    part = Part("bench", name, seconds, min(BENCH_STEP_SECONDS, seconds), {})
     return part, run(part, settings | {"seconds": max(1, part.seconds - START_SECONDS)}, earlier)
+
+
+def _bench_seconds(name: str) -> int:
+    """What a bench may take: BENCH_SECONDS, unless its file says otherwise in a line `GPU_SECONDS = ...`."""
+    path = ROOT.joinpath(*name.split(".")[1:]).with_suffix(".py")
+    asked = (
+        re.search(r"^GPU_SECONDS = (\d+)", path.read_text(encoding="utf-8"), re.MULTILINE) if path.exists() else None
+    )
+    return int(asked[1]) if asked else BENCH_SECONDS
 
 
 def _seconds(text: str) -> float:
@@ -131,12 +144,15 @@ def _take_device(report: Report, outcome: Outcome) -> dict[str, Any]:
 
 
 def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
-    """A kernel is a file with a launcher, a bench one with contests: whoever adds one adds it here too."""
+    """The tests of each kernel, found by its launcher, and of the methods that use them; the benches, by their contests."""
     kernels = options.tests
     if kernels is None:
         kernels = [name.split(".")[-1] for name in _modules("kernels", "\ndef launch(")]
+        kernels += [str(path.relative_to(ROOT)) for path in sorted(DISPATCHED.glob("test_*.py"))]
     known = _modules("kernels/bench", "\ndef contests(")
     by_name = {name.split(".")[-1]: name for name in known}
+    # Whole models first: they are what the rest is for, and the longest.
+    known.sort(key=lambda name: ".end_to_end." not in name)
     benches = known if options.benches is None else [by_name.get(name, name) for name in options.benches]
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (REHEARSED if options.rehearse else {})
     return [Part("tests", name, TEST_SECONDS, TEST_STEP_SECONDS, environment) for name in kernels], benches
