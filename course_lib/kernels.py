@@ -6,9 +6,13 @@ transformers would take ours for it.
 
 The folders say what is sparse: `weights`, `cache`, `experts`, or what each token takes of a layer, `per_token`. A
 kernel's file holds `reference` (what it computes), `bytes_moved` (the least it must move, hence its bound), the kernel,
-`launch` (checks its arguments, then runs kernel or reference), `example` and `CASES` (what the tests try). To add one,
-write the file, a slow loop of the same name in tests/helpers/kernel_twins.py, and a bench in the same folder of
-kernels/bench/: all three are found by their names. The kernels are for inference: they have no gradient.
+`takes` (whether it supports a shape), `launch` (checks its arguments, then runs kernel or reference), `example` and
+`CASES` (what the tests try). To add one, write the file, a slow loop of the same name in tests/helpers/kernel_twins.py,
+and a bench in the same folder of kernels/bench/: all three are found by their names. The kernels are for inference:
+they have no gradient.
+
+Methods do not import kernels. They ask `kernel_for` in dispatch.py, which returns a kernel's module on a GPU and None on
+a CPU, where the method's own code runs.
 """
 
 from pathlib import Path
