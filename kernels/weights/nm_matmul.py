@@ -231,8 +231,8 @@ def few_kernel(
 ):  # fmt: skip
     """parts[s]^T = W x^T over the inputs from s * PART on. Each warp takes inputs of its own, 128 at a time.
 
-    The sum over inputs is taken in any order, so weights and inputs are loaded as memory has them, 32 neighbours a lane,
-    and the lanes' shares put in turn are the operands of a tensor core: no lane and no warp needs another's numbers.
+    The sum over inputs is taken in any order, so weights and inputs are loaded as memory has them, 32 neighbours a
+    lane, and what the lanes hold, in turn, is an operand of a tensor core: no lane and no warp needs another's numbers.
     """
     row = (
         tl.program_id(0) * BLOCK_O
