@@ -43,6 +43,19 @@ def test_a_pattern_without_a_kernel_is_refused():
         launch(torch.ones(4), packed)
 
 
+def test_takes_the_patterns_that_have_a_kernel_and_contiguous_inputs():
+    assert nm_matmul.takes(torch.ones(2, 3, 8), 2, 4) and nm_matmul.takes(torch.ones(8), 1, 2)
+    assert not nm_matmul.takes(torch.ones(8), 4, 8) and not nm_matmul.takes(torch.ones(8, 2).T, 2, 4)
+
+
+@pytest.mark.parametrize("n_tokens", [2, 7, 16, 17, 64])
+def test_words_and_entries_are_unpacked_alike(n_tokens, generator, monkeypatch):
+    inputs, weight = example(generator, torch.bfloat16, "cpu", (n_tokens, 40, 1056))
+    in_words = launch(inputs, weight)
+    monkeypatch.setattr(nm_matmul, "_in_words", lambda weight: False)
+    assert torch.equal(in_words, launch(inputs, weight))
+
+
 def test_two_of_four_moves_nine_sixteenths_of_a_dense_weight(generator):
     inputs, weight = example(generator, torch.bfloat16, "cpu", (1, 16, 64))
     assert bytes_moved(inputs, weight) == 16 * 64 * 2 * 9 // 16 + 64 * 2 + 16 * 2
