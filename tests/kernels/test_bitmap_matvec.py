@@ -46,10 +46,10 @@ def test_set_bits_are_walked_in_steps_of_any_length(steps, density, generator, m
 
 
 def test_takes_the_inputs_of_one_token():
-    assert bitmap_matvec.takes(torch.ones(8)) and bitmap_matvec.takes(torch.ones(1, 1, 8))
-    assert not any(
-        map(bitmap_matvec.takes, (torch.ones(2, 8), torch.ones(0, 8), torch.ones(16)[::2], torch.tensor(1.0)))
-    )
+    assert bitmap_matvec.takes(torch.ones(8))
+    assert bitmap_matvec.takes(torch.ones(1, 1, 8))
+    for refused in (torch.ones(2, 8), torch.ones(0, 8), torch.ones(16)[::2], torch.tensor(1.0)):
+        assert not bitmap_matvec.takes(refused)
 
 
 def test_missing_values_are_noticed(generator):
