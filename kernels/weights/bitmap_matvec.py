@@ -106,6 +106,11 @@ def matvec_kernel(
     tl.store(outputs + row, tl.sum(total, 0).to(outputs.dtype.element_ty))
 
 
+def takes(inputs: Tensor) -> bool:
+    """Whether the kernel can multiply these inputs by a bitmap: those of one token. `launch` takes them as a vector."""
+    return inputs.ndim > 0 and inputs.numel() == inputs.shape[-1] and inputs.is_contiguous()
+
+
 def launch(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
     """y = W x."""
     _check(inputs, weight)

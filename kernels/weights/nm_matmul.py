@@ -1,16 +1,17 @@
 """Multiply by a weight matrix packed as N:M, where N of every M consecutive inputs are stored.
 
 Dimension key: T tokens, O outputs (rows), I inputs (columns), M inputs a group, N of them stored, K = I * N / M values
-stored in a row, P = K / 4 (rounded up) bytes of positions in a row. In a tile: G groups.
+stored in a row, P = K / 4 (rounded up) bytes of positions in a row.
 
-In a chunk of 8 inputs: V values stored.
+In a chunk of 8 inputs (16 with more than one token): V values stored. Of 2:4: W words in a row, of two values each.
 
 One token is bound by memory: 2:4 in bfloat16 moves 9/16 of the dense bytes (half the values, 2 bits of position for
-each), so it can be 16/9 as fast as dense and no faster. Up to DENSE_FROM tokens the bytes are the same, but each weight
-costs instructions until it is where a tensor core takes it from. More tokens are bound by arithmetic, and this saves
-none of it: the weight is unpacked once into a dense scratch, which torch multiplies. That costs the memory of the dense
-weight while it lasts, and writing and reading it; it spares only what stays in memory between the calls. Sparse tensor
-cores halve the arithmetic; Triton cannot ask for them.
+each), so it can be 16/9 as fast as dense and no faster. Below DENSE_FROM tokens the bytes are the same, and what counts
+is how few instructions it takes to unpack a weight, in the registers where a tensor core reads it. More tokens are
+bound by arithmetic, and this saves none of it: the weight is unpacked once into a dense scratch, which torch
+multiplies. That costs the memory of the dense weight while it lasts, and writing and reading it; it spares only what
+stays in memory between the calls. Sparse tensor cores halve the arithmetic; Triton cannot ask for them. Tensor cores
+round float32, so float32 is unpacked from two tokens on.
 """
 
 from __future__ import annotations
@@ -28,18 +29,20 @@ from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
 
 PATTERNS = ((2, 4), (1, 4), (1, 2))  # the N:M the kernels take: N and M powers of two, positions of at most 2 bits
-DENSE_FROM = 65  # tokens
-SPAN = 256  # inputs that one program of the product of a few tokens takes, or a multiple of it
+DENSE_FROM = 65  # tokens; 2 in float32
+FEW = 16  # tokens that `few_kernel` takes at most; `several_kernel` shares each input among more rows
 PROGRAMS = 4  # where there is no GPU to fill
-# For the tests: one token, a few (one part and several), then many, ragged tiles, tiny and whole ones.
+# For the tests: one token, a few, several (in one part and in more), then many; ragged tiles, tiny and whole ones.
 CASES = (
     {"shape": (1, 5, 1064)},
     {"shape": (1, 4, 1024), "n": 1, "m": 4},
     {"shape": (1, 1, 2), "n": 1, "m": 2},
-    {"shape": (19, 35, 136)},
+    {"shape": (3, 17, 136)},
     {"shape": (16, 32, 128), "n": 1, "m": 2},
     {"shape": (2, 3, 4), "n": 1, "m": 4},
-    {"shape": (3, 33, 520)},
+    {"shape": (9, 5, 2208)},
+    {"shape": (19, 35, 136)},
+    {"shape": (33, 9, 1056)},
     {"shape": (DENSE_FROM, 3, 2060)},
     {"shape": (DENSE_FROM, 5, 20), "n": 1, "m": 4},
     {"shape": (DENSE_FROM, 2, 6), "n": 1, "m": 2},
@@ -117,65 +120,195 @@ def gemv_kernel(
 
 
 @jit
-def halves(x):
-    """The even and the odd numbers of each row: neighbours lie in one thread, so splitting them costs nothing."""
-    return tl.split(tl.reshape(x, (x.shape[0], x.shape[1] // 2, 2)))
+def choose_bytes(low, high, choice, UPCAST: tl.constexpr):
+    """Byte i of the result is one of the 8 bytes of `low` and `high`: the one that digit i of `choice` (hex) says."""
+    if UPCAST:  # the interpreter runs no PTX
+        result = choice & 0
+        for i in tl.static_range(4):
+            digit = (choice >> (4 * i)) & 7
+            result = result | ((tl.where(digit < 4, low, high) >> (8 * (digit & 3))) & 0xFF) << (8 * i)
+        return result
+    else:
+        asm: tl.constexpr = "prmt.b32 $0, $1, $2, $3;"
+        return tl.inline_asm_elementwise(asm, "=r,r,r,r", [low, high, choice], dtype=tl.int32, is_pure=True, pack=1)
+
+
+@jit
+def load_words(values, positions, row, inside, lane, I: tl.constexpr, P: tl.constexpr):
+    """2:4 in 16 bits, of 32 inputs a lane: 8 words of two values, (4, 8, warps, 8-row tiles, 2, 4), and one of places.
+
+    The hints say which axis a warp lies along: first the 4 lanes that share a row, then the 8 rows, as in the operand
+    of a tensor core. So nothing changes hands on the way there.
+    """
+    W: tl.constexpr = I // 4
+    half, group = tl.arange(0, 2)[None, None, None, None, :, None], tl.arange(0, 4)[None, None, None, None, None, :]
+    w = lane // 4 + 4 * half + group
+    at = tl.max_contiguous(values.to(tl.pointer_type(tl.int32)) + (row * W + w), (8, 4, 2, 1, 1, 16))
+    value = tl.load(at, mask=inside & (w < W), other=0)
+    p = lane // 32
+    at = tl.max_contiguous(positions.to(tl.pointer_type(tl.int32)) + (row * (P // 4) + p), (8, 4, 2, 1, 1, 1))
+    return value, tl.load(at, mask=inside & (p < P // 4), other=0)
+
+
+@jit
+def unpack_words(value, place, dtype: tl.constexpr, UPCAST: tl.constexpr):
+    """The weights of 32 inputs a lane, (4, 8, warps, 8-row tiles, 2, 4, 2, 2): 2.5 instructions for a stored value.
+
+    p ^ (p >> 1) tells the 6 ways to place 2 of 4 apart by 3 bits. With these, one instruction looks up, for 4 groups,
+    which bytes of the stored pair become weight 0 of the group (0x10: the first value, 0x32: the second, 0x44: zero);
+    likewise weights 1 to 3.
+    """
+    half, group = tl.arange(0, 2)[None, None, None, None, :, None], tl.arange(0, 4)[None, None, None, None, None, :]
+    place = ((place ^ (place >> 1)) & 0x77777777) >> (16 * half)
+    first = choose_bytes(0x44104444, 0x44104410, place, UPCAST)
+    second = choose_bytes(0x10444444, 0x44321044, place, UPCAST)
+    third = choose_bytes(0x44441044, 0x44443232, place, UPCAST)
+    fourth = choose_bytes(0x32323244, 0x44444444, place, UPCAST)
+    of_group = group * 0x11 + 0x40  # byte `group` of the one, then of the other
+    left = choose_bytes(value, 0, choose_bytes(first, second, of_group, UPCAST), UPCAST)
+    right = choose_bytes(value, 0, choose_bytes(third, fourth, of_group, UPCAST), UPCAST)
+    pair = tl.join(left, right)
+    low, high = pair.to(tl.int16).to(dtype, bitcast=True), (pair >> 16).to(tl.int16).to(dtype, bitcast=True)
+    return tl.join(low, high)
+
+
+@jit
+def load_entries(
+    values, positions, row, inside, lane, I: tl.constexpr, N: tl.constexpr, M: tl.constexpr, P: tl.constexpr
+):
+    """Any pattern and alignment: values and places, (4, 8, warps, 8-row tiles, 2, V)."""
+    V: tl.constexpr = 16 * N // M
+    half, entry = tl.arange(0, 2)[None, None, None, None, :, None], tl.arange(0, V)[None, None, None, None, None, :]
+    k = lane // M * N + V * half + entry
+    value = tl.load(values + row * (I // M * N) + k, mask=inside & (k < I // M * N), other=0.0)
+    byte = tl.load(positions + row * P + k // 4, mask=inside & (k // 4 < P), other=0)
+    return value, byte.to(tl.int32) >> (2 * (k % 4))
+
+
+@jit
+def unpack_entries(value, place, N: tl.constexpr, M: tl.constexpr):
+    """The same weights as `unpack_words`."""
+    G: tl.constexpr = 16 // M
+    own: tl.constexpr = (value.shape[0], value.shape[1], value.shape[2], value.shape[3], 2, G, N, 1)
+    each: tl.constexpr = (value.shape[0], value.shape[1], value.shape[2], value.shape[3], 2, 4, 2, 2)
+    candidate = tl.arange(0, M)[None, None, None, None, None, None, None, :]
+    at_place = tl.where(tl.reshape(place & 3, own) == candidate, tl.reshape(value.to(tl.float32), own), 0.0)
+    return tl.reshape(tl.sum(at_place, 6), each).to(value.dtype)  # at most one term is not 0
+
+
+@jit
+def load_weight(
+    values, positions, row, inside, lane,
+    I: tl.constexpr, N: tl.constexpr, M: tl.constexpr, P: tl.constexpr, WORDS: tl.constexpr,
+):  # fmt: skip
+    if WORDS:
+        return load_words(values, positions, row, inside, lane, I, P)
+    else:
+        return load_entries(values, positions, row, inside, lane, I, N, M, P)
+
+
+@jit
+def unpack(
+    value, place, dtype: tl.constexpr, N: tl.constexpr, M: tl.constexpr, WORDS: tl.constexpr, UPCAST: tl.constexpr
+):
+    if WORDS:
+        return unpack_words(value, place, dtype, UPCAST)
+    else:
+        return unpack_entries(value, place, N, M)
 
 
 @tuned(
     ["O", "PART", "N", "T_CLASS"],
-    {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_I": 256, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_T": 32, "BLOCK_O": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
-    {"BLOCK_T": 64, "BLOCK_O": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
-    float32=(
-        {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_I": 64, "num_warps": 4, "num_stages": 2},
-        {"BLOCK_T": 32, "BLOCK_O": 32, "BLOCK_I": 64, "num_warps": 4, "num_stages": 2},
-    ),
+    {"BLOCK_T": 8, "BLOCK_O": 16, "WARPS": 8, "num_warps": 8, "num_stages": 1},
+    {"BLOCK_T": 16, "BLOCK_O": 16, "WARPS": 8, "num_warps": 8, "num_stages": 1},
+    {"BLOCK_T": 16, "BLOCK_O": 32, "WARPS": 8, "num_warps": 8, "num_stages": 1},
 )
 @jit(lengths=("T", "T_CLASS"))
-def gemm_kernel(
+def few_kernel(
     inputs, values, positions, parts, T, T_CLASS, O,
-    I: tl.constexpr, PART: tl.constexpr, N: tl.constexpr, M: tl.constexpr, P: tl.constexpr, UPCAST: tl.constexpr,
-    BLOCK_T: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_I: tl.constexpr,
+    I: tl.constexpr, PART: tl.constexpr, N: tl.constexpr, M: tl.constexpr, P: tl.constexpr,
+    WORDS: tl.constexpr, UPCAST: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_O: tl.constexpr, WARPS: tl.constexpr,
 ):  # fmt: skip
-    """parts[s]^T = W x^T over the inputs from s * PART on.
+    """parts[s]^T = W x^T over the inputs from s * PART on. Each warp takes inputs of its own, 128 at a time.
 
-    The sum over inputs is taken in any order, so nothing is put side by side: plane j of the weight holds, of each
-    group, the entry at position j, and meets the inputs j, M + j, 2 M + j ... alone.
+    The sum over inputs is taken in any order, so weights and inputs are loaded as memory has them, 32 neighbours a
+    lane, and what the lanes hold, in turn, is an operand of a tensor core: no lane and no warp needs another's numbers.
     """
-    G: tl.constexpr = BLOCK_I // M
-    row = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O)
-    token = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
-    offset, inside = row.to(tl.int64)[:, None], (row < O)[:, None]
-    total = tl.zeros([BLOCK_O, BLOCK_T], tl.float32)
+    row = (
+        tl.program_id(0) * BLOCK_O
+        + 8 * tl.arange(0, BLOCK_O // 8)[None, None, None, :, None, None]
+        + tl.arange(0, 8)[None, :, None, None, None, None]
+    )
+    token = (
+        tl.program_id(1) * BLOCK_T
+        + 8 * tl.arange(0, BLOCK_T // 8)[None, None, None, :, None, None]
+        + tl.arange(0, 8)[None, :, None, None, None, None]
+    )
     begin = tl.program_id(2) * PART
-    for start in range(begin, begin + PART, BLOCK_I):
-        column = (start + tl.arange(0, BLOCK_I))[None, :]
-        x = tl.load(
-            inputs + token.to(tl.int64)[:, None] * I + column, mask=(column < I) & (token < T)[:, None], other=0.0
+    lane = (
+        begin
+        + 128 * tl.arange(0, WARPS)[None, None, :, None, None, None]
+        + 32 * tl.arange(0, 4)[:, None, None, None, None, None]
+    )
+    eighth, one = tl.arange(0, 4)[None, None, None, None, :, None], tl.arange(0, 8)[None, None, None, None, None, :]
+    total = tl.zeros([WARPS, BLOCK_O, BLOCK_T], tl.float32)
+    value, place = load_weight(values, positions, row.to(tl.int64), row < O, lane, I, N, M, P, WORDS)
+    for _ in range(begin, begin + PART, 128 * WARPS):
+        following = load_weight(  # comes while this tile is multiplied
+            values, positions, row.to(tl.int64), row < O, lane + 128 * WARPS, I, N, M, P, WORDS
         )
-        k = (start // M * N + tl.arange(0, G * N))[None, :]
-        value = tl.load(values + offset * (I // M * N) + k, mask=inside & (k < I // M * N), other=0.0)
-        p = (start // M * N // 4 + tl.arange(0, G * N // 4))[None, :]
-        byte = tl.load(positions + offset * P + p, mask=inside & (p < P), other=0).to(tl.int32)
-        place = tl.reshape(byte[:, :, None] >> (2 * N * tl.arange(0, 4 // N))[None, None, :], (BLOCK_O, G))
-        x = halves(x)
-        if M == 4:
-            x = halves(x[0]) + halves(x[1])
-        if N == 2:
-            low, high = halves(value)
-        for j in tl.static_range(M):
-            if N == 1:
-                plane = tl.where((place & 3) == j, value, 0.0)
-            elif j == 0:  # places ascend, so the second of two is not the first of its group ...
-                plane = tl.where((place & 3) == 0, low, 0.0)
-            elif j == M - 1:  # ... and the first is not the last
-                plane = tl.where(((place >> 2) & 3) == j, high, 0.0)
-            else:
-                plane = tl.where((place & 3) == j, low, tl.where(((place >> 2) & 3) == j, high, 0.0))
-            total += product(plane, tl.trans(x[j // 2 + j % 2 * (M // 2)]), UPCAST)
-    at = parts + (tl.program_id(2).to(tl.int64) * T + token)[None, :] * O + row[:, None]
-    tl.store(at, total, mask=inside & (token < T)[None, :])
+        column = lane + 8 * eighth + one
+        at = tl.max_contiguous(inputs + (token.to(tl.int64) * I + column), (8, 4, 2, 1, 1, 16))
+        x = tl.load(at, mask=(column < I) & (token < T), other=0.0)
+        x = tl.reshape(x, (4, 8, WARPS, BLOCK_T // 8, 8, 4))
+        x = tl.reshape(tl.permute(x, (2, 4, 0, 5, 3, 1)), (WARPS, 128, BLOCK_T))
+        weight = unpack(value, place, inputs.dtype.element_ty, N, M, WORDS, UPCAST)
+        weight = tl.reshape(tl.permute(weight, (2, 3, 1, 4, 5, 0, 6, 7)), (WARPS, BLOCK_O, 128))
+        total += product(weight, x, UPCAST)
+        lane += 128 * WARPS
+        value, place = following
+    o, t = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O), tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
+    at = parts + (tl.program_id(2).to(tl.int64) * T + t)[None, :] * O + o[:, None]
+    tl.store(at, tl.sum(total, 0).to(parts.dtype.element_ty), mask=(o < O)[:, None] & (t < T)[None, :])
+
+
+@tuned(
+    ["O", "PART", "N", "T_CLASS"],
+    {"BLOCK_T": 64, "WARPS": 8, "num_warps": 8, "num_stages": 1},
+    {"BLOCK_T": 32, "WARPS": 8, "num_warps": 8, "num_stages": 1},
+)
+@jit(lengths=("T", "T_CLASS"))
+def several_kernel(
+    inputs, values, positions, parts, T, T_CLASS, O,
+    I: tl.constexpr, PART: tl.constexpr, N: tl.constexpr, M: tl.constexpr, P: tl.constexpr,
+    WORDS: tl.constexpr, UPCAST: tl.constexpr, BLOCK_T: tl.constexpr, WARPS: tl.constexpr,
+):  # fmt: skip
+    """Likewise, but each warp takes 16 rows of its own, and all share the inputs."""
+    row = (
+        tl.program_id(0) * (16 * WARPS)
+        + 16 * tl.arange(0, WARPS)[None, None, :, None, None, None]
+        + 8 * tl.arange(0, 2)[None, None, None, :, None, None]
+        + tl.arange(0, 8)[None, :, None, None, None, None]
+    )
+    token = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
+    begin = tl.program_id(2) * PART
+    lane = begin + 32 * tl.arange(0, 4)[:, None, None, None, None, None]
+    total = tl.zeros([16 * WARPS, BLOCK_T], tl.float32)
+    value, place = load_weight(values, positions, row.to(tl.int64), row < O, lane, I, N, M, P, WORDS)
+    for start in range(begin, begin + PART, 128):
+        following = load_weight(values, positions, row.to(tl.int64), row < O, lane + 128, I, N, M, P, WORDS)
+        column = (start + tl.arange(0, 128))[None, :]
+        at = inputs + token.to(tl.int64)[:, None] * I + column
+        x = tl.load(at, mask=(column < I) & (token < T)[:, None], other=0.0)
+        x = tl.permute(tl.reshape(x, (BLOCK_T, 4, 8, 2, 2)), (2, 3, 1, 4, 0))
+        weight = unpack(value, place, inputs.dtype.element_ty, N, M, WORDS, UPCAST)
+        weight = tl.reshape(tl.permute(weight, (2, 3, 1, 4, 5, 6, 0, 7)), (16 * WARPS, 128))
+        total += product(weight, tl.reshape(x, (128, BLOCK_T)), UPCAST)
+        lane += 128
+        value, place = following
+    o = tl.program_id(0) * (16 * WARPS) + tl.arange(0, 16 * WARPS)
+    at = parts + (tl.program_id(2).to(tl.int64) * T + token)[None, :] * O + o[:, None]
+    tl.store(at, total.to(parts.dtype.element_ty), mask=(o < O)[:, None] & (token < T)[None, :])
 
 
 @tuned(
@@ -202,6 +335,11 @@ def unpack_kernel(
     tl.store(dense + offset * I + column, weight.to(dense.dtype.element_ty), mask=inside & (column < I))
 
 
+def takes(inputs: Tensor, n: int, m: int) -> bool:
+    """Whether the kernel can multiply these inputs by a weight packed as n:m."""
+    return (n, m) in PATTERNS and inputs.ndim > 0 and inputs.is_contiguous()
+
+
 def launch(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> Float[Tensor, "*T O"]:
     """y = x W^T, like `torch.nn.functional.linear` without a bias."""
     _check(inputs, weight)
@@ -209,7 +347,7 @@ def launch(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> Float[Tensor, "
         return reference(inputs, weight)
     n_tokens = inputs.numel() // weight.shape[1]
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
-        if n_tokens >= DENSE_FROM:
+        if n_tokens >= (DENSE_FROM if inputs.element_size() == 2 else 2):
             return functional.linear(inputs, _unpacked(weight))
         outputs = torch.empty(*inputs.shape[:-1], weight.shape[0], dtype=inputs.dtype, device=inputs.device)
         if n_tokens == 1:
@@ -217,29 +355,45 @@ def launch(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> Float[Tensor, "
                 inputs, weight.values, weight.positions, outputs, **_sizes(weight)
             )
         elif n_tokens:
-            _multiply_few(inputs, weight, outputs, n_tokens)
+            _multiply_some(inputs, weight, outputs, n_tokens)
     return outputs
 
 
-def _multiply_few(inputs: Tensor, weight: NofMPacked, outputs: Tensor, n_tokens: int) -> None:
+def _multiply_some(inputs: Tensor, weight: NofMPacked, outputs: Tensor, n_tokens: int) -> None:
     n_rows, n_columns = weight.shape
-    span = SPAN * _spans_per_part(triton.cdiv(n_rows, 64), triton.cdiv(n_columns, SPAN), inputs.device)
+    few = n_tokens <= FEW
+    # What a program takes at a time, and how many programs a multiprocessor has room for.
+    kernel, rows, span, resident = (few_kernel, 16, 1024, 2) if few else (several_kernel, 128, 128, 1)
+    span *= _spans_per_part(triton.cdiv(n_rows, rows), triton.cdiv(n_columns, span), resident, inputs.device)
     n_parts = triton.cdiv(n_columns, span)
-    parts = torch.empty(n_parts, n_tokens, n_rows, dtype=torch.float32, device=inputs.device)
+    parts = outputs
+    if n_parts > 1:
+        parts = torch.empty(n_parts, n_tokens, n_rows, dtype=torch.float32, device=inputs.device)
     # T_CLASS: tuned again when the number of tokens doubles, not for each length of prompt.
     tokens = {"T": n_tokens, "T_CLASS": triton.next_power_of_2(n_tokens), "UPCAST": INTERPRETED}
-    gemm_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_tokens, meta["BLOCK_T"]), n_parts)](
-        inputs, weight.values, weight.positions, parts, **tokens, PART=span, **_sizes(weight)
-    )
-    blocks = join_blocks(n_parts, outputs.numel())
-    join_kernel[(triton.cdiv(outputs.numel(), blocks["BLOCK_N"]),)](
-        parts, outputs, P=n_parts, N=outputs.numel(), **blocks
-    )
+    kernel[
+        lambda meta: (
+            triton.cdiv(n_rows, meta["BLOCK_O"] if few else 16 * meta["WARPS"]),
+            triton.cdiv(n_tokens, meta["BLOCK_T"]),
+            n_parts,
+        )
+    ](inputs, weight.values, weight.positions, parts, **tokens, PART=span, WORDS=_in_words(weight), **_sizes(weight))
+    if n_parts > 1:
+        blocks = join_blocks(n_parts, outputs.numel())
+        join_kernel[(triton.cdiv(outputs.numel(), blocks["BLOCK_N"]),)](
+            parts, outputs, P=n_parts, N=outputs.numel(), **blocks
+        )
 
 
-def _spans_per_part(n_row_tiles: int, n_spans: int, device: torch.device) -> int:
+def _in_words(weight: NofMPacked) -> bool:
+    """Whether the weight can be read as whole words of 4 bytes."""
+    aligned = all(tensor.data_ptr() % 4 == 0 for tensor in (weight.values, weight.positions))
+    return (weight.n, weight.m) == (2, 4) and weight.positions.shape[1] % 4 == 0 and aligned
+
+
+def _spans_per_part(n_row_tiles: int, n_spans: int, resident: int, device: torch.device) -> int:
     """So few that the parts of a row keep a GPU busy."""
-    n_programs = programs_to_fill(device, 4, PROGRAMS)
+    n_programs = programs_to_fill(device, resident, PROGRAMS)
     return triton.cdiv(n_spans, max(1, n_programs // max(1, n_row_tiles)))
 
 

@@ -45,6 +45,13 @@ def test_set_bits_are_walked_in_steps_of_any_length(steps, density, generator, m
     torch.testing.assert_close(bitmap_matvec.launch(inputs, weight), weight.decode() @ inputs)
 
 
+def test_takes_the_inputs_of_one_token():
+    assert bitmap_matvec.takes(torch.ones(8))
+    assert bitmap_matvec.takes(torch.ones(1, 1, 8))
+    for refused in (torch.ones(2, 8), torch.ones(0, 8), torch.ones(16)[::2], torch.tensor(1.0)):
+        assert not bitmap_matvec.takes(refused)
+
+
 def test_missing_values_are_noticed(generator):
     inputs, weight = example(generator, torch.float32, "cpu", (4, 16))
     short = Bitmap(weight.values[:-1].clone(), weight.bitmap, weight.row_start, weight.shape)

@@ -43,6 +43,21 @@ def test_a_pattern_without_a_kernel_is_refused():
         launch(torch.ones(4), packed)
 
 
+def test_takes_the_patterns_that_have_a_kernel_and_contiguous_inputs():
+    assert nm_matmul.takes(torch.ones(2, 3, 8), 2, 4)
+    assert nm_matmul.takes(torch.ones(8), 1, 2)
+    assert not nm_matmul.takes(torch.ones(8), 4, 8)
+    assert not nm_matmul.takes(torch.ones(8, 2).T, 2, 4)
+
+
+@pytest.mark.parametrize("n_tokens", [7, 17])
+def test_words_and_entries_are_unpacked_alike(n_tokens, generator, monkeypatch):
+    inputs, weight = example(generator, torch.bfloat16, "cpu", (n_tokens, 20, 160))
+    in_words = launch(inputs, weight)
+    monkeypatch.setattr(nm_matmul, "_in_words", lambda weight: False)
+    torch.testing.assert_close(in_words, launch(inputs, weight))  # a tensor core adds them in another order
+
+
 def test_two_of_four_moves_nine_sixteenths_of_a_dense_weight(generator):
     inputs, weight = example(generator, torch.bfloat16, "cpu", (1, 16, 64))
     assert bytes_moved(inputs, weight) == 16 * 64 * 2 * 9 // 16 + 64 * 2 + 16 * 2
