@@ -50,12 +50,23 @@ def bitmap_matvec(inputs, weight) -> list[Expected]:
 
 def wanda_mask(weight, norm, n, m) -> list[Expected]:
     keep = torch.ones(weight.shape, dtype=torch.float64)
-    w, x = weight.float().numpy(), norm.numpy()
+    score = weight.float().numpy()
+    score = score if norm is None else numpy.abs(score) * norm.numpy()  # one product in float32
     for o in range(weight.shape[0]):
         for start in range(0, weight.shape[1], m):
-            score = [(numpy.abs(w[o, i]) * x[i], i) for i in range(start, start + m)]  # one product in float32
-            for _, i in sorted(score)[: m - n]:  # ties: the lower index leaves first
-                keep[o, i] = 0
+            for i in sorted(range(start, start + m), key=lambda i, o=o: (score[o, i], i))[: m - n]:
+                keep[o, i] = 0  # ties: the lower index leaves first
+    exact = weight.double() * keep
+    return [(exact, torch.zeros_like(exact)), (keep, torch.zeros_like(keep))]
+
+
+def row_mask(weight, norm, n_leaving) -> list[Expected]:
+    keep = torch.ones(weight.shape, dtype=torch.float64)
+    score = weight.float().numpy()
+    score = score if norm is None else numpy.abs(score) * norm.numpy()  # one product in float32
+    for o, row in enumerate(score):
+        for i in sorted(range(len(row)), key=lambda i, row=row: (row[i], i))[:n_leaving]:
+            keep[o, i] = 0
     exact = weight.double() * keep
     return [(exact, torch.zeros_like(exact)), (keep, torch.zeros_like(keep))]
 
