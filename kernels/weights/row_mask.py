@@ -129,7 +129,15 @@ def enqueue(weight: Tensor, norm: Tensor | None, n_leaving: int, write: str) -> 
     block = triton.next_power_of_2(n_columns)
     with torch.cuda.device_of(weight):  # triton launches on the current GPU, which may be another one
         row_kernel[(n_rows,)](
-            weight, norm, pruned, keep, has_nan, n_leaving, I=n_columns, BLOCK_I=block, num_warps=max(1, block // SCORES)
+            weight,
+            norm,
+            pruned,
+            keep,
+            has_nan,
+            n_leaving,
+            I=n_columns,
+            BLOCK_I=block,
+            num_warps=max(1, block // SCORES),
         )
     return Pruned(pruned, None if keep is None else keep.view(torch.bool)), has_nan
 

@@ -71,28 +71,31 @@ def row_mask(weight, norm, n_leaving) -> list[Expected]:
     return [(exact, torch.zeros_like(exact)), (keep, torch.zeros_like(keep))]
 
 
-def sparsegpt_columns(weight, upper, keep, n, m) -> list[Expected]:
+def sparsegpt_columns(weight, upper, keep, n, m, zero) -> list[Expected]:
     """With each number its error, were each step of the loop rounded to float32 (running error analysis)."""
     rows, width = weight.shape
     u, unit = upper.double().tolist(), 2.0**-23
-    exact, allowed, made, made_allowed = torch.zeros(4, rows, width, dtype=torch.float64)
+    exact, allowed, made, made_allowed, chosen = torch.zeros(5, rows, width, dtype=torch.float64)
     for o in range(rows):
         w, off = weight[o].double().tolist(), [0.0] * width
-        stays = [True] * width if keep is None else keep[o].tolist()
+        gone = [False] * width if zero is None else zero[o].tolist()
+        stays = [not g and (keep is None or bool(keep[o, i])) for i, g in enumerate(gone)]
         for i in range(width):
             if keep is None and i % m == 0:
-                cost = [(abs(w[j] / u[j][j]), j) for j in range(i, i + m)]
+                cost = [(-1 if gone[j] else abs(w[j] / u[j][j]), j) for j in range(i, i + m)]
                 for _, j in sorted(cost)[: m - n]:
                     stays[j] = False
+            chosen[o, i] = stays[i]
             if not stays[i]:
                 error = w[i] / u[i][i]
-                wrong = off[i] / u[i][i] + unit * abs(error)
+                wrong = off[i] / u[i][i] + 2 * unit * abs(error)  # the inverse of U_ii is rounded, and the product
                 made[o, i], made_allowed[o, i], w[i], off[i] = error, wrong, 0.0, 0.0
                 for j in range(i + 1, width):
                     w[j] -= error * u[i][j]
                     off[j] += wrong * abs(u[i][j]) + unit * (abs(error * u[i][j]) + abs(w[j]))
         exact[o], allowed[o] = torch.tensor(w, dtype=torch.float64), torch.tensor(off, dtype=torch.float64)
-    return [(x, a + _rounding(x, x.abs(), 0, weight.dtype)) for x, a in ((exact, allowed), (made, made_allowed))]
+    sums = [(x, a + _rounding(x, x.abs(), 0, weight.dtype)) for x, a in ((exact, allowed), (made, made_allowed))]
+    return sums if keep is not None else [*sums, (chosen, torch.zeros_like(chosen))]
 
 
 def attention_mass(query, keys, lse, position, slot_position, scaling) -> list[Expected]:

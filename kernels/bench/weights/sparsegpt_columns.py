@@ -27,8 +27,8 @@ def contests(place: Place) -> Iterator[Contest]:
         yield _contest(name, arguments)
 
 
-def _contest(name: str, arguments: tuple[Tensor, Tensor, Tensor | None, int, int]) -> Contest:
-    weight, upper, keep, n, m = arguments
+def _contest(name: str, arguments: tuple[Tensor, Tensor, Tensor | None, int, int, Tensor | None]) -> Contest:
+    weight, upper, keep, n, m, _ = arguments
     rows, width = weight.shape
     work = Work(rows * width * (width - 1), sparsegpt_columns.bytes_moved(*arguments))
     expected = sparsegpt_columns.reference(*arguments).weight
