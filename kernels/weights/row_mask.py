@@ -150,7 +150,7 @@ def example(
     n_leaving: int,
     is_score: bool = False,
 ) -> tuple[Tensor, Tensor | None, int]:
-    """Random arguments for `launch`, with ties: weight (O, I) and norm (I,), or a score (O, I) with negative numbers."""
+    """Random arguments for `launch`, with ties: weight (O, I) and norm (I,), or a score (O, I) also below zero."""
     where = {"generator": generator, "device": generator.device}
     weight = (4 * torch.randn(shape, **where)).round() / 4  # few values, many of them more than once
     weight[:, 0] = -0.0

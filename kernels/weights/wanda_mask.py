@@ -137,7 +137,7 @@ def example(
     m: int = 4,
     is_score: bool = False,
 ) -> tuple[Tensor, Tensor | None, int, int]:
-    """Random arguments for `launch`, with ties: weight (O, I) and norm (I,), or a score (O, I) with negative numbers."""
+    """Random arguments for `launch`, with ties: weight (O, I) and norm (I,), or a score (O, I) also below zero."""
     where = {"generator": generator, "device": generator.device}
     weight = torch.randn(shape, **where).to(device, dtype)
     weight[:, 1::m] = weight[:, 0::m] if is_score else -weight[:, 0::m]
