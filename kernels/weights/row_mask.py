@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
-from course_lib.kernels.runtime import jit, runs_kernel, tl, triton
+from course_lib.kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton
 from course_lib.kernels.weights.wanda_mask import HAS_NAN, WRITES, Pruned
 from jaxtyping import Float
 from torch import Tensor
@@ -129,17 +129,15 @@ def enqueue(weight: Tensor, norm: Tensor | None, n_leaving: int, write: str) -> 
     block = triton.next_power_of_2(n_columns)
     with torch.cuda.device_of(weight):  # triton launches on the current GPU, which may be another one
         row_kernel[(n_rows,)](
-            weight,
-            norm,
-            pruned,
-            keep,
-            has_nan,
-            n_leaving,
-            I=n_columns,
-            BLOCK_I=block,
-            num_warps=max(1, block // SCORES),
+            weight, norm, pruned, keep, has_nan, n_leaving, I=n_columns, BLOCK_I=block, **_options(block)
         )
     return Pruned(pruned, None if keep is None else keep.view(torch.bool)), has_nan
+
+
+def _options(block: int) -> dict[str, int]:
+    """32 scores for each thread, and so few registers that a multiprocessor has 1,024 threads at a time."""
+    options = {"num_warps": max(1, block // SCORES)}
+    return options if INTERPRETED else options | {"maxnreg": 64}
 
 
 def example(
