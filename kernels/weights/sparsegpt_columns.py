@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
-from course_lib.kernels.runtime import jit, runs_kernel, tl, triton, tuned
+from course_lib.kernels.runtime import jit, runs_kernel, tl, triton
 from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
@@ -23,6 +23,8 @@ from course_lib.sparsity.patterns import NofM
 
 WIDEST = 128  # columns: the block of the paper, and what a tile's registers hold
 GROUPS = (2, 4, 8, 16)  # M: groups must fill powers of two
+# Rows of a program, one for each warp. Not tuned: a tuner runs a kernel several times, and this one changes its weight.
+ROWS = 4
 # For the tests: ragged tiles and blocks, whole ones, a single weight; the mask given, or chosen group by group.
 CASES = (
     {"shape": (9, 20)},
@@ -85,11 +87,6 @@ def bytes_moved(
     return 3 * weight.numel() * weight.element_size() + upper.numel() * upper.element_size() + masks
 
 
-@tuned(
-    ["W", "M"],  # one choice for all matrices of a model: tuning for each takes longer than pruning it
-    {"BLOCK_O": 8, "num_warps": 4},
-    {"BLOCK_O": 4, "num_warps": 4},
-)
 @jit
 def columns_kernel(
     weight, upper, keep, zero, pruned, errors, has_nan, O, stride,
@@ -116,6 +113,8 @@ def columns_kernel(
     # 64 bits: the factor of a wide layer has more than 2^31 entries
     diagonal = column.to(tl.int64) * (stride + 1)
     inverse = tl.div_rn(1.0, tl.load(upper + diagonal, mask=column < W, other=1.0))[None, :]
+    each_row = tl.zeros([BLOCK_O, 1], tl.int32)
+    right_of = (each_row == 0) & (column < W)[None, :]
     for start in range(0, W, M):
         if M > 1:
             # One member of the group after the other is held against all columns: a reshape into groups would give
@@ -130,11 +129,14 @@ def columns_kernel(
             seen_nan = tl.where(here & (cost != cost), 1, seen_nan)
         for i in range(start, start + M):
             present = (column == i)[None, :]
-            owed = tl.load(upper + i * stride + column, mask=(column > i) & (column < W), other=0.0)
+            # Loaded once per row: of one row, they would change hands, and the warps wait for each other.
+            owed = tl.load(
+                upper + i * stride + column[None, :] + each_row, mask=right_of & (column > i)[None, :], other=0.0
+            )
             # What is lost, over U_ii: one product for each row, all others zero.
             error = tl.sum(tl.where(present & (stays == 0), w * inverse, 0.0), 1)
             block_errors = tl.where(present, error[:, None], block_errors)
-            w -= error[:, None] * owed[None, :]
+            w -= error[:, None] * owed
     w = tl.where(stays > 0, w, 0.0)
     tl.store(pruned + offset, w.to(pruned.dtype.element_ty), mask=inside)
     tl.store(errors + offset, block_errors.to(errors.dtype.element_ty), mask=inside)
@@ -214,9 +216,9 @@ def _run(
 ) -> None:  # fmt: skip
     (n, m), n_rows = n_of_m, len(weight)
     with torch.cuda.device_of(weight):  # triton launches on the current GPU, which may be another one
-        columns_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]),)](
+        columns_kernel[(triton.cdiv(n_rows, ROWS),)](
             weight, upper, keep, zero, pruned, errors, has_nan, O=n_rows, stride=stride,
-            W=width, N=n, M=m, BLOCK_W=max(m, triton.next_power_of_2(width)),
+            W=width, N=n, M=m, BLOCK_W=max(m, triton.next_power_of_2(width)), BLOCK_O=ROWS, num_warps=ROWS,
         )  # fmt: skip
 
 
