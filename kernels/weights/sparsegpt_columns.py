@@ -133,7 +133,7 @@ def columns_kernel(
             owed = tl.load(
                 upper + i * stride + column[None, :] + each_row, mask=right_of & (column > i)[None, :], other=0.0
             )
-            # What is lost, over U_ii: one product for each row, all others zero.
+            # e_i = (w_i - q_i) / U_ii: one product for each row, all others zero.
             error = tl.sum(tl.where(present & (stays == 0), w * inverse, 0.0), 1)
             block_errors = tl.where(present, error[:, None], block_errors)
             w -= error[:, None] * owed

@@ -78,7 +78,7 @@ def _solve_on_chip(
 ) -> Solution:
     """The same with a kernel that takes rows through all columns of a block, and one product per block for the rest.
 
-    Weights are not transposed here: each program of the kernel has a few rows. What the block loses is sent ahead at
+    Weights are not transposed here: each program of the kernel has a few rows. The errors of a block are sent ahead at
     once, as algorithm 1 has it: such a product fills a GPU, and one that is as narrow as a block does not.
     The host never waits for the GPU until all is done.
     """
