@@ -10,6 +10,7 @@ from typing import ClassVar
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.pruning.layerwise import selection
 from course_lib.pruning.layerwise.gram import Gram, Needs, check_layer
 from course_lib.sparsity.patterns import Pattern, Unstructured
 
@@ -71,7 +72,7 @@ class LayerPruner(ABC):
         """The score, for a layer already checked."""
 
     def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
-        return self.pattern.keep(self._score(weight, inputs))
+        return selection.keep(self.pattern, self._score(weight, inputs))
 
     def _prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         return weight.masked_fill(~self._keep(weight, inputs), 0)

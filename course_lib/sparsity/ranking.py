@@ -27,6 +27,8 @@ def keep_highest(score: Float[Tensor, "G S"], n_leaving: int) -> Bool[Tensor, "G
         return torch.ones_like(score, dtype=torch.bool)
     if score.shape[1] <= 4:
         return _n_that_leave_before(score) >= n_leaving
+    if score.device.type != "cpu" and len(score) == 1:
+        return _keep_by_sorting(score, n_leaving)
     edge = _nth_smallest(score, n_leaving)
     keep = score >= edge
     # Ties at the edge are the rule, since weights stored in 8 or 16 bits repeat. Their places come in order.
@@ -36,6 +38,12 @@ def keep_highest(score: Float[Tensor, "G S"], n_leaving: int) -> Bool[Tensor, "G
     leaves = nth_of_tied < (n_leaving - (~keep).sum(1))[groups]
     keep[groups[leaves], places[leaves]] = False
     return keep
+
+
+def _keep_by_sorting(score: Float[Tensor, "G S"], n_leaving: int) -> Bool[Tensor, "G S"]:
+    """For a GPU, which sorts one long group with all its multiprocessors, and would look for an edge with only one."""
+    order = score.sort(dim=1, stable=True).indices
+    return torch.ones_like(score, dtype=torch.bool).scatter_(1, order[:, :n_leaving], False)
 
 
 def _n_that_leave_before(score: Float[Tensor, "G S"]) -> Int8[Tensor, "G S"]:

@@ -27,7 +27,7 @@ MATRICES = {  # outputs, inputs
     "up": (1536, 576),
     "down": (576, 1536),
 }
-QUICK = {"q": (48, 160), "k": (24, 160), "down": (40, 264)}
+QUICK = {"q": (12, 160), "down": (10, 264)}
 PATTERNS = {"50 %": Unstructured(0.5, per="layer"), "2:4": NofM(2, 4)}
 BLOCK = 128
 DTYPE = torch.float32  # the solver's weights have to take in many small corrections

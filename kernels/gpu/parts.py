@@ -120,7 +120,7 @@ def prepare(name: str, records: Records, settings: dict[str, Any]) -> None:
             n_contests = 0
             for contest in import_module(name).contests(_place(settings, SEEDS[0])):
                 n_contests += 1
-                for side in contest.sides:
+                for side in contest.sides if not contest.once else ():
                     side.run()
             if n_contests == 0:
                 records.write("absent", message=NOTHING)
@@ -198,7 +198,7 @@ def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
         if time.monotonic() > end:
             records.write("unchecked", message=f"{seconds:.0f} s were up before {contest.name!r} on other numbers")
             break
-        if contest.name not in records.timed or not records.begin(f"{contest.name}, other numbers"):
+        if contest.once or contest.name not in records.timed or not records.begin(f"{contest.name}, other numbers"):
             continue
         refused = {}
         errors = relative_errors(contest, refused) | dict.fromkeys(refused, math.nan)

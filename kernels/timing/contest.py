@@ -47,13 +47,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Contest:
-    """The first side is the anchor; the others are compared with it. `absent` says which sides cannot run and why."""
+    """The first side is the anchor; the others are compared with it. `absent` says which sides cannot run and why.
+
+    `once`: each side takes so long that it runs a single time, timed and then checked. All it runs is compiled before.
+    """
 
     name: str
     shape: tuple[int, ...]  # (O, I)
     sides: list[Side]
     expected: Tensor
     absent: dict[str, str] = field(default_factory=dict)
+    once: bool = False
 
     def try_side(self, name: str, build: Callable[[], Side]) -> None:
         """Adds a side that a library may refuse to run here; the refusal is kept instead."""
@@ -107,6 +111,13 @@ def poisoned_outputs() -> Iterator[None]:
 def relative_error(got: Tensor, expected: Tensor) -> float:
     """Size of the difference over the size of the result; NaN anywhere makes it NaN."""
     return float((got.double() - expected.double()).norm() / expected.double().norm())
+
+
+def run_once(side: Side, contest: Contest, clock: Clock) -> tuple[float, float]:
+    """The relative error of a side's result, and the seconds of the run that gave it."""
+    results = []
+    seconds = clock.seconds(lambda: results.append(side.run()))
+    return relative_error(results[0], contest.expected if side.expected is None else side.expected), seconds
 
 
 def race(contest: Contest, clock: Clock, budget: float, limits: tuple[int, int]) -> dict[str, list[float]]:

@@ -26,8 +26,10 @@ CASES = (
     {"shape": (8, 256), "n": 4, "m": 8},
     {"shape": (1, 2), "n": 1, "m": 2},
     {"shape": (3, 48), "n": 5, "m": 16},
+    {"shape": (5, 40), "n": 1, "m": 4, "is_score": True},
 )
 WRITES = ("weight", "keep", "both")
+HAS_NAN = "the score has NaN: expected comparable numbers; look for NaN in the weight and in the norm"
 
 
 class Pruned(NamedTuple):
@@ -38,24 +40,24 @@ class Pruned(NamedTuple):
 
 
 def reference(
-    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n: int = 2, m: int = 4, write: str = "both"
+    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"] | None, n: int = 2, m: int = 4, write: str = "both"
 ) -> Pruned:
-    """Score in float32, rank, mask."""
-    keep = NofM(n, m).keep(weight.abs().float() * norm)
+    """Score in float32, rank, mask. Without norms, the weight is the score."""
+    keep = NofM(n, m).keep(weight.float() if norm is None else weight.abs().float() * norm)
     return Pruned(None if write == "keep" else weight.masked_fill(~keep, 0), None if write == "weight" else keep)
 
 
 def bytes_moved(
-    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n: int = 2, m: int = 4, write: str = "both"
+    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"] | None, n: int = 2, m: int = 4, write: str = "both"
 ) -> int:
     """The weight and the norms read once; the pruned weight, the mask (a byte per entry) or both written once."""
     width = weight.element_size()
     written = {"weight": width, "keep": 1, "both": width + 1}[write]
-    return weight.numel() * (width + written) + norm.numel() * norm.element_size()
+    return weight.numel() * (width + written) + (0 if norm is None else norm.nbytes)
 
 
 @tuned(
-    ["O", "I", "M"],
+    ["M"],  # one choice for all matrices of a model: tuning for a shape takes longer than pruning such matrices
     {"BLOCK_O": 8, "BLOCK_I": 256, "num_warps": 4},
     {"BLOCK_O": 1, "BLOCK_I": 1024, "num_warps": 4},
     {"BLOCK_O": 2, "BLOCK_I": 1024, "num_warps": 4},
@@ -73,8 +75,10 @@ def mask_kernel(
     inside = (row < O)[:, None] & (column < I)[None, :]
     offset = row.to(tl.int64)[:, None] * I + column[None, :]
     w = tl.load(weight + offset, mask=inside, other=0.0).to(tl.float32)
-    # Loaded once a row, so that each thread gets the norms of its own weights: of one row, they would change hands.
-    score = tl.abs(w) * tl.load(norm + column[None, :] + tl.zeros([BLOCK_O, 1], tl.int32), mask=inside, other=0.0)
+    score = w
+    if norm is not None:
+        # Loaded once per row, so that each thread gets the norms of its own weights: of one row, they would move.
+        score = tl.abs(w) * tl.load(norm + column[None, :] + tl.zeros([BLOCK_O, 1], tl.int32), mask=inside, other=0.0)
     mine = tl.reshape(score, (BLOCK_O, G, M, 1))
     other = tl.reshape(score, (BLOCK_O, G, 1, M))
     later = tl.arange(0, M)[None, None, None, :] > tl.arange(0, M)[None, None, :, None]
@@ -96,19 +100,22 @@ def takes(weight: Tensor, m: int) -> bool:
 
 
 def launch(
-    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"], n: int = 2, m: int = 4, write: str = "both"
+    weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"] | None, n: int = 2, m: int = 4, write: str = "both"
 ) -> Pruned:
-    """The pruned weight, its keep mask, or both, from the norm of each input over the calibration tokens."""
+    """The pruned weight, its keep mask, or both, from the norm of each input over the calibration tokens.
+
+    Without norms, the weight is the score of any method, negative numbers included: the n highest of m stay.
+    """
     _check(weight, norm, n, m, write)
     if not runs_kernel(weight):
         return reference(weight, norm, n, m, write)
     pruned, has_nan = enqueue(weight, norm, n, m, write)
     if has_nan.item():  # the one wait for the GPU
-        raise ValueError("the score has NaN: expected comparable numbers; look for NaN in the weight and in the norm")
+        raise ValueError(HAS_NAN)
     return pruned
 
 
-def enqueue(weight: Tensor, norm: Tensor, n: int, m: int, write: str) -> tuple[Pruned, Tensor]:
+def enqueue(weight: Tensor, norm: Tensor | None, n: int, m: int, write: str) -> tuple[Pruned, Tensor]:
     """Starts the kernel and returns without waiting: the results, and a flag that says whether a score was NaN."""
     pruned = None if write == "keep" else torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
     keep = None if write == "weight" else torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
@@ -122,18 +129,26 @@ def enqueue(weight: Tensor, norm: Tensor, n: int, m: int, write: str) -> tuple[P
 
 
 def example(
-    generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int], n: int = 2, m: int = 4
-) -> tuple[Tensor, Tensor, int, int]:
-    """Random arguments for `launch`: weight (O, I) and norm (I,), with ties."""
+    generator: torch.Generator,
+    dtype: torch.dtype,
+    device: str,
+    shape: tuple[int, int],
+    n: int = 2,
+    m: int = 4,
+    is_score: bool = False,
+) -> tuple[Tensor, Tensor | None, int, int]:
+    """Random arguments for `launch`, with ties: weight (O, I) and norm (I,), or a score (O, I) also below zero."""
     where = {"generator": generator, "device": generator.device}
     weight = torch.randn(shape, **where).to(device, dtype)
-    weight[:, 1::m] = -weight[:, 0::m]
+    weight[:, 1::m] = weight[:, 0::m] if is_score else -weight[:, 0::m]
+    if is_score:
+        return weight, None, n, m
     norm = torch.rand(shape[1], **where).to(device) + 0.5
     norm[1::m] = norm[0::m]
     return weight, norm, n, m
 
 
-def _check(weight: Tensor, norm: Tensor, n: int, m: int, write: str) -> None:
+def _check(weight: Tensor, norm: Tensor | None, n: int, m: int, write: str) -> None:
     NofM(n, m)
     if m not in GROUPS:
         raise ValueError(f"n:m = {n}:{m}: expected m in {GROUPS}; call reference() for other groups")
@@ -145,5 +160,6 @@ def _check(weight: Tensor, norm: Tensor, n: int, m: int, write: str) -> None:
             "choose an m that divides them"
         )
     check_tensor("weight", weight, tuple(weight.shape), FLOATS)
-    check_tensor("norm", norm, (weight.shape[1],), (torch.float32,))
-    check_device(weight=weight, norm=norm)
+    if norm is not None:
+        check_tensor("norm", norm, (weight.shape[1],), (torch.float32,))
+        check_device(weight=weight, norm=norm)

@@ -58,7 +58,7 @@ class Recorder:
 
     def record(self, *positional: Any, **named: Any) -> None:
         tuner = self.kernel if isinstance(self.kernel, Autotuner) else None
-        options = {name: named.pop(name) for name in ("num_warps", "num_stages") if name in named}
+        options = {name: named.pop(name) for name in ("num_warps", "num_stages", "maxnreg") if name in named}
         settings = [({}, options)]
         kernel = tuner.fn if tuner else self.kernel
         arguments = inspect.signature(kernel.fn).bind_partial(*positional, **named).arguments

@@ -50,38 +50,52 @@ def bitmap_matvec(inputs, weight) -> list[Expected]:
 
 def wanda_mask(weight, norm, n, m) -> list[Expected]:
     keep = torch.ones(weight.shape, dtype=torch.float64)
-    w, x = weight.float().numpy(), norm.numpy()
+    score = weight.float().numpy()
+    score = score if norm is None else numpy.abs(score) * norm.numpy()  # one product in float32
     for o in range(weight.shape[0]):
         for start in range(0, weight.shape[1], m):
-            score = [(numpy.abs(w[o, i]) * x[i], i) for i in range(start, start + m)]  # one product in float32
-            for _, i in sorted(score)[: m - n]:  # ties: the lower index leaves first
-                keep[o, i] = 0
+            for i in sorted(range(start, start + m), key=lambda i, o=o: (score[o, i], i))[: m - n]:
+                keep[o, i] = 0  # ties: the lower index leaves first
     exact = weight.double() * keep
     return [(exact, torch.zeros_like(exact)), (keep, torch.zeros_like(keep))]
 
 
-def sparsegpt_columns(weight, upper, keep, n, m) -> list[Expected]:
+def row_mask(weight, norm, n_leaving) -> list[Expected]:
+    keep = torch.ones(weight.shape, dtype=torch.float64)
+    score = weight.float().numpy()
+    score = score if norm is None else numpy.abs(score) * norm.numpy()  # one product in float32
+    for o, row in enumerate(score):
+        for i in sorted(range(len(row)), key=lambda i, row=row: (row[i], i))[:n_leaving]:
+            keep[o, i] = 0
+    exact = weight.double() * keep
+    return [(exact, torch.zeros_like(exact)), (keep, torch.zeros_like(keep))]
+
+
+def sparsegpt_columns(weight, upper, keep, n, m, zero) -> list[Expected]:
     """With each number its error, were each step of the loop rounded to float32 (running error analysis)."""
     rows, width = weight.shape
     u, unit = upper.double().tolist(), 2.0**-23
-    exact, allowed, made, made_allowed = torch.zeros(4, rows, width, dtype=torch.float64)
+    exact, allowed, made, made_allowed, chosen = torch.zeros(5, rows, width, dtype=torch.float64)
     for o in range(rows):
         w, off = weight[o].double().tolist(), [0.0] * width
-        stays = [True] * width if keep is None else keep[o].tolist()
+        gone = [False] * width if zero is None else zero[o].tolist()
+        stays = [not g and (keep is None or bool(keep[o, i])) for i, g in enumerate(gone)]
         for i in range(width):
             if keep is None and i % m == 0:
-                cost = [(abs(w[j] / u[j][j]), j) for j in range(i, i + m)]
+                cost = [(-1 if gone[j] else abs(w[j] / u[j][j]), j) for j in range(i, i + m)]
                 for _, j in sorted(cost)[: m - n]:
                     stays[j] = False
+            chosen[o, i] = stays[i]
             if not stays[i]:
                 error = w[i] / u[i][i]
-                wrong = off[i] / u[i][i] + unit * abs(error)
+                wrong = off[i] / u[i][i] + 2 * unit * abs(error)  # the inverse of U_ii is rounded, and the product
                 made[o, i], made_allowed[o, i], w[i], off[i] = error, wrong, 0.0, 0.0
                 for j in range(i + 1, width):
                     w[j] -= error * u[i][j]
                     off[j] += wrong * abs(u[i][j]) + unit * (abs(error * u[i][j]) + abs(w[j]))
         exact[o], allowed[o] = torch.tensor(w, dtype=torch.float64), torch.tensor(off, dtype=torch.float64)
-    return [(x, a + _rounding(x, x.abs(), 0, weight.dtype)) for x, a in ((exact, allowed), (made, made_allowed))]
+    sums = [(x, a + _rounding(x, x.abs(), 0, weight.dtype)) for x, a in ((exact, allowed), (made, made_allowed))]
+    return sums if keep is not None else [*sums, (chosen, torch.zeros_like(chosen))]
 
 
 def attention_mass(query, keys, lse, position, slot_position, scaling) -> list[Expected]:

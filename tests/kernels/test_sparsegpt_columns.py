@@ -41,10 +41,31 @@ def test_ties_leave_by_lower_index():
     assert got.weight.tolist() == [[0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]]
 
 
+def test_weights_that_are_zero_leave_first_by_hand():
+    """The second and the fourth are zero already. Of 2:4, they are the two that leave; of 3:4, both leave, too."""
+    weight, zero = torch.tensor([[3.0, 0.0, 2.0, 0.0]]), torch.tensor([[False, True, False, True]])
+    upper = torch.eye(4)
+    upper[0, 1] = 8.0  # if the first left, this would fill the second
+    for n in (2, 3):
+        got = launch(weight, upper, None, n, 4, zero)
+        assert got.weight.tolist() == weight.tolist()
+        assert got.keep.tolist() == [[True, False, True, False]]
+    # Of 1:4 the 2 leaves as well, and owes nothing to those left of it.
+    assert launch(weight, upper, None, 1, 4, zero).errors.tolist() == [[0.0, 0.0, 2.0, 0.0]]
+
+
+def test_what_a_zero_takes_in_from_the_left_is_lost_again():
+    """The first leaves and takes 3 · 1 off the zero right of it, which leaves as -3 though its mask would keep it."""
+    weight, zero = torch.tensor([[3.0, 0.0]]), torch.tensor([[False, True]])
+    got = launch(weight, torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[False, True]]), zero=zero)
+    assert got.weight.tolist() == [[0.0, 0.0]]
+    assert got.errors.tolist() == [[3.0, -3.0]]
+
+
 @pytest.mark.parametrize("row", range(4))
 def test_equals_solving_for_the_weights_that_are_still_free(row, generator):
     """Brain surgery by brute force: after each column, the best values of all columns right of it, from H itself."""
-    weight, upper, keep, _, _ = example(generator, torch.float32, "cpu", (4, 6))
+    weight, upper, keep, *_ = example(generator, torch.float32, "cpu", (4, 6))
     hessian = torch.linalg.inv(upper.double().T @ upper.double())
     w = weight[row].double().clone()
     for i in range(6):
@@ -60,7 +81,7 @@ def test_equals_solving_for_the_weights_that_are_still_free(row, generator):
 
 
 def test_blocks_of_a_matrix_joined_by_the_errors_equal_one_block(generator):
-    weight, upper, keep, _, _ = example(generator, torch.float32, "cpu", (5, 32))
+    weight, upper, keep, *_ = example(generator, torch.float32, "cpu", (5, 32))
     whole = launch(weight, upper, keep)
     left = launch(weight[:, :16].contiguous(), upper[:16, :16].contiguous(), keep[:, :16].contiguous())
     rest = weight[:, 16:] - left.errors @ upper[:16, 16:]
@@ -73,7 +94,7 @@ def test_equals_the_librarys_solver(generator):
     from course_lib.pruning.layerwise.cholesky import Factor
     from course_lib.pruning.layerwise.solver import solve
 
-    weight, upper, _, n, m = example(generator, torch.float32, "cpu", (6, 32), 2, 4)
+    weight, upper, _, n, m, _ = example(generator, torch.float32, "cpu", (6, 32), 2, 4)
     expected = solve(weight, Factor(upper, torch.zeros(32, dtype=torch.bool), 0.0), NofM(n, m), 32).weight
     got = launch(weight, upper, None, n, m).weight
     assert torch.equal(got == 0, expected == 0)
@@ -81,7 +102,7 @@ def test_equals_the_librarys_solver(generator):
 
 
 def test_below_the_diagonal_nothing_is_read(generator):
-    weight, upper, keep, _, _ = example(generator, torch.float32, "cpu", (3, 8))
+    weight, upper, keep, *_ = example(generator, torch.float32, "cpu", (3, 8))
     spoilt = upper + torch.full((8, 8), torch.nan).tril(-1).nan_to_num(nan=1e9)
     assert torch.equal(launch(weight, spoilt, keep).weight, launch(weight, upper, keep).weight)
 

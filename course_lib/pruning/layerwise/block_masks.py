@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.pruning.layerwise.selection import keep_highest
 from course_lib.sparsity.patterns import NofM, Pattern, Unstructured
-from course_lib.sparsity.ranking import check_score, keep_highest, n_pruned
+from course_lib.sparsity.ranking import check_score, n_pruned
 
 
 def check_blockwise(pattern: Pattern, block_size: int) -> None:
@@ -34,9 +35,16 @@ def keep_in_block(pattern: Pattern, score: Float[Tensor, "O W"], start: int) -> 
 
     A group of S entries a column loses n_pruned(end · S) − n_pruned(start · S) of them here: remainders carry over.
     """
+    check_score(score)
+    return choose_in_block(pattern, score, start)
+
+
+def choose_in_block(pattern: Pattern, score: Float[Tensor, "O W"], start: int) -> Bool[Tensor, "O W"]:
+    """The same for a score that was checked, or whose NaN will be noticed later: nothing here waits for a GPU, except
+    where groups are columns.
+    """
     if isinstance(pattern, NofM) or pattern.per == "column":
         return pattern.keep(score)
-    check_score(score)
     rows, end = score.shape[0], start + score.shape[1]
     size = rows if pattern.per == "layer" else min(pattern.size, rows)
     whole = rows - rows % size

@@ -10,13 +10,15 @@ plain loop; a weight is written three times instead of once for every column lef
 """
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.pruning.layerwise.block_masks import Tournament, keep_in_block
+from course_lib.kernels.dispatch import kernel_for
+from course_lib.pruning.layerwise.block_masks import Tournament, choose_in_block, keep_in_block
 from course_lib.pruning.layerwise.cholesky import Factor
 from course_lib.sparsity.patterns import NofM, Pattern
 
@@ -61,10 +63,44 @@ def solve(
 
     Weights that are zero already stay zero, and leave first: an earlier mask is extended, never filled in again.
     """
+    group = pattern.m if isinstance(pattern, NofM) else 1
+    kernel = kernel_for("weights.sparsegpt_columns", weight.detach(), width=block_size, group=group)
+    if grid is None and kernel:
+        return _solve_on_chip(kernel, weight, factor, pattern, block_size)
     work = _Work.begin(weight, factor, pattern, grid)
     for start in range(0, weight.shape[1], block_size):
         work.settle_block(start, min(start + block_size, weight.shape[1]))
     return Solution(work.weight.T, (work.dropped == 0).T, work.errors, factor)
+
+
+def _solve_on_chip(
+    kernel: ModuleType, weight: Float[Tensor, "O I"], factor: Factor, pattern: Pattern, block_size: int
+) -> Solution:
+    """The same with a kernel that takes rows through all columns of a block, and one product per block for the rest.
+
+    Weights are not transposed here: each program of the kernel has a few rows. The errors of a block are sent ahead at
+    once, as algorithm 1 has it: such a product fills a GPU, and one that is as narrow as a block does not.
+    The host never waits for the GPU until all is done.
+    """
+    work = weight.detach().to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+    work.masked_fill_(factor.dead, 0)
+    upper = factor.upper.float().contiguous()
+    inverse_diagonal, n_inputs = 1 / upper.diagonal(), work.shape[1]
+    errors, zero = torch.empty_like(work), work == 0  # errors: e_i / U_ii
+    whole = kernel.Whole(work, errors, torch.empty_like(zero), zero, upper, torch.zeros_like(upper[0, :1].int()))
+    n, m = (pattern.n, pattern.m) if isinstance(pattern, NofM) else (1, 1)
+    for start in range(0, n_inputs, block_size):
+        end = min(start + block_size, n_inputs)
+        block = slice(start, end)
+        if m == 1:
+            score = (work[:, block] * inverse_diagonal[block]).abs_().masked_fill_(zero[:, block], -1)
+            whole.keep[:, block] = choose_in_block(pattern, score, start)
+        kernel.settle(whole, start, end, n, m)
+        # w_j −= Σ_i e_i / U_ii · U_ij for all columns j right of the block     (O, I − end) −= (O, W) @ (W, I − end)
+        work[:, end:].addmm_(errors[:, block], upper[block, end:], alpha=-1)
+    if bool(work.isnan().any() | errors.isnan().any()):
+        raise ValueError("the solver met NaN: expected finite weights and a factor of their inputs; look for overflows")
+    return Solution(work, whole.keep.logical_and_(~zero), errors.mul_(factor.diagonal).T, factor)
 
 
 @dataclass(kw_only=True)

@@ -1,7 +1,7 @@
 """Wanda: pruning by weights and activations. Sun, Liu, Bair, Kolter, 2023. https://arxiv.org/abs/2306.11695"""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from course_lib.pruning.base import LayerPruner
 from course_lib.pruning.layerwise.gram import Gram, Needs
+from course_lib.pruning.layerwise.selection import choose
 from course_lib.sparsity.patterns import Pattern
 from course_lib.sparsity.ranking import check_sparsity, n_pruned
 
@@ -24,6 +25,20 @@ class Wanda(LayerPruner):
 
     def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
         return weight.abs().float() * inputs.diagonal.sqrt()
+
+    def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
+        keep = self._in_one_pass(weight.detach(), inputs, "keep")
+        return super()._keep(weight, inputs) if keep is None else keep
+
+    def _prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
+        pruned = self._in_one_pass(weight, inputs, "weight")
+        return super()._prune(weight, inputs) if pruned is None else pruned
+
+    def _in_one_pass(self, weight: Tensor, inputs: Gram, write: Literal["keep", "weight"]) -> Tensor | None:
+        """What a kernel makes of weight and norms, which never writes the score; None where none runs."""
+        if type(self)._score is not Wanda._score:
+            return None
+        return choose(self.pattern, weight, inputs.diagonal.sqrt(), write)
 
 
 @dataclass(frozen=True)
