@@ -3,12 +3,9 @@
 A step takes as long as that of the trained model, since no time depends on the values. Its logits mean nothing.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from course_lib.kernels.timing.contest import Place
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from course_lib.measure.roofline import Transformer
@@ -57,28 +54,3 @@ def _fill_(name: str, weight: Tensor, n_blocks: int, generator: torch.Generator)
         into_residual = any(part in name for part in WRITE_TO_RESIDUAL)
         scale = (2 * n_blocks) ** -0.5 if into_residual else 1.0
         weight.normal_(std=scale * weight.shape[1] ** -0.5, generator=generator)
-
-
-@contextmanager
-def fused_norms(model: PreTrainedModel) -> Iterator[None]:
-    """Inside, each norm is one kernel of torch, where transformers' Llama launches eight."""
-    places = [(part, name) for part in model.modules() for name, norm in part.named_children() if _is_norm(norm)]
-    before = [getattr(part, name) for part, name in places]
-    for (part, name), norm in zip(places, before, strict=True):
-        setattr(part, name, _fused(norm))
-    try:
-        yield
-    finally:
-        for (part, name), norm in zip(places, before, strict=True):
-            setattr(part, name, norm)
-
-
-def _is_norm(module: nn.Module) -> bool:
-    return hasattr(module, "variance_epsilon")
-
-
-def _fused(norm: nn.Module) -> nn.RMSNorm:
-    with torch.device("meta"):
-        fused = nn.RMSNorm(len(norm.weight), eps=norm.variance_epsilon)
-    fused.weight = norm.weight
-    return fused

@@ -29,8 +29,9 @@ from course_lib.kernels.timing.filled_caches import (
     FilledCache,
     bytes_allocated,
 )
+from course_lib.kernels.timing.fused_parts import fused_parts
 from course_lib.kernels.timing.graphs import NotCapturable, captured
-from course_lib.kernels.timing.random_llama import LLAMA3_8B, TINY, fused_norms, random_llama
+from course_lib.kernels.timing.random_llama import LLAMA3_8B, TINY, random_llama
 from torch import Tensor
 from transformers import PreTrainedModel, StaticCache
 
@@ -52,13 +53,13 @@ class Cell:
     n_context: int  # tokens before the step
     n_sequences: int
     as_graph: bool = True
-    fuses_norms: bool = False  # those of the model, which the library leaves as they are
+    fused: bool = False  # the small operations of the model, which the library leaves as they are
     methods: tuple[str, ...] = METHODS
     finds_largest: bool = False  # the largest batch that fits
 
     @property
     def name(self) -> str:
-        how = ("" if self.as_graph else ", no CUDA graph") + (", fused norms" if self.fuses_norms else "")
+        how = ("" if self.as_graph else ", no CUDA graph") + (", fused parts" if self.fused else "")
         return f"batch {self.n_sequences}, {self.n_context:,} tokens{how}"
 
 
@@ -67,13 +68,13 @@ CELLS = (
     Cell(32768, 8, finds_largest=True),
     Cell(8192, 1),
     Cell(8192, 32),
-    Cell(32768, 8, fuses_norms=True, methods=(FULL, WINDOW, H2O_KEPT)),
+    Cell(32768, 8, fused=True, methods=(FULL, WINDOW, H2O_KEPT)),
     Cell(8192, 1, as_graph=False, methods=(FULL, STATIC, STREAMING, H2O_KEPT)),
     Cell(32768, 1),
     Cell(32768, 32),
     Cell(8192, 8),
 )
-QUICK = (Cell(60, 2, finds_largest=True), Cell(60, 1, as_graph=False, fuses_norms=True, methods=(FULL, H2O_KEPT)))
+QUICK = (Cell(60, 2, finds_largest=True), Cell(60, 1, as_graph=False, fused=True, methods=(FULL, H2O_KEPT)))
 CHECKED, QUICK_CHECKED = (2048, 1), (170, 1)  # tokens and sequences; of 170, 34 slots are kept, 32 of them unrounded
 
 
@@ -88,7 +89,7 @@ def contests(
     decoder = Decoder(random_llama(shape, place), shape, place, before)
     checks = {method: decoder.check(method) for method in METHODS}
     for cell in cells or (QUICK if place.quick else CELLS):
-        with fused_norms(decoder.model) if cell.fuses_norms else nullcontext():
+        with fused_parts(decoder.model) if cell.fused else nullcontext():
             yield decoder.contest(cell, checks)
 
 
