@@ -1,10 +1,12 @@
 """The bench of decoding with a whole model: what each side computes and reads, and sides that are timed alone."""
 
 from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
 from course_lib.kernels.bench.end_to_end import decoding
+from course_lib.kernels.timing import graphs
 from course_lib.kernels.timing.contest import Clock, Contest, DoesNotFit, Place, Side
 from course_lib.kernels.timing.filled_caches import (
     FULL,
@@ -17,7 +19,7 @@ from course_lib.kernels.timing.filled_caches import (
     WINDOW,
     FilledCache,
 )
-from course_lib.kernels.timing.graphs import WARM_UPS, captured
+from course_lib.kernels.timing.graphs import WARM_UPS, NotCapturable, captured
 from course_lib.kernels.timing.random_llama import LLAMA3_8B, TINY, random_llama
 from course_lib.kernels.timing.rows import measure, measured, verdict
 
@@ -125,6 +127,79 @@ def test_without_a_gpu_a_step_is_called_as_it_is():
     step = lambda: ran.append(1)  # noqa: E731
     assert captured(step, CPU) is step
     assert len(ran) == WARM_UPS
+
+
+@pytest.fixture
+def fake_gpu(monkeypatch):
+    """Enough of torch.cuda for a graph: a log of what is done, and a step that may wait for the GPU."""
+    log = []
+
+    @contextmanager
+    def block(name, *arguments, **named):
+        log.append(name)
+        yield
+
+    class Graph:
+        def replay(self):
+            log.append("replay")
+
+    stream = SimpleNamespace(wait_stream=lambda other: log.append("wait"))
+    for name, value in {
+        "current_stream": lambda device: stream,
+        "CUDAGraph": Graph,
+        "stream": lambda stream: block("side stream"),
+        "graph": lambda graph, stream: block("capture"),
+        "get_sync_debug_mode": lambda: 0,
+        "set_sync_debug_mode": lambda mode: log.append(mode),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(graphs, "_stream", lambda device: stream)
+    return log
+
+
+def test_a_step_is_warmed_up_then_recorded_then_replayed(fake_gpu):
+    outputs = iter("abcd")
+    replay = captured(lambda: fake_gpu.append("step") or next(outputs), torch.device("cuda"))
+    warm_up = ["side stream", "error", "step", 0]  # nothing may wait in it
+    assert fake_gpu == ["step", "step", "wait", *warm_up, "wait", "capture", "step"]
+    assert (replay(), replay()) == ("d", "d")
+    assert fake_gpu[-2:] == ["replay", "replay"]
+
+
+def test_a_step_that_waits_for_the_gpu_is_not_recorded(fake_gpu):
+    def step():
+        if "error" in fake_gpu:
+            raise RuntimeError("called a synchronizing CUDA operation\nmore")
+
+    with pytest.raises(NotCapturable, match=r"^RuntimeError: called a synchronizing CUDA operation$"):
+        captured(step, torch.device("cuda"))
+    assert fake_gpu[-1] == 0
+    assert "capture" not in fake_gpu
+
+
+def test_a_method_that_no_graph_can_hold_is_timed_as_it_is(place, monkeypatch, capsys):
+    def refuse(step, device):
+        step()
+        raise NotCapturable("it waits")
+
+    monkeypatch.setattr(decoding, "captured", refuse)
+    rows = rows_of(place, [next(decoding.contests(place))])
+    assert [row["numbers"]["graph"] for row in rows] == [0.0] * len(METHODS)
+    assert "no CUDA graph: it waits" in capsys.readouterr().out
+
+
+def test_the_largest_batch_follows_from_what_a_sequence_took(monkeypatch):
+    """On a GPU with 63 GiB free next to the model, of which 1 is kept in reserve; 2 GiB are the clock's."""
+    gib = 2**30
+    decoder = decoding.Decoder(torch.nn.Module(), TINY, SimpleNamespace(device=torch.device("cuda")), 2 * gib)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 2 * gib)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (63 * gib, 80 * gib))
+    asked = []
+    monkeypatch.setattr(torch, "empty", lambda n, dtype, device: asked.append(n))
+    numbers = decoder._largest_batch(decoding.Cell(32768, 8), peak_bytes=32 * gib)
+    assert numbers == {"bytes_per_sequence": 4 * gib, "largest_batch": 16, "was_allocated": 1.0}
+    assert asked == [16 * 4 * gib - 2 * gib]
 
 
 class FakeClock:
