@@ -9,6 +9,7 @@ from torch import Tensor
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int32, torch.int64)
+FREE = torch.iinfo(torch.int32).max  # position of a slot that holds no token: after every query, so nobody reads it
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtypes: tuple[torch.dtype, ...]) -> None:
@@ -29,6 +30,15 @@ def check_slots(name: str, tensor: Tensor, shape: tuple[int, ...], dtypes: tuple
             f"{name} has strides {tensor.stride()}, which are not those of a cache's first {shape[2]} slots: expected "
             "a contiguous tensor; call .contiguous()"
         )
+
+
+def is_slots(tensor: Tensor) -> bool:
+    """Whether a tensor (B, H, N) or (B, H, N, D) lies in memory as the first N slots of a cache do."""
+    try:
+        check_slots("", tensor, tuple(tensor.shape), (tensor.dtype,))
+    except ValueError:
+        return False
+    return True
 
 
 def slot_room(tensor: Tensor) -> int:

@@ -9,18 +9,21 @@ them for a chunk to read), D size of a head.
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from types import ModuleType
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from course_lib.kv.policy import EvictionPolicy, Observed
+from course_lib.kernels.dispatch import kernel_for
+from course_lib.kv.policy import EvictionPolicy, Observed, ObservedMass
 from course_lib.kv.rotation import Rotation
 from course_lib.kv.slots import Slots
 from course_lib.kv.vectors import FREE
 
 CHUNK = 2**21  # attention weights in memory at once
+CHUNK_ON_GPU = 2**28  # there the launches of many small chunks would take longer than their work
 
 
 def attend_(
@@ -43,8 +46,14 @@ def attend_(
     keys, values = _with_fresh(slots, fresh) if fresh else (slots.keys, slots.values)  # (B, H, N, D)
     n_queries = query.shape[3]
     n_observed = min(policy.n_observed(n_queries), n_queries)
+    if n_queries == 1 and (n_observed or rolling):
+        kernel = kernel_for("cache.decode_attention", query, keys, values)
+        if kernel:
+            return _one_token_(kernel, query, keys, values, slots, position, scaling, policy, rolling)
     with rolling.turning_(keys, slots) if rolling else nullcontext():
-        if n_observed == n_queries:
+        if n_observed and n_queries == slots.n and policy.sums_queries and _is_plain_prompt(query, keys, slots):
+            output = _prompt_(query, keys, values, slots, position, scaling, policy, n_observed)
+        elif n_observed == n_queries:
             output = _observed_(query, keys, values, slots, position, scaling, policy)
         else:  # torch's fused attention, and once more the queries whose weights are wanted
             output = _fused(query, keys, values, slots, position, scaling)
@@ -52,6 +61,95 @@ def attend_(
                 query, position = query[:, :, :, -n_observed:], position[:, -n_observed:]
                 _observed_(query, keys, values, slots, position, scaling, policy)
     return output.flatten(1, 2)
+
+
+def _one_token_(
+    kernel: ModuleType,
+    query: Float[Tensor, "B H G 1 D"],
+    keys: Float[Tensor, "B H N D"],
+    values: Float[Tensor, "B H N D"],
+    slots: Slots,
+    position: Int[Tensor, "B 1"],
+    scaling: float,
+    policy: EvictionPolicy,
+    rolling: Rotation | None,
+) -> Float[Tensor, "B heads 1 D"]:
+    """A step of decoding on a GPU: the kernel sums each slot's weights over the group, and turns keys as it loads them.
+
+    Nothing waits for the device, unless a policy asks for weights that the kernel does not give.
+    """
+    turned = (slots.gap, rolling.frequencies) if rolling else ()
+    wanted = bool(policy.n_observed(1))
+    heads, at = query.flatten(1, 3).contiguous(), position[:, 0].contiguous()
+    slot_position = slots.position if slots.has_free else None  # the newest token sees all others
+    read = kernel.launch(heads, keys, values, at, slot_position, scaling, *turned, with_mass=wanted)
+    if wanted:
+
+        def weights() -> Float[Tensor, "B H G 1 N"]:
+            with rolling.turning_(keys, slots) if rolling else nullcontext():
+                return next(_rows(query, keys, slots, position, scaling))[1].weights
+
+        seen = ObservedMass(read.mass, query.shape[2], position, slots.n_seen - 1, weights)
+        slots.remember_(policy.remember(slots, seen))
+    return read.output[:, :, None]
+
+
+def _is_plain_prompt(query: Float[Tensor, "B H G Q D"], keys: Float[Tensor, "B H N D"], slots: Slots) -> bool:
+    """Whether a whole prompt without padding is read on a GPU, whose fused attention gives what the kernel needs."""
+    return query.shape[3] > 1 and not slots.has_free and kernel_for("cache.attention_mass", query, keys) is not None
+
+
+def _prompt_(
+    query: Float[Tensor, "B H G Q D"],
+    keys: Float[Tensor, "B H N D"],
+    values: Float[Tensor, "B H N D"],
+    slots: Slots,
+    position: Int[Tensor, "B Q"],
+    scaling: float,
+    policy: EvictionPolicy,
+    n_observed: int,
+) -> Float[Tensor, "B H G Q D"]:
+    """Fused attention, and what each key received of the last queries by the logarithms of their sums."""
+    kernel, last = kernel_for("cache.attention_mass", query, keys), slice(query.shape[3] - n_observed, None)
+    output, lse = _fused_with_sums(kernel, query, keys, values, slots, position, scaling, last)
+    heads, at = query[:, :, :, last].flatten(1, 2).contiguous(), position[:, last].contiguous()
+    received = kernel.launch(heads, keys, lse, at, slots.position, scaling)
+
+    def weights() -> Float[Tensor, "B H G Q N"]:
+        logits = _logits(query[:, :, :, last] * scaling, keys)
+        _hide_later_(logits, slots, at, 0)
+        return logits.softmax(dim=-1, dtype=torch.float32).view(*query.shape[:3], n_observed, slots.n)
+
+    seen = ObservedMass(received, query.shape[2], at, slots.n_seen - 1, weights)
+    slots.remember_(policy.remember(slots, seen))
+    return output
+
+
+def _fused_with_sums(
+    kernel: ModuleType,
+    query: Float[Tensor, "B H G Q D"],
+    keys: Float[Tensor, "B H N D"],
+    values: Float[Tensor, "B H N D"],
+    slots: Slots,
+    position: Int[Tensor, "B Q"],
+    scaling: float,
+    last: slice,
+) -> tuple[Float[Tensor, "B H G Q D"], Float[Tensor, "B heads q"]]:
+    """Of a whole prompt; for its last queries the log of Σ_k exp(l_ik), which fused attention computes anyway."""
+    if (
+        query.is_cuda
+        and query.dtype in (torch.float16, torch.bfloat16)
+        and query.shape[4] % 8 == 0
+        and query.shape[4] <= 256
+    ):
+        heads = query.flatten(1, 2)
+        repeated = (vectors.repeat_interleave(query.shape[2], dim=1) for vectors in (keys, values))  # as torch does it
+        flash = torch.ops.aten._scaled_dot_product_flash_attention
+        output, lse, *_ = flash(heads, *repeated, 0.0, True, False, scale=scaling)
+        return output.view_as(query), lse[:, :, last].contiguous()
+    output = _fused(query, keys, values, slots, position, scaling)
+    heads, at = query[:, :, :, last].flatten(1, 2), position[:, last]
+    return output, kernel.log_sum_exp(heads, keys, at, slots.position, scaling)
 
 
 def _with_fresh(
@@ -150,5 +248,5 @@ def visible(slots: Slots, position: Int[Tensor, "B Q"]) -> Bool[Tensor, "B H Q N
 def _chunks(query: Float[Tensor, "B H G Q D"], n: int) -> list[tuple[int, int]]:
     """First and last query of each chunk, of which the weights over n slots fit into CHUNK numbers."""
     n_queries = query.shape[3]
-    size = max(1, CHUNK // (query.shape[:3].numel() * n))
+    size = max(1, (CHUNK_ON_GPU if query.is_cuda else CHUNK) // (query.shape[:3].numel() * n))
     return [(start, min(start + size, n_queries)) for start in range(0, n_queries, size)]

@@ -111,6 +111,7 @@ class EvictingCache(Cache):
         self.policy, self.rolling, self.vectors, self.active = policy, rolling, vectors, True
         self.config = model.config
         self.n_evicted = 0  # slots, all layers together
+        self._evicted_by_pass = 0
         self.is_whole = True  # False while a pass is on its way, and for good where one stopped there
         self.is_allocated = not policy.allocates_layers
 
@@ -138,7 +139,10 @@ class EvictingCache(Cache):
         """Worked out by the first layer for all."""
         if layer.index == 0:
             n_seen = layer.slots.n_seen
-            self._new = NewTokens.of(_valid(padding, n_seen, n_new), rotation, n_seen)
+            if padding is None:
+                self._new = NewTokens.unpadded(n_new, rotation, n_seen)
+            else:
+                self._new = NewTokens.of(_valid(padding, n_seen, n_new), rotation, n_seen)
             self.is_whole = False
         return self._new
 
@@ -149,7 +153,7 @@ class EvictingCache(Cache):
 
     def _evict_(self, layer: EvictingLayer) -> None:
         """The lowest of the layer leave; where slots are yet to be allocated, those of all, after the last layer."""
-        due = [layer]
+        due, n_evicted = [layer], self.n_evicted
         if not self.is_allocated:
             if layer is not self.layers[-1]:
                 return
@@ -159,6 +163,32 @@ class EvictingCache(Cache):
             n_before = layer.slots.n
             self.policy.shrink(layer.slots, layer.index)
             self.n_evicted += n_before - layer.slots.n
+        if layer is self.layers[0]:
+            self._evicted_by_pass = 0
+        self._evicted_by_pass += self.n_evicted - n_evicted
+
+    def fill_(self, keys: Float[Tensor, "B H N D"], values: Float[Tensor, "B H N D"]) -> "EvictingCache":
+        """A fresh cache as after a pass of N tokens that nobody observed and of which none has left: for measurements.
+
+        Every layer gets a copy of the same keys, which count as turned to the positions 0 to N - 1, and values. What
+        policies remember of them is 0. More than a policy's budget leave with the next pass.
+        """
+        for layer in self.layers:
+            if layer.is_initialized:
+                raise ValueError("got a cache that holds tokens; expected a fresh one. Call cache.reset() first.")
+            layer.lazy_initialization(keys, values)
+            layer.slots.append_(keys, values, NewTokens.unpadded(keys.shape[2], None, layer.slots.n_seen))
+            self.passed(layer, keys.shape[2])
+        return self
+
+    def count_replayed(self, n_steps: int) -> None:
+        """Count steps that a CUDA graph has repeated, of which Python knows nothing: as many as its last pass each.
+
+        To capture a step counts it once, though it only runs with the first replay; so n replays are n - 1 more.
+        """
+        for layer in self.layers:
+            layer.n_passed += n_steps
+        self.n_evicted += n_steps * self._evicted_by_pass
 
     def reset(self) -> None:
         """As at the start, for another text."""
@@ -192,14 +222,12 @@ class EvictingCache(Cache):
         return sum(int(slots.n_seen.sum()) * slots.shape[1] * slots.bytes_unpacked for slots in self.slots)
 
 
-def _valid(padding: Tensor | None, n_seen: Int[Tensor, "B"], n_new: int) -> Bool[Tensor, "B Q"]:
+def _valid(padding: Tensor, n_seen: Int[Tensor, "B"], n_new: int) -> Bool[Tensor, "B Q"]:
     """Which of the new tokens are no padding. The mask (B, T) has 1 for text and 0 for padding.
 
     Raises:
         ValueError: a mask that changes its mind about earlier tokens, or padding that is not on the left.
     """
-    if padding is None:
-        return torch.ones(len(n_seen), n_new, dtype=torch.bool, device=n_seen.device)
     if not torch.equal(padding[:, :-n_new].bool().sum(dim=1), n_seen):
         raise ValueError(
             f"got an attention mask of shape {tuple(padding.shape)} that does not say of earlier tokens what it "

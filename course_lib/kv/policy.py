@@ -5,8 +5,9 @@ Dimension key: B sequences, H key-value heads, G query heads to each, Q queries,
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import inf
 from typing import ClassVar
 
@@ -33,6 +34,72 @@ class Observed:
     last: Int[Tensor, "B"]
     is_first: bool = True
 
+    @property
+    def by_query(self) -> Float[Tensor, "B H Q N"]:
+        """What each query gave each slot, summed over the query heads of the group."""
+        return self.weights.sum(dim=2)
+
+    @property
+    def received(self) -> Float[Tensor, "B H N"]:
+        """What each slot received, summed over queries and the query heads of the group."""
+        return self.weights.sum(dim=(2, 3))
+
+    @property
+    def mean_received(self) -> Float[Tensor, "B H N"]:
+        """What each slot received, summed over queries; the mean over the query heads of the group."""
+        return self.weights.sum(dim=3).mean(dim=2)
+
+    @property
+    def newest_of_all_heads(self) -> Float[Tensor, "B N"]:
+        """What the newest query gave each slot, the mean over all heads, which must hold the same tokens."""
+        return self.weights[:, :, :, -1].mean(dim=(1, 2))
+
+    @property
+    def n_groups(self) -> int:
+        """Query heads that share a key-value head."""
+        return self.weights.shape[2]
+
+
+class ObservedMass(Observed):
+    """What a kernel observes: `received` alone, of one query, or of all that are observed where the policy says that it
+    `sums_queries`. A policy that asks for the weights gets them by another computation, in PyTorch.
+    """
+
+    def __init__(
+        self,
+        received: Float[Tensor, "B H N"],
+        n_groups: int,
+        position: Int[Tensor, "B Q"],
+        last: Int[Tensor, "B"],
+        weights: Callable[[], Float[Tensor, "B H G Q N"]],
+    ) -> None:
+        self.__dict__.update(_received=received, _n_groups=n_groups, position=position, last=last, is_first=True)
+        self.__dict__["_weights"] = weights
+
+    @cached_property
+    def weights(self) -> Float[Tensor, "B H G Q N"]:
+        return self._weights()
+
+    @property
+    def by_query(self) -> Float[Tensor, "B H Q N"]:
+        return self._received[:, :, None] if self.position.shape[1] == 1 else super().by_query
+
+    @property
+    def received(self) -> Float[Tensor, "B H N"]:
+        return self._received
+
+    @property
+    def mean_received(self) -> Float[Tensor, "B H N"]:
+        return self._received / self._n_groups
+
+    @property
+    def newest_of_all_heads(self) -> Float[Tensor, "B N"]:
+        return self.by_query[:, :, -1].mean(dim=1) / self._n_groups
+
+    @property
+    def n_groups(self) -> int:
+        return self._n_groups
+
 
 @dataclass(frozen=True)
 class EvictionPolicy(ABC):
@@ -56,6 +123,7 @@ class EvictionPolicy(ABC):
     by_head: tuple[float, ...] = ()
 
     allocates_layers: ClassVar[bool] = False  # whether `allocate_` divides the budget; nothing leaves before
+    sums_queries: ClassVar[bool] = False  # whether `remember` only asks for `Observed.received` or `mean_received`
     always_full: ClassVar[bool] = True  # whether every head holds its budget as soon as that many tokens have come
 
     def __post_init__(self) -> None:
@@ -112,13 +180,29 @@ class EvictionPolicy(ABC):
         sizes = budget * (factors if isinstance(budget, int) else factors.to(budget.device))  # (H,) or (B, H)
         return (sizes + 1e-9).long().clamp(min=max(1, self.sinks + self.recent))  # 0.1 x 30 is 3, whatever binary says
 
+    def common_size(self, layer: int, n_heads: int) -> int | None:
+        """How many slots every head may keep, where that is known without asking the device."""
+        if not isinstance(self.budget, int) or type(self).sizes is not EvictionPolicy.sizes:
+            return None
+        least, most = _fixed_limits(self, layer, n_heads)
+        return least if least == most else None
+
+    @property
+    def _only_scores(self) -> bool:
+        """Whether the policy decides by `score` alone what leaves."""
+        others = ("protected", "after_dropping", "evict_")
+        return all(getattr(type(self), name) is getattr(EvictionPolicy, name) for name in others)
+
     def shrink(self, slots: Slots, layer: int) -> Slots:
         """The slots after a forward pass: the same ones, in place, less what has to leave."""
         if self.keeps_all:
             return slots
-        sizes = self.sizes(slots, layer)
-        if slots.n <= int(sizes.min()):
+        size = self.common_size(layer, slots.shape[1])
+        if slots.n <= (int(self.sizes(slots, layer).min()) if size is None else size):
             return slots
+        if size is not None and slots.n == size + 1 and not (slots.has_free or self.dropped) and self._only_scores:
+            return slots.drop_lowest_(self.score(slots), self.recent, self.sinks)
+        sizes = self.sizes(slots, layer)
         return self.evict_(slots, self.protected(slots), self.after_dropping(slots, sizes))
 
     def after_dropping(self, slots: Slots, sizes: Int[Tensor, "B H"]) -> Int[Tensor, "B H"]:
@@ -130,10 +214,7 @@ class EvictionPolicy(ABC):
 
     def protected(self, slots: Slots) -> Float[Tensor, "B H N"]:
         """The score, infinite for sinks and recent tokens."""
-        score = self.score(slots)
-        if self.recent:
-            score = score.masked_fill(slots.position >= slots.n_seen[:, None, None] - self.recent, float("inf"))
-        return score.masked_fill(slots.position < self.sinks, float("inf")) if self.sinks else score
+        return slots.protecting(self.score(slots), self.recent, self.sinks)
 
     def evict_(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
         """The best `sizes[b, h]` slots stay. Policies that merge add here to them what the others held."""
@@ -144,6 +225,13 @@ class EvictionPolicy(ABC):
 def _fixed_sizes(policy: EvictionPolicy, layer: int, n_heads: int) -> Int[Tensor, "H"]:
     """Sizes that never change are worked out once."""
     return policy._sizes_of(policy.budget, layer, n_heads)
+
+
+@lru_cache(maxsize=4096)
+def _fixed_limits(policy: EvictionPolicy, layer: int, n_heads: int) -> tuple[int, int]:
+    """The smallest and the largest of them."""
+    sizes = _fixed_sizes(policy, layer, n_heads)
+    return int(sizes.min()), int(sizes.max())
 
 
 def _check_budget(budget: object) -> None:

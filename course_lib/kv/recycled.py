@@ -58,7 +58,7 @@ class Recycled(EvictionPolicy):
         return 1
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
-        return {"newest": seen.weights[:, :, :, -1].mean(dim=2)}
+        return {"newest": seen.by_query[:, :, -1] / seen.n_groups}
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         return slots.memory("newest")
@@ -82,6 +82,7 @@ class RecyclingLayer(EvictingLayer):
     everything: Slots | None = None
     last_query: Float[Tensor, "B heads 1 D"] | None = None  # of each sequence's last full step
     n_steps: Int[Tensor, "B"] | None = None  # since then
+    n_since = 0  # steps since the last in which some sequence read everything
     n_full = 0  # steps that were full for some sequence
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -91,7 +92,7 @@ class RecyclingLayer(EvictingLayer):
 
     def reset(self) -> None:
         super().reset()
-        self.everything, self.last_query, self.n_steps, self.n_full = None, None, None, 0
+        self.everything, self.last_query, self.n_steps, self.n_since, self.n_full = None, None, None, 0, 0
 
     def batch_select_indices(self, indices: Tensor) -> None:
         super().batch_select_indices(indices)
@@ -120,30 +121,40 @@ class RecyclingCache(EvictingCache):
         new = self._new_tokens(layer, keys.shape[2], padding, rotation)
         layer.everything.append_(keys, values, new)
         layer.n_steps += 1
+        layer.n_since += 1
         due = self._due(layer, query)
-        if not bool(due.any()):
+        if due is False:
             layer.slots.append_(keys, values, new)
             output = attend_(query, layer.slots, new.position, scaling, self.policy)
             self.policy.shrink(layer.slots, layer.index)
             return output
-        read = layer.everything if bool(due.all()) else _all_or_working_set(layer, due)
+        read = layer.everything if due is True else _all_or_working_set(layer, due)
+        due = torch.ones_like(layer.n_steps, dtype=torch.bool) if due is True else due
         output = attend_(query, read, new.position, scaling, self.policy)
         layer.slots = self._most_attended(read, layer.index, due)
         newest = query[:, :, -1:]
         last_query = newest if layer.last_query is None else layer.last_query
         layer.last_query = torch.where(due[:, None, None, None], newest, last_query)
         layer.n_steps.masked_fill_(due, 0)
+        layer.n_since = 0
         layer.n_full += 1
         return output
 
-    def _due(self, layer: RecyclingLayer, query: Float[Tensor, "B heads Q D"]) -> Bool[Tensor, "B"]:
-        """Which sequences read everything: all of them with a prompt."""
+    def _due(self, layer: RecyclingLayer, query: Float[Tensor, "B heads Q D"]) -> bool | Bool[Tensor, "B"]:
+        """Which sequences read everything: all of them with a prompt. Steps that are merely counted ask no device."""
         if layer.last_query is None or query.shape[2] > 1:
-            return torch.ones_like(layer.n_steps, dtype=torch.bool)
-        return self.policy.is_due(layer.n_steps, query, layer.last_query)
+            return True
+        if self.policy.similarity is None:  # all sequences took their last full step together
+            return self.policy.every is not None and layer.n_since >= self.policy.every
+        due = self.policy.is_due(layer.n_steps, query, layer.last_query)
+        return bool(due.all()) or (bool(due.any()) and due)
 
     def _most_attended(self, read: Slots, index: int, due: Bool[Tensor, "B"]) -> Slots:
         """A copy of the slots that the newest query attended to most: of as many as each sequence works with."""
+        size = self.policy.common_size(index, read.shape[1])
+        if size is not None and not (self.policy.dropped or read.has_free):
+            score = self.policy.protected(read)
+            return read.take(score.topk(min(size, read.n), dim=2).indices)  # the best first
         sizes = self.policy.sizes(read, index)
         sizes = torch.where(due[:, None], sizes, self.policy.after_dropping(read, sizes))
         score = self.policy.protected(read).masked_fill(~read.occupied, float("-inf"))

@@ -13,8 +13,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from course_lib.kernels.dispatch import kernel_for
 from course_lib.kv.vectors import FREE, FULL_PRECISION, VECTORS, Columns, RecentRing, VectorFormat
 
+KERNEL_COLUMNS = ("keys", "values", "position", "rotation", "lag")
+MOST_NUMBERS = 3  # columns of one number a slot, besides these, that the kernels write in one launch
 SPARE = 64  # slots allocated ahead, so that a step of decoding writes one token instead of copying them all
 
 
@@ -36,6 +39,13 @@ class NewTokens:
         position = torch.where(valid, before[:, None] + valid.cumsum(dim=1) - 1, FREE)
         rotation = position if rotation is None else rotation.expand(len(valid), -1)
         return NewTokens(position, rotation, before + valid.sum(dim=1), not bool(valid.all()))
+
+    @staticmethod
+    def unpadded(n_new: int, rotation: Int[Tensor, "_ Q"] | None, n_seen: Int[Tensor, "B"]) -> "NewTokens":
+        """Those after the first `n_seen`, none of them padding: nothing waits for the device."""
+        position = n_seen[:, None] + torch.arange(n_new, device=n_seen.device)
+        rotation = position if rotation is None else rotation.expand(len(n_seen), -1)
+        return NewTokens(position, rotation, n_seen + n_new, has_padding=False)
 
 
 @dataclass
@@ -124,7 +134,7 @@ class Slots:
         """A copy of some slots."""
         storage = self.storage.take(index)
         has_free = self.has_free and bool((storage["position"] == FREE).any())
-        notes = {"per_head": dict(self.per_head), "ring": deepcopy(self.ring)}
+        notes = {"n_seen": self.n_seen.clone(), "per_head": dict(self.per_head), "ring": deepcopy(self.ring)}
         return replace(self, storage=storage, n=index.shape[2], has_free=has_free, **notes)
 
     def select(self, index: Int[Tensor, "K"]) -> "Slots":
@@ -136,15 +146,35 @@ class Slots:
 
     def append_(self, keys: Float[Tensor, "B H Q D"], values: Float[Tensor, "B H Q D"], new: NewTokens) -> "Slots":
         """New tokens behind the others. Padding takes up a FREE slot until something leaves."""
-        columns, n_new = self._columns(keys, values, new), keys.shape[2]
+        n_new = keys.shape[2]
         if self.n + n_new > self.storage.n_allocated:
             self.storage.grow_(self.n, max(self.n + n_new + SPARE, self.n + self.n // 4))
-        self.storage.append_(columns, self.n, n_new)  # a policy remembers nothing of them yet: zeros
-        self.n, self.n_new, self.n_seen = self.n + n_new, n_new, new.n_seen
+        if not self._append_one_(keys, values, new):
+            self.storage.append_(self._columns(keys, values, new), self.n, n_new)  # zeros: nothing is remembered yet
+            self.n_seen.copy_(new.n_seen)
+        self.n, self.n_new = self.n + n_new, n_new
         self.has_free = self.has_free or new.has_padding
         if self.ring:
             self.ring.write_(keys, values, self.position[:, :, self.n - n_new :], self.n_seen)
         return self
+
+    def _append_one_(self, keys: Float[Tensor, "B H Q D"], values: Float[Tensor, "B H Q D"], new: NewTokens) -> bool:
+        """A step of decoding on a GPU, in one launch; says whether it was one that the kernel knows."""
+        if keys.shape[2] > 1 or self.has_free or new.has_padding or self.vectors is not FULL_PRECISION:
+            return False
+        moved, others = self._kernel_columns()
+        known = not others and keys.stride(3) == values.stride(3) == 1
+        kernel = kernel_for("cache.slots_in_place", self.storage["keys"]) if known else None
+        if kernel:
+            kernel.append_(keys, values, (new.position, new.rotation, new.n_seen), moved, self.n, self.n_seen)
+        return kernel is not None
+
+    def _kernel_columns(self) -> tuple[dict[str, Tensor], list[str]]:
+        """The columns that kernels/cache/slots_in_place.py writes, and the names of all others."""
+        named = {name: self.storage[name] for name in KERNEL_COLUMNS if name in self.storage}
+        numbers = [name for name, tensor in self.storage.items() if name not in named and _is_number(tensor)]
+        taken = named | {name: self.storage[name] for name in numbers[:MOST_NUMBERS]}
+        return taken, [name for name in self.storage if name not in taken]
 
     def _columns(
         self, keys: Float[Tensor, "B H Q D"], values: Float[Tensor, "B H Q D"], new: NewTokens
@@ -169,6 +199,26 @@ class Slots:
         self.storage.put_(index, self.vectors.pack("keys", keys) | self.vectors.pack("values", values))
         if self.ring:
             self.ring.write_(keys, values, self.position.gather(2, index), self.n_seen)
+        return self
+
+    def protecting(self, score: Float[Tensor, "B H N"], recent: int, sinks: int) -> Float[Tensor, "B H N"]:
+        """The score, infinite for as many of the newest and of the first tokens."""
+        if recent:
+            score = score.masked_fill(self.position >= self.n_seen[:, None, None] - recent, float("inf"))
+        return score.masked_fill(self.position < sinks, float("inf")) if sinks else score
+
+    def drop_lowest_(self, score: Float[Tensor, "B H N"], recent: int = 0, sinks: int = 0) -> "Slots":
+        """One token of each head leaves, none of which has FREE slots: a step of decoding.
+
+        Nothing waits for the device, and all storage keeps its address: a CUDA graph can hold the step.
+        """
+        if kernel := kernel_for("cache.slots_in_place", score):
+            moved, others = self._kernel_columns()
+            evicted = kernel.drop_lowest_(score, moved, self.n_seen, recent, sinks)
+            self.n -= 1
+            self.storage.move_one_(self.n, evicted, others)
+        else:
+            self._drop_one_(self.protecting(score, recent, sinks).argmin(dim=2, keepdim=True))
         return self
 
     def keep_best_(self, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> "Slots":
@@ -209,6 +259,11 @@ class Slots:
             score = score.scatter(2, evicted, score.gather(2, source))[:, :, :n]
         self.n = n
         return score
+
+
+def _is_number(column: Tensor) -> bool:
+    """Whether a column has one number a slot, of those that policies remember."""
+    return column.ndim == 3 and column.dtype in (torch.int32, torch.float32)
 
 
 def gaps(score: Float[Tensor, "B H N"], n: int) -> tuple[Int[Tensor, "B H E"], Int[Tensor, "B H E"]]:

@@ -7,13 +7,14 @@ R newest tokens, D size of a head.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+from course_lib.kernels.checks import FREE
 from jaxtyping import Float, Int
 from torch import Tensor
 
-FREE = torch.iinfo(torch.int32).max  # position of a slot that holds no token: after every query, so nobody reads it
 VECTORS = ("keys", "values")
 
 
@@ -58,9 +59,10 @@ class Columns(dict[str, Tensor]):
         for tensor in self.values():
             tensor.scatter_(2, _like(target, tensor), pick(tensor, source))
 
-    def move_one_(self, source: int, target: Int[Tensor, "B H 1"]) -> None:
+    def move_one_(self, source: int, target: Int[Tensor, "B H 1"], names: Iterable[str] | None = None) -> None:
         """One slot of each head is overwritten by the same other: a narrow copy costs less than to gather."""
-        for tensor in self.values():
+        for name in self if names is None else names:
+            tensor = self[name]
             tensor.scatter_(2, _like(target, tensor), tensor.narrow(2, source, 1).clone())
 
 
@@ -124,6 +126,13 @@ class RecentRing:
         n_seen: Int[Tensor, "B"],
     ) -> None:
         """The newest of these tokens, to their places."""
+        if position.shape[2] == 1:  # a step of decoding, which waits for no GPU
+            is_recent, place = self._places(position, n_seen)
+            index = _like(place, keys)
+            for name, vectors in zip(VECTORS, (keys, values), strict=True):
+                ring = self.vectors[name]
+                ring.scatter_(2, index, torch.where(is_recent[..., None], vectors, ring.gather(2, index)))
+            return
         sequence, head, token, place = self._recent(position, n_seen)
         for name, vectors in zip(VECTORS, (keys, values), strict=True):
             self.vectors[name][sequence, head, place] = vectors[sequence, head, token]
@@ -132,6 +141,9 @@ class RecentRing:
         self, name: str, vectors: Float[Tensor, "B H E D"], position: Int[Tensor, "B H E"], n_seen: Int[Tensor, "B"]
     ) -> Float[Tensor, "B H E D"]:
         """The newest among `vectors` are overwritten by what they were before they were rounded."""
+        if vectors.is_cuda:  # to look for the newest, the host would wait
+            is_recent, place = self._places(position, n_seen)
+            return torch.where(is_recent[..., None], pick(self.vectors[name], place), vectors)
         sequence, head, token, place = self._recent(position, n_seen)
         vectors[sequence, head, token] = self.vectors[name][sequence, head, place]
         return vectors
@@ -142,7 +154,12 @@ class RecentRing:
 
     def _recent(self, position: Int[Tensor, "B H E"], n_seen: Int[Tensor, "B"]) -> tuple[Tensor, ...]:
         """Sequence, head, index and place in the ring of each of these tokens that is among the newest."""
+        is_recent, place = self._places(position, n_seen)
+        sequence, head, token = is_recent.nonzero(as_tuple=True)
+        return sequence, head, token, place[sequence, head, token]
+
+    def _places(self, position: Int[Tensor, "B H E"], n_seen: Int[Tensor, "B"]) -> tuple[Tensor, Tensor]:
+        """Which of these tokens are among the newest, and their places in the ring."""
         residual = self.vectors["keys"].shape[2]
         is_recent = (position != FREE) & (position >= n_seen[:, None, None] - residual)
-        sequence, head, token = is_recent.nonzero(as_tuple=True)
-        return sequence, head, token, position[sequence, head, token].long() % residual
+        return is_recent, position.long() % residual

@@ -16,16 +16,25 @@ import math
 from collections.abc import Iterator
 
 import torch
-from course_lib.kernels.checks import FLOATS, INTEGERS, check_device, check_slots, check_tensor, slot_room
+from course_lib.kernels.checks import (
+    FLOATS,
+    FREE,
+    INTEGERS,
+    check_device,
+    check_slots,
+    check_tensor,
+    is_slots,
+    slot_room,
+)
 from course_lib.kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
 from course_lib.kernels.tiles import product
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.kv.slots import FREE
-
 LOG2_E = math.log2(math.e)
 CHUNK = 2**21  # attention weights that the reference has in memory at once
+MOST_HEADS = 2**16 - 1  # query heads of all sequences: as many programs as a GPU starts in the second direction
+MOST_SIZE = 256  # of a head
 # For the tests: ragged tiles of keys, queries and head size, with FREE slots and padding; whole tiles; a single weight;
 # a prompt without gaps.
 CASES = (
@@ -126,6 +135,12 @@ def mass_kernel(
         logit = product(q, k, UPCAST)
         total += tl.where(key_at[None, :] <= at[:, None], tl.exp2(logit * scaling - size[:, None]), 0.0)
     tl.store(mass + query_head * N + n, tl.sum(total, 0), mask=n < N)
+
+
+def takes(query: Tensor, keys: Tensor) -> bool:
+    """Whether the kernel reads slots that lie in memory like this, for queries (B, H, G, Q, D)."""
+    alike = query.dtype == keys.dtype and is_slots(keys)
+    return alike and query.shape[:3].numel() <= MOST_HEADS and keys.shape[3] <= MOST_SIZE
 
 
 def launch(

@@ -4,12 +4,13 @@ Dimension key: B sequences, H key-value heads, G query heads to each, heads = H 
 that the slots are split into.
 
 Each key and value is read once for the whole group, where `repeat_interleave` would copy it G times. What a policy such
-as H2O adds up in every step, the weights summed over the group, comes out beside: 4 bytes a slot, and 4 * G for the
-logits in between, on top of the 2 * D * 2 bytes of a key and value in bfloat16. Rolling positions, where a key that
+as H2O adds up in every step, the weights summed over the group, comes out beside: 4 bytes a slot, and 2 * G for the
+weights in between, on top of the 2 * D * 2 bytes of a key and value in bfloat16. Rolling positions, where a key that
 RoPE turned at one position is used at another, cost no pass of their own: keys are turned on while they are loaded.
 
 One token is bound by memory, and one program a head would leave most of a GPU idle, so the slots are split: a first
-kernel reads the parts, a second joins them by their maxima and sums.
+kernel reads the parts, a second joins them by their maxima and sums. In between, weights are relative to the maximum so
+far, in float16 where keys are in 16 bits: that is closer than the weights that multiply the values are.
 """
 
 from __future__ import annotations
@@ -17,16 +18,25 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from course_lib.kernels.checks import FLOATS, INTEGERS, check_device, check_slots, check_tensor, slot_room
+from course_lib.kernels.checks import (
+    FLOATS,
+    FREE,
+    INTEGERS,
+    check_device,
+    check_slots,
+    check_tensor,
+    is_slots,
+    slot_room,
+)
 from course_lib.kernels.runtime import INTERPRETED, jit, programs_to_fill, runs_kernel, tl, triton, tuned
 from course_lib.kernels.tiles import level_of_parts, product, read_of_parts
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from course_lib.kv.slots import FREE
-
 MOST_SLOTS, TILE_BYTES = 64, 2**14  # of a program at a time: so many, or keys of so many bytes
-PIECE = 16  # slots: a part is a multiple of it
+PIECE = 16  # slots: a part is a multiple of it, and so is a tile; their weights are relative to one maximum
+MOST_HEADS = 2**16 - 1  # of all sequences: as many programs as a GPU starts in the second direction
+MOST_SIZE = 256  # of a head
 PROGRAMS_A_PROCESSOR = 4  # of the first kernel; all of them are on the GPU at once, so that none waits for the others
 PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
 WHOLE_TURN = 6.2831854820251465, -1.7484555314695172e-07  # 2 pi: the nearest float32, and what that is off by
@@ -36,6 +46,7 @@ CASES = (
     {"shape": (1, 2, 1, 128, 64)},
     {"shape": (1, 1, 1, 1, 8), "turned": True},
     {"shape": (1, 3, 4, 70, 64), "gaps": True},
+    {"shape": (2, 1, 4, 150, 32), "every": True},
 )
 
 
@@ -43,7 +54,7 @@ class Read(NamedTuple):
     """What the token read, and the weight it gave each slot, summed over the query heads of the group."""
 
     output: Float[Tensor, "B heads D"]
-    mass: Float[Tensor, "B H N"]
+    mass: Float[Tensor, "B H N"] | None
 
 
 def reference(
@@ -51,10 +62,11 @@ def reference(
     keys: Float[Tensor, "B H N D"],
     values: Float[Tensor, "B H N D"],
     position: Int[Tensor, "B"],
-    slot_position: Int[Tensor, "B H N"],
+    slot_position: Int[Tensor, "B H N"] | None,
     scaling: float,
     turns: Int[Tensor, "B H N"] | None = None,
     frequencies: Float[Tensor, "half"] | None = None,
+    with_mass: bool = True,
 ) -> Read:
     """In float32. Neighbouring query heads are rows of one product with the keys that they share."""
     rows, keys = query.float().unflatten(1, (keys.shape[1], -1)), keys.float()  # (B, H, G, D)
@@ -63,12 +75,15 @@ def reference(
         cos, sin = angle.cos(), angle.sin()
         low, high = keys.chunk(2, dim=-1)
         keys = torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
-    at = position[:, None, None]
-    seen = (slot_position <= at) & (at != FREE)
+    if slot_position is None:
+        seen = torch.ones(keys.shape[:3], dtype=torch.bool, device=keys.device)
+    else:
+        at = position[:, None, None]
+        seen = (slot_position <= at) & (at != FREE)
     logits = (rows * scaling @ keys.transpose(2, 3)).masked_fill(~seen[:, :, None], float("-inf"))
     weights = logits.softmax(dim=-1).masked_fill(~seen[:, :, None], 0)  # of a token that sees nothing, not NaN
     output = weights @ values.float().masked_fill(~seen[..., None], 0)
-    return Read(output.flatten(1, 2).to(query.dtype), weights.sum(dim=2))
+    return Read(output.flatten(1, 2).to(query.dtype), weights.sum(dim=2) if with_mass else None)
 
 
 def bytes_moved(
@@ -76,14 +91,16 @@ def bytes_moved(
     keys: Float[Tensor, "B H N D"],
     values: Float[Tensor, "B H N D"],
     position: Int[Tensor, "B"],
-    slot_position: Int[Tensor, "B H N"],
+    slot_position: Int[Tensor, "B H N"] | None,
     scaling: float,
     turns: Int[Tensor, "B H N"] | None = None,
     frequencies: Float[Tensor, "half"] | None = None,
+    with_mass: bool = True,
 ) -> int:
     """Everything read once; the output, as large as the query, and a float32 for each slot written once."""
-    read = (query, keys, values, position, slot_position, turns, frequencies)
-    return sum(tensor.nbytes for tensor in read if tensor is not None) + query.nbytes + 4 * slot_position.numel()
+    read = (query, keys, values, None if slot_position is None else position, slot_position, turns, frequencies)
+    mass = 4 * keys.shape[:3].numel() if with_mass else 0
+    return sum(tensor.nbytes for tensor in read if tensor is not None) + query.nbytes + mass
 
 
 @jit
@@ -114,12 +131,12 @@ def turned(
 )
 @jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM", "POSITION_ROOM", "TURN_ROOM"))
 def part_kernel(
-    query, keys, values, position, slot_position, turns, frequencies, logits, part, peak, total, scaling,
+    query, keys, values, position, slot_position, turns, frequencies, weights, levels, part, peak, total, scaling,
     N, N_CLASS, HEADS_CLASS, PART, S, KEY_ROOM, VALUE_ROOM, POSITION_ROOM, TURN_ROOM, FREE: tl.constexpr,
     UPCAST: tl.constexpr, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_G: tl.constexpr,
-    BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, MOST: tl.constexpr, TILE: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, MOST: tl.constexpr, PIECE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """One part of one head's slots: their logits, and what the group reads of them before it is normalised.
+    """One part of one head's slots: their weights, and what the group reads of them before it is normalised.
 
     Which keys are loaded depends on positions that are loaded themselves; those are read one tile ahead, so that the
     compiler can start the copies of a tile while it works on the one before.
@@ -130,10 +147,11 @@ def part_kernel(
     stop = tl.minimum(start + PART, N)
     g, d, half = tl.arange(0, BLOCK_G), tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_H)
     pair = half < D // 2
-    at = tl.load(position + head // H)
-    at = tl.where(at == FREE, -1, at)  # padding sees nothing
-    n = start + tl.arange(0, BLOCK_N)
-    ahead = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < stop, other=FREE)
+    if slot_position is not None:
+        at = tl.load(position + head // H)
+        at = tl.where(at == FREE, -1, at)  # padding sees nothing
+        n = start + tl.arange(0, BLOCK_N)
+        ahead = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < stop, other=FREE)
     if turns is not None:
         frequency = tl.load(frequencies + half, mask=pair, other=0.0)
     row = (head * G + g)[:, None]
@@ -145,9 +163,12 @@ def part_kernel(
     read = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
     for first in range(start, stop, BLOCK_N):
         n = first + tl.arange(0, BLOCK_N)
-        seen = ahead <= at
-        later = n + BLOCK_N
-        ahead = tl.load(slot_position + head * POSITION_ROOM + later, mask=later < stop, other=FREE)
+        if slot_position is None:
+            seen = n < stop
+        else:
+            seen = ahead <= at
+            later = n + BLOCK_N
+            ahead = tl.load(slot_position + head * POSITION_ROOM + later, mask=later < stop, other=FREE)
         key_at = keys + (head * KEY_ROOM + n)[None, :] * D + half[:, None]
         wanted = seen[None, :] & pair[:, None]
         low = tl.load(key_at, mask=wanted, other=0.0)
@@ -158,11 +179,15 @@ def part_kernel(
                 low, high = turned(low, high, by, frequency, UPCAST)
         logit = (product(q_low, low, UPCAST) + product(q_high, high, UPCAST)) * scaling
         logit = tl.where(seen[None, :], logit, float("-inf"))
-        tl.store(logits + row * N + n[None, :], logit, mask=(g < G)[:, None] & (n < stop)[None, :])
         higher = tl.maximum(best, tl.max(logit, 1))
         level = tl.where(higher == float("-inf"), 0.0, higher)  # nothing seen yet: not -inf less -inf
         weight = tl.exp(logit - level[:, None])
         fade = tl.exp(best - level)
+        if weights is not None:
+            kept = (g < G)[:, None] & (n < stop)[None, :]
+            tl.store(weights + row * N + n[None, :], weight.to(weights.dtype.element_ty), mask=kept)
+            piece = levels + row * tl.cdiv(N, PIECE) + (n // PIECE)[None, :]
+            tl.store(piece, level[:, None] + tl.zeros_like(logit), mask=kept & (n % PIECE == 0)[None, :])
         v_at = values + (head * VALUE_ROOM + n)[:, None] * D + d[None, :]
         v = tl.load(v_at, mask=seen[:, None] & (d < D)[None, :], other=0.0)
         sum_of_weights = sum_of_weights * fade + tl.sum(weight, 1)
@@ -181,22 +206,30 @@ def part_kernel(
 )
 @jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "S"))
 def join_kernel(
-    logits, part, peak, total, output, mass, N, N_CLASS, HEADS_CLASS, S, G: tl.constexpr, D: tl.constexpr,
-    BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr, TILE: tl.constexpr,
+    weights, levels, part, peak, total, output, mass, N, N_CLASS, HEADS_CLASS, S, G: tl.constexpr, D: tl.constexpr,
+    BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr, PIECE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """The first G programs of a head join the parts of a query head each, the others turn logits into weights."""
+    """The first G programs of a head join the parts of a query head each, the others normalise weights and sum them."""
     head = tl.program_id(1).to(tl.int64)
     if tl.program_id(0) < G:
         read_of_parts(part, peak, total, output, head * G + tl.program_id(0), S, D, BLOCK_D)
-    else:
+    elif mass is not None:
         g = tl.arange(0, BLOCK_G)
         level, sum_of_weights = level_of_parts(peak, total, head * G + g, g < G, S)
         share = 1 / tl.where(sum_of_weights > 0, sum_of_weights, 1.0)  # a token that sees nothing has weights of 0
         n = (tl.program_id(0) - G) * TILE + tl.arange(0, TILE)
-        at = logits + (head * G + g)[:, None] * N + n[None, :]
-        logit = tl.load(at, mask=(g < G)[:, None] & (n < N)[None, :], other=float("-inf"))
-        weight = tl.exp(logit - level[:, None]) * share[:, None]
-        tl.store(mass + head * N + n, tl.sum(weight, 0), mask=n < N)
+        row, inside = (head * G + g)[:, None], (g < G)[:, None] & (n < N)[None, :]
+        weight = tl.load(weights + row * N + n[None, :], mask=inside, other=0.0).to(tl.float32)
+        then = tl.load(levels + row * tl.cdiv(N, PIECE) + (n // PIECE)[None, :], mask=inside, other=float("-inf"))
+        fade = tl.exp(tl.minimum(then - level[:, None], 0.0))  # above 0 where nothing was seen
+        tl.store(mass + head * N + n, tl.sum(weight * fade * share[:, None], 0), mask=n < N)
+
+
+def takes(query: Tensor, keys: Tensor, values: Tensor) -> bool:
+    """Whether the kernel reads slots that lie in memory like this, for queries (B, H, G, 1, D)."""
+    heads, size = keys.shape[:2].numel(), keys.shape[3]
+    alike = query.dtype == keys.dtype == values.dtype and is_slots(keys) and is_slots(values)
+    return alike and heads <= MOST_HEADS and size % 2 == 0 and size <= MOST_SIZE
 
 
 def launch(
@@ -204,47 +237,63 @@ def launch(
     keys: Float[Tensor, "B H N D"],
     values: Float[Tensor, "B H N D"],
     position: Int[Tensor, "B"],
-    slot_position: Int[Tensor, "B H N"],
+    slot_position: Int[Tensor, "B H N"] | None,
     scaling: float,
     turns: Int[Tensor, "B H N"] | None = None,
     frequencies: Float[Tensor, "half"] | None = None,
+    with_mass: bool = True,
 ) -> Read:
     """What one token of each sequence reads, and the attention of each slot.
 
     Args:
         position: of the tokens; FREE for padding, which reads zeros.
-        slot_position: of the keys, in any order. Later positions are not seen, so FREE slots are not even loaded.
+        slot_position: of the keys, in any order. Later positions are not seen, so FREE slots are not even loaded. None
+            where each token sees every slot.
         turns: positions by which each key is turned on, and `frequencies`, the angle of one position for each pair of
             dimensions (i, i + D/2); both or neither.
+        with_mass: whether the attention of each slot is wanted; without, it is None.
     """
     _check(query, keys, values, position, slot_position, turns, frequencies)
     if not runs_kernel(query):
-        return reference(query, keys, values, position, slot_position, scaling, turns, frequencies)
+        return reference(query, keys, values, position, slot_position, scaling, turns, frequencies, with_mass)
     (n_sequences, n_heads, n_slots, size), n_groups = keys.shape, query.shape[1] // keys.shape[1]
     per_part = PIECE * _pieces_per_part(n_sequences * n_heads, triton.cdiv(n_slots, PIECE), query.device)
+    n_heads_in_all = n_sequences * n_heads
     n_parts = max(1, triton.cdiv(n_slots, per_part))
-    read = Read(torch.empty(query.shape, dtype=query.dtype, device=query.device), _scratch(query, keys.shape[:3]))
-    logits = _scratch(query, (*query.shape[:2], n_slots))
+    output, weights, levels, mass = torch.empty(query.shape, dtype=query.dtype, device=query.device), None, None, None
+    if with_mass:
+        weights = _scratch(query, (*query.shape[:2], n_slots), torch.float32 if query.itemsize == 4 else torch.float16)
+        levels = _scratch(query, (*query.shape[:2], triton.cdiv(n_slots, PIECE)))
+        mass = _scratch(query, keys.shape[:3])
     part = _scratch(query, (*query.shape[:2], n_parts, size))
     peak, total = (_scratch(query, part.shape[:3]) for _ in range(2))
     sizes = {"N": n_slots, "S": n_parts, "G": n_groups, "D": size, "BLOCK_D": max(16, triton.next_power_of_2(size))}
     sizes["N_CLASS"], sizes["HEADS_CLASS"] = map(triton.next_power_of_2, (n_slots, n_sequences * n_heads))
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
-        part_kernel[n_parts, n_sequences * n_heads](
-            query, keys, values, position, slot_position, turns, frequencies, logits, part, peak, total, scaling,
+        part_kernel[n_parts, n_heads_in_all](
+            query, keys, values, position, slot_position, turns, frequencies, weights, levels, part, peak, total, scaling,
             PART=per_part, KEY_ROOM=slot_room(keys), VALUE_ROOM=slot_room(values),
-            POSITION_ROOM=slot_room(slot_position), TURN_ROOM=0 if turns is None else slot_room(turns), FREE=FREE,
-            UPCAST=INTERPRETED, H=n_heads, MOST=_most_slots(keys), BLOCK_G=max(16, triton.next_power_of_2(n_groups)),
+            POSITION_ROOM=0 if slot_position is None else slot_room(slot_position), TURN_ROOM=0 if turns is None else slot_room(turns), FREE=FREE,
+            UPCAST=INTERPRETED, H=n_heads, MOST=_most_slots(keys), PIECE=PIECE, BLOCK_G=max(16, triton.next_power_of_2(n_groups)),
             BLOCK_H=max(16, triton.next_power_of_2(size // 2)), **sizes,
         )  # fmt: skip
-        join_kernel[lambda meta: (n_groups + triton.cdiv(n_slots, meta["TILE"]), n_sequences * n_heads)](
-            logits, part, peak, total, *read, BLOCK_G=triton.next_power_of_2(n_groups), **sizes
+        join_kernel[lambda meta: (n_groups + (triton.cdiv(n_slots, meta["TILE"]) if with_mass else 0), n_heads_in_all)](
+            weights,
+            levels,
+            part,
+            peak,
+            total,
+            output,
+            mass,
+            PIECE=PIECE,
+            BLOCK_G=triton.next_power_of_2(n_groups),
+            **sizes,
         )
-    return read
+    return Read(output, mass)
 
 
-def _scratch(query: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return torch.empty(shape, dtype=torch.float32, device=query.device)
+def _scratch(query: Tensor, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device=query.device)
 
 
 def _most_slots(keys: Tensor) -> int:
@@ -265,9 +314,11 @@ def example(
     shape: tuple[int, int, int, int, int],
     gaps: bool = False,
     turned: bool = False,
+    every: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float, Tensor | None, Tensor | None]:
     """Random arguments for `launch`, of a shape (B, H, G, N, D): the last token of a text, half of which is kept, in
-    any order. With gaps, some slots are FREE and the last sequence is padding. Turned: keys go to their places.
+    any order. With gaps, some slots are FREE and the last sequence is padding. Turned: keys go to their places. Every
+    slot is seen without asking for its position.
     """
     where = {"generator": generator, "device": generator.device}
     n_sequences, n_heads, n_groups, n_slots, size = shape
@@ -281,7 +332,8 @@ def example(
         kept[torch.rand(kept.shape, **where) < 0.3] = FREE
         position[-1] = FREE
     extra = (turns.to(device), frequencies.to(device)) if turned else (None, None)
-    return query, keys, values, position.to(device), kept.to(device), size**-0.5, *extra
+    at = None if every else kept.to(device)
+    return query, keys, values, position.to(device), at, size**-0.5, *extra
 
 
 def _check(
@@ -289,7 +341,7 @@ def _check(
     keys: Tensor,
     values: Tensor,
     position: Tensor,
-    slot_position: Tensor,
+    slot_position: Tensor | None,
     turns: Tensor | None,
     frequencies: Tensor | None,
 ) -> None:
@@ -303,8 +355,10 @@ def _check(
     check_slots("keys", keys, (n_sequences, n_heads, n_slots, size), (query.dtype,))
     check_slots("values", values, (n_sequences, n_heads, n_slots, size), (query.dtype,))
     check_tensor("position", position, (n_sequences,), INTEGERS)
-    check_slots("slot_position", slot_position, (n_sequences, n_heads, n_slots), INTEGERS)
-    tensors = {"query": query, "keys": keys, "values": values, "position": position, "slot_position": slot_position}
+    tensors = {"query": query, "keys": keys, "values": values, "position": position}
+    if slot_position is not None:
+        check_slots("slot_position", slot_position, (n_sequences, n_heads, n_slots), INTEGERS)
+        tensors["slot_position"] = slot_position
     if (turns is None) != (frequencies is None):
         raise ValueError("got turns without frequencies or the reverse: expected both or neither; pass both")
     if turns is not None:

@@ -119,11 +119,14 @@ def decode_attention(
     query, keys, values, position, slot_position, scaling, turns=None, frequencies=None
 ) -> list[Expected]:
     output, output_off = torch.zeros(2, *query.shape, dtype=torch.float64)
-    mass, mass_off = torch.zeros(2, *slot_position.shape, dtype=torch.float64)
+    mass, mass_off = torch.zeros(2, *keys.shape[:3], dtype=torch.float64)
     n_groups, eps = query.shape[1] // keys.shape[1], torch.finfo(query.dtype).eps
+    # Between the two launches, weights relative to the largest are in float16 where keys are in 16 bits.
+    kept_off, least = (2.0**-11, 2.0**-25) if query.itemsize == 2 else (0.0, 0.0)
     x, k, v = query.double().tolist(), keys.double().tolist(), values.double().tolist()
-    for b, h in product(*map(range, slot_position.shape[:2])):
-        at, key_at = int(position[b]), slot_position[b, h].tolist()
+    for b, h in product(*map(range, keys.shape[:2])):
+        key_at = [0] * keys.shape[2] if slot_position is None else slot_position[b, h].tolist()
+        at = 0 if slot_position is None else int(position[b])
         seen = [j for j in range(len(key_at)) if key_at[j] <= at != FREE]
         key_off = [0.0] * len(key_at)
         if turns is not None:
@@ -140,7 +143,7 @@ def decode_attention(
             off += (len(seen) + 16) * 2.0**-23
             for j in seen:
                 mass[b, h, j] += weight[j] / total
-                mass_off[b, h, j] += weight[j] / total * off
+                mass_off[b, h, j] += weight[j] / total * (off + kept_off) + least
             for i in range(len(x[b][g])):
                 terms = [weight[j] / total * v[b][h][j][i] for j in seen]
                 output[b, g, i] = sum(terms)
@@ -297,12 +300,18 @@ def idle_groups(query, keys, values, keep, scaling) -> int:
     return unread
 
 
+def positions_of_no_use(query, keys, values, position, slot_position, *others) -> int:
+    """That of a token is not asked for where it sees every slot."""
+    return position.nbytes if slot_position is None else 0
+
+
 UNREAD = {  # bytes among the arguments that a kernel may leave alone
     "grouped_matmul": idle_experts,
     "gathered_mlp": idle_neurons,
     "threshold_matvec": skipped_columns,
     "head_sparse_decode": idle_groups,
     "block_sparse_prefill": behind_the_lists,
+    "decode_attention": positions_of_no_use,
 }
 FREE_AXES = {  # axes that an argument alone has: neurons that are chosen; outputs; room on a list
     ("gathered_mlp", "4", "first axis"),

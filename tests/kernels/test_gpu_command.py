@@ -54,6 +54,30 @@ def contests(place):
     yield contest("unwritten", lambda: torch.empty(2))
     yield contest("last", lambda: torch.ones(2))
 """
+ALONE_BENCH = """
+import torch
+from contextlib import contextmanager
+from course_lib.kernels.timing.contest import Contest, DoesNotFit, Side
+from course_lib.measure.roofline import Work
+
+CHECKED_ONCE, LOG = True, []
+
+def side(name, fits=True):
+    @contextmanager
+    def opened():
+        if not fits:
+            raise DoesNotFit("does not fit: 137.4 GB")
+        LOG.append(name)
+        yield lambda: torch.ones(1)
+    return Side(name, lambda: torch.ones(1), Work(1, 1), opened=opened, numbers=lambda seconds: {"peak_bytes": 8e9})
+
+def contests(place):
+    assert place.generator.initial_seed() == 0, "checked once"
+    yield Contest("large", (8, 32768), [side("all", fits=False), side("half"), side("fifth")], torch.ones(1))
+
+def prepared(place):
+    yield Contest("small", (8, 32768), [side("small")], torch.ones(1))
+"""
 NEVER_SET_UP = """
 def contests(place):
     raise FileNotFoundError("The model is not there. Run `course setup`.")
@@ -199,7 +223,8 @@ for name in command._parts(command._arguments([]))[1]:
         "course_lib.kernels.bench.moe",
         "course_lib.kernels.bench.structured",
     } <= of_models
-    assert all(name.count(".") == 3 for name in of_models), "the bench of a kernel needs no model"
+    of_kernels = {name for name in of_models if name.count(".") > 3 and ".end_to_end." not in name}
+    assert of_kernels == set(), "the bench of a kernel needs no model"
     said = {name: what for name, what in said.items() if name not in of_models}
     assert len(said) >= 7
     assert set(said.values()) == {"True"}
@@ -341,6 +366,47 @@ def test_a_bench_with_no_contest_for_the_device_says_so(tmp_path, monkeypatch):
         told = [record for record in process.read(path) if record["record"] == "absent"]
         assert [record["message"] for record in told] == [parts.NOTHING]
         assert process.read(path)[-1]["record"] == "end"
+
+
+def test_a_bench_that_asks_for_more_time_gets_it_as_long_as_there_is_any(tmp_path, monkeypatch):
+    """The others share what it leaves."""
+    given, decoding = [], "course_lib.kernels.bench.end_to_end.decoding"
+    device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
+
+    def run(part, settings, earlier=()):
+        if part.kind == "bench":
+            given.append((part.name, round(part.seconds), round(settings["seconds"])))
+        return process.Outcome([device] if part.kind == "device" else [{"record": "end"}], {}, 0.0)
+
+    monkeypatch.setattr(command, "run", run)
+    asked = ["--rehearse", "--out", str(tmp_path), "--tests", "--benches", decoding, *("made_up",) * 9]
+    command.main([*asked, "--seconds", "300"])
+    assert given[0] == (decoding, 118, 110)
+    assert given[1][1] == pytest.approx(300 / 9, abs=1)
+    given.clear()
+    command.main([*asked, "--seconds", "50"])
+    assert given[0] == (decoding, 50, 42)
+
+
+@pytest.mark.skipif(runtime.triton is None, reason="there is no triton to prepare with")
+def test_sides_that_are_timed_alone_are_recorded_one_by_one_and_prepared_in_small(tmp_path, monkeypatch):
+    (tmp_path / "alone_bench.py").write_text(ALONE_BENCH)
+    monkeypatch.syspath_prepend(tmp_path)
+    limit = {"name": "a", "flops_per_second": 1e9, "bytes_per_second": 1e9, "source": "made up"}
+    paths = [tmp_path / f"{kind}.jsonl" for kind in ("prepare", "bench")]
+    for kind, path in zip((parts.prepare, parts.bench), paths, strict=True):
+        path.touch()
+        kind("alone_bench", parts.Records(path), {"rehearse": True, "limit": limit})
+    assert parts.import_module("alone_bench").LOG == ["small", "half", "fifth"]
+    assert process.read(paths[0]) == [{"record": "end"}]
+    records = process.read(paths[1])
+    contests = [record for record in records if record["record"] == "contest"]
+    assert [[row["side"] for row in record["rows"]] for record in contests] == [[], ["half"], ["fifth"]]
+    entry, said = report._bench(process.Outcome(records, {}, 1.0))
+    assert entry["absent"] == {"large: all": "does not fit: 137.4 GB"}
+    assert [row["numbers"] for row in entry["rows"]] == [{"peak_bytes": 8e9}] * 2
+    assert (entry["wrong"], entry["other_numbers"]) == ([], {})
+    assert "    peak_bytes 8e+09" in "\n".join(said)
 
 
 def test_all_tests_end_together_however_many_wait_for_a_turn(monkeypatch):

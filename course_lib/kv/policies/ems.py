@@ -43,7 +43,7 @@ class EMS(EvictionPolicy):
         return ALL
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N ..."]]:
-        received = seen.weights.sum(dim=2)
+        received = seen.by_query
         local = recent_sum(slots, "local", received, seen.position, self.window)
         return {"global": slots.memory("global") + received.sum(dim=2), "local": local}
 

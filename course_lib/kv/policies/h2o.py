@@ -1,6 +1,7 @@
 """H2O, heavy-hitter oracle. Zhang and others, 2023, https://arxiv.org/abs/2306.14048"""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -24,6 +25,7 @@ class H2O(EvictionPolicy):
 
     recent: int = 32
     normalised: bool = False
+    sums_queries: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -33,7 +35,7 @@ class H2O(EvictionPolicy):
         return ALL
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
-        return {"mass": slots.memory("mass") + seen.weights.sum(dim=(2, 3))}
+        return {"mass": slots.memory("mass") + seen.received}
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         if not self.normalised:

@@ -38,7 +38,7 @@ class Scissorhands(EvictionPolicy):
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N K"]]:
         n_read = (seen.position + 1)[:, None, :, None]  # 1/t is what each of t tokens would get if all were equal
         visible = slots.position[:, :, None] < n_read
-        low = visible & (seen.weights.mean(dim=2) * n_read < 1)
+        low = visible & (seen.by_query / seen.n_groups * n_read < 1)
         return {"low": recent_sum(slots, "low", low.float(), seen.position, self.window)}
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:

@@ -27,6 +27,7 @@ class SnapKV(EvictionPolicy):
     recent: int = 64
     kernel: int = 5
     always_full: ClassVar[bool] = False
+    sums_queries: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,7 +42,7 @@ class SnapKV(EvictionPolicy):
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
         old = torch.zeros_like(slots.memory("window")) if seen.is_first else slots.memory("window")
-        return {"window": old + seen.weights.sum(dim=3).mean(dim=2)}
+        return {"window": old + seen.mean_received}
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         before = slots.position <= slots.n_seen[:, None, None] - 1 - self.recent

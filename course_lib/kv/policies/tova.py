@@ -22,8 +22,7 @@ class TOVA(EvictionPolicy):
         return 1
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N"]]:
-        weights = seen.weights[:, :, :, -1].mean(dim=(1, 2))
-        return {"newest": weights[:, None, :].expand_as(slots.position)}
+        return {"newest": seen.newest_of_all_heads[:, None].expand_as(slots.position)}
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         return slots.memory("newest")
