@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[1]
 ORDER = (
     "discover repetition settings data checking hooks",
     "models",
-    "measure attention",
-    "sparsity kv",
+    "measure",
+    "sparsity",
     "kernels",
-    "pruning",
+    "attention kv pruning",
     "quantization moe",
     "contextual prompts",
     "compose",
