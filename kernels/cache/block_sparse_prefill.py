@@ -172,10 +172,10 @@ def attend(
     return output
 
 
-def takes(query: Tensor, keys: Tensor, values: Tensor, block_size: int) -> bool:
+def takes(query: Tensor, keys: Tensor, values: Tensor, block_size: int, scaling: float) -> bool:
     """Whether the kernels can read these heads: values as long as keys, all of one type."""
     same = query.dtype == keys.dtype == values.dtype and keys.shape == values.shape
-    return same and query.device == keys.device == values.device and query.shape[2] <= MOST_SIZE
+    return same and query.device == keys.device == values.device and query.shape[2] <= MOST_SIZE and scaling > 0
 
 
 def example(

@@ -96,10 +96,14 @@ def _copy(
             phase = n_blocks // STAGES & 1
             mbarrier.wait(k_free.index(stage), phase ^ 1)
             mbarrier.expect(k_ready.index(stage), keys.block_type.nbytes)
-            tma.async_copy_global_to_shared(keys, [shared_head, block * S, 0], k_ready.index(stage), k_tiles.index(stage))
+            tma.async_copy_global_to_shared(
+                keys, [shared_head, block * S, 0], k_ready.index(stage), k_tiles.index(stage)
+            )
             mbarrier.wait(v_free.index(stage), phase ^ 1)
             mbarrier.expect(v_ready.index(stage), values.block_type.nbytes)
-            tma.async_copy_global_to_shared(values, [shared_head, block * S, 0], v_ready.index(stage), v_tiles.index(stage))
+            tma.async_copy_global_to_shared(
+                values, [shared_head, block * S, 0], v_ready.index(stage), v_tiles.index(stage)
+            )
             block = following
             n_blocks += 1
         n_done += 1

@@ -110,9 +110,7 @@ def python_of(kernel: Any) -> Any:
     return getattr(kernel, "fn", kernel)
 
 
-def run(
-    module: ModuleType, arguments: tuple, n_programs: int, turns: bool, monkeypatch: Any
-) -> Tensor:
+def run(module: ModuleType, arguments: tuple, n_programs: int, turns: bool, monkeypatch: Any) -> Tensor:
     """What `hopper_prefill.attend` would write, by programs that run one after another."""
     query, keys, values, columns, counts, scaling, size = arguments
     n_tokens, stages = query.shape[1], module.STAGES
