@@ -8,7 +8,7 @@ them: all warps of a program pass a barrier in each step, so that all of them mu
 a program do different things, as in FlashAttention-3 (Shah and others, 2024, https://arxiv.org/abs/2407.08608):
 
 - one warp copies queries, keys and values to shared memory with the tensor memory accelerator, two blocks ahead;
-- two groups of four warps have 64 queries each, and meet nowhere: while one computes exponentials, the other multiplies;
+- two groups of four warps have 64 queries each, and no barrier: one computes exponentials, while the other multiplies;
 - within a group, the products with the values of one block run while the exponentials of the next are computed.
 
 A program goes through several blocks of queries, so that copies for the next begin before the last is written. The
@@ -106,7 +106,7 @@ def _copy(
             )
             block = following
             n_blocks += 1
-        n_done += 1
+        n_done += 1  # noqa: SIM113 (Triton has no enumerate)
 
 
 @_jit()
@@ -128,7 +128,7 @@ def _attend(
     n_done = 0
     n_turns = 0
     for tile in range(gl.program_id(0), n_tiles, gl.num_programs(0)):
-        shared_head, i, head = _place_of(tile, N, G)
+        _, i, head = _place_of(tile, N, G)
         count = gl.load(counts + head * N + i)
         slot = n_done % 2
         q = q_tiles.index(2 * slot + WHICH).reshape([64, D])
@@ -146,7 +146,7 @@ def _attend(
         total = gl.sum(weight, 1)
         read = gl.zeros([64, D], gl.float32, of_result)
         # In each step, the products with the keys of one block, and with the values of the block before.
-        for step in range(1, count):
+        for _step in range(1, count):
             left = gl.convert_layout(weight.to(dtype), gl.DotOperandLayout(0, of_result, 2))
             before = n_blocks % STAGES
             phase_before = n_blocks // STAGES & 1
@@ -180,7 +180,7 @@ def _attend(
         read = warpgroup_mma_wait(0, [read])
         mbarrier.arrive(v_free.index(before))
         n_blocks += 1
-        n_done += 1
+        n_done += 1  # noqa: SIM113 (Triton has no enumerate)
         result = (read / gl.convert_layout(total, gl.SliceLayout(1, of_result))[:, None]).to(dtype)
         at = i * S + WHICH * 64 + gl.arange(0, 64, layout=gl.SliceLayout(1, of_result))
         d = gl.arange(0, D, layout=gl.SliceLayout(0, of_result))
@@ -194,9 +194,9 @@ def hopper_kernel(
     G: gl.constexpr, S: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, TURNS: gl.constexpr,
 ):  # fmt: skip
     """Exponentials are powers of 2: `scaling` holds the logarithm's factor."""
-    q_tiles = gl.allocate_shared_memory(query.dtype, [4] + query.block_type.shape, query.layout)
-    k_tiles = gl.allocate_shared_memory(keys.dtype, [STAGES] + keys.block_type.shape, keys.layout)
-    v_tiles = gl.allocate_shared_memory(values.dtype, [STAGES] + values.block_type.shape, values.layout)
+    q_tiles = gl.allocate_shared_memory(query.dtype, [4, 1, 64, D], query.layout)
+    k_tiles = gl.allocate_shared_memory(keys.dtype, [STAGES, 1, S, D], keys.layout)
+    v_tiles = gl.allocate_shared_memory(values.dtype, [STAGES, 1, S, D], values.layout)
     q_ready = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     q_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     turns = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())

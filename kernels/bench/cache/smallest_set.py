@@ -4,6 +4,7 @@ Dimension key: N blocks of a text; a row has all pairs of blocks of queries and 
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from course_lib.kernels.cache import smallest_set
 from course_lib.kernels.timing.contest import Contest, Place, Side
@@ -26,9 +27,7 @@ def contests(place: Place) -> Iterator[Contest]:
         work = Work(mass.numel(), smallest_set.bytes_moved(*arguments))
         expected = smallest_set.reference(*arguments)
         sides = [
-            Side("sorted, in torch", lambda arguments=arguments: smallest_set.reference(*arguments), work),
-            Side("kernel", lambda arguments=arguments: smallest_set.launch(*arguments), work),
+            Side("sorted, in torch", partial(smallest_set.reference, *arguments), work),
+            Side("kernel" if mass.is_cuda else "reference", partial(smallest_set.launch, *arguments), work),
         ]
-        if not place.device.type == "cuda" and not mass.is_cuda:
-            sides[1] = Side("reference", sides[1].run, work)
         yield Contest(f"blocks: {n}", tuple(mass.shape), sides, expected)
