@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -113,15 +113,17 @@ def tests(name: str, records: Records, settings: dict[str, Any]) -> None:
 def prepare(name: str, records: Records, settings: dict[str, Any]) -> None:
     """Every setting of all that a bench runs, untimed: the first, which works, is taken for the best.
 
+    A bench that fills the memory has a function `prepared(place)`, which runs the same kernels in smaller contests.
     A bench that cannot run here is told by this already, so that no time is kept for it.
     """
     try:
         with _absent(records), _untimed():
-            n_contests = 0
-            for contest in import_module(name).contests(_place(settings, SEEDS[0])):
+            n_contests, module = 0, import_module(name)
+            for contest in getattr(module, "prepared", module.contests)(_place(settings, SEEDS[0])):
                 n_contests += 1
                 for side in contest.sides:
-                    side.run()
+                    with side.opened() if side.opened else nullcontext(side.run) as run:
+                        run()
             if n_contests == 0:
                 records.write("absent", message=NOTHING)
     except Exception as error:  # the bench says so itself
@@ -168,7 +170,7 @@ def bench(name: str, records: Records, settings: dict[str, Any]) -> None:
 def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
     import torch
     from course_lib.kernels.timing.contest import Clock
-    from course_lib.kernels.timing.rows import TOLERANCE, measure, relative_errors, verdict
+    from course_lib.kernels.timing.rows import TOLERANCE, measured, relative_errors, verdict
 
     from course_lib.measure.roofline import Device
 
@@ -176,7 +178,8 @@ def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
     tolerance = getattr(module, "TOLERANCE", TOLERANCE)[place.dtype]
     dtype = getattr(module, "DTYPE", place.dtype)  # of a bench that takes one type whatever the place says
     records.write("settings", dtype=_word(dtype), tolerance=tolerance, seeds=SEEDS)
-    seconds = min(BENCH_SECONDS, settings.get("seconds", BENCH_SECONDS))
+    most = getattr(module, "SECONDS", BENCH_SECONDS)
+    seconds = min(most, settings.get("seconds", most))
     clock, end = Clock(place, limit.bytes_per_second), time.monotonic() + seconds
     n_contests = 0
     for contest in module.contests(place):
@@ -186,15 +189,16 @@ def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
             break
         if records.begin(contest.name):
             refused: dict[str, str] = {}
-            rows = measure(contest, clock, limit, tolerance, CONTEST_SECONDS, refused)
-            rows = [row | {"verdict": verdict(row)} for row in rows]
+            for rows in measured(contest, clock, limit, tolerance, CONTEST_SECONDS, refused):
+                rows = [row | {"verdict": verdict(row)} for row in rows]
+                records.write("contest", name=contest.name, rows=rows, absent=contest.absent, refused=refused)
+                refused.clear()
+                _end_if_broken(records)
             records.timed.add(contest.name)
-            records.write("contest", name=contest.name, rows=rows, absent=contest.absent, refused=refused)
-            _end_if_broken(records)
         del contest
     if n_contests == 0:
         records.write("absent", message=NOTHING)
-    for contest in module.contests(_place(settings, SEEDS[1])):
+    for contest in () if getattr(module, "CHECKED_ONCE", False) else module.contests(_place(settings, SEEDS[1])):
         if time.monotonic() > end:
             records.write("unchecked", message=f"{seconds:.0f} s were up before {contest.name!r} on other numbers")
             break

@@ -140,7 +140,9 @@ def _line(row: dict[str, Any]) -> str:
     if not row["repetitions"]:
         return f"{head} {row['verdict']}, relative error {row['relative_error']:.1e}"
     times = f"{row['median_seconds'] * 1e6:>10,.1f} us, bound {row['bound_seconds'] * 1e6:>9,.1f} us"
-    return f"{head} {times} ({100 * row['share_of_bound']:>3.0f} %), {row['times_anchor']:>6.2f}x  {row['verdict']}"
+    line = f"{head} {times} ({100 * row['share_of_bound']:>3.0f} %), {row['times_anchor']:>6.2f}x  {row['verdict']}"
+    further = [f"{name} {value:,.6g}" for name, value in row.get("numbers", {}).items()]
+    return "\n    ".join([line, *([", ".join(further)] if further else [])])
 
 
 def _last(text: str) -> str:

@@ -7,7 +7,7 @@ emptied before each run, because a model's other weights would have emptied them
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -35,14 +35,25 @@ class Place:
         return torch.rand(*shape, generator=self.generator, device=self.generator.device).to(self.device)
 
 
+class DoesNotFit(RuntimeError):
+    """A side needs more memory than there is: it is absent, not wrong."""
+
+
 @dataclass(frozen=True)
 class Side:
-    """One way to compute the result, and the work it cannot avoid. `expected` where it should give another result."""
+    """One way to compute the result, and the work it cannot avoid. `expected` where it should give another result.
+
+    A side that fills most of the memory is timed alone: `opened` is a context that builds what is timed and frees it
+    afterwards, or raises DoesNotFit. Its `run` only returns what is checked, which may be computed at a smaller size.
+    `numbers` returns further results of such a side, by name, given the median of its seconds.
+    """
 
     name: str
     run: Callable[[], Tensor]
     work: Work
     expected: Tensor | None = None
+    opened: Callable[[], AbstractContextManager[Callable[[], Tensor]]] | None = None
+    numbers: Callable[[float], dict[str, float]] | None = None
 
 
 @dataclass(frozen=True)
@@ -117,11 +128,23 @@ def race(contest: Contest, clock: Clock, budget: float, limits: tuple[int, int])
     for side in contest.sides:  # compiles, tunes, and fills the allocator's pools
         side.run()
     seconds: dict[str, list[float]] = {side.name: [] for side in contest.sides}
-    begin, (fewest, most) = time.perf_counter(), limits
-    for repetition in range(most):
-        if repetition >= fewest and time.perf_counter() - begin > budget:
-            break
+    for repetition in _repetitions(budget, limits):
         first = repetition % max(len(contest.sides), 1)
         for side in contest.sides[first:] + contest.sides[:first]:
             seconds[side.name].append(clock.seconds(side.run))
     return seconds
+
+
+def time_alone(side: Side, clock: Clock, budget: float, limits: tuple[int, int]) -> list[float]:
+    """Seconds of each repetition of a side that is built for this and freed afterwards."""
+    with side.opened() as run:
+        run()
+        return [clock.seconds(run) for _ in _repetitions(budget, limits)]
+
+
+def _repetitions(budget: float, limits: tuple[int, int]) -> Iterator[int]:
+    begin, (fewest, most) = time.perf_counter(), limits
+    for repetition in range(most):
+        if repetition >= fewest and time.perf_counter() - begin > budget:
+            break
+        yield repetition

@@ -1,12 +1,23 @@
 """The rows of a bench: one side of one contest, checked, timed, and compared with its bound and its anchor."""
 
+import math
 import statistics
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from course_lib.kernels.timing.contest import Clock, Contest, poisoned_outputs, race, relative_error
+from course_lib.kernels.timing.contest import (
+    Clock,
+    Contest,
+    DoesNotFit,
+    Side,
+    poisoned_outputs,
+    race,
+    relative_error,
+    time_alone,
+)
 
 from course_lib.measure.roofline import Device
 
@@ -15,6 +26,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # relative; a wrong ind
 REPETITIONS = (5, 30)  # at least, at most
 LAST_WORDS = 1000  # characters that are kept of an error
 SECONDS = 8.0  # for one contest, unless the fewest repetitions take longer
+SECONDS_ALONE = 0.4  # for a side that is timed alone, likewise
 
 
 def measure(
@@ -29,17 +41,75 @@ def measure(
 
     A side that raises an error raises it, or has no row where `refused` takes in what it said.
     """
+    rows = measured(contest, clock, limit, tolerance, seconds, refused)
+    return [row for some in rows for row in some]
+
+
+def measured(
+    contest: Contest,
+    clock: Clock,
+    limit: Device,
+    tolerance: float,
+    seconds: float = SECONDS,
+    refused: dict[str, str] | None = None,
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows as soon as they are known: all at once, or side by side where the sides are timed alone."""
+    if any(side.opened for side in contest.sides):
+        yield from _one_after_another(contest, clock, limit, tolerance, refused)
+        return
     errors = relative_errors(contest, refused)
     contest = replace(contest, sides=[side for side in contest.sides if side.name in errors])
     right = [side for side in contest.sides if errors[side.name] <= tolerance]
     times = race(replace(contest, sides=right), clock, seconds, REPETITIONS)
-    rows = []
+    anchor, rows = contest.sides[0].name if contest.sides else "", []
     for side in contest.sides:
-        row = {"contest": contest.name, "shape": contest.shape, "side": side.name, "anchor": contest.sides[0].name}
-        row |= {"right": side in right, "relative_error": errors[side.name]}
-        row |= {"bytes": side.work.bytes, "flops": side.work.flops, "bound_seconds": side.work.seconds(limit)}
-        rows.append(row | _statistics(times, side.name, contest.sides[0].name, row["bound_seconds"]))
-    return rows
+        row = _row(contest, side, anchor, errors[side.name], side in right, limit)
+        rows.append(row | _statistics(times, side.name, anchor, row["bound_seconds"]))
+    yield rows
+
+
+def _one_after_another(
+    contest: Contest, clock: Clock, limit: Device, tolerance: float, refused: dict[str, str] | None
+) -> Iterator[list[dict[str, Any]]]:
+    """One row per side, or none where it cannot run; the first that was timed is the anchor."""
+    times: dict[str, list[float]] = {}
+    for side in contest.sides:
+        errors = relative_errors(replace(contest, sides=[side]), refused)
+        right = errors.get(side.name, math.nan) <= tolerance
+        if right and (seconds := _seconds_alone(side, clock, contest.absent, refused)):
+            times[side.name] = seconds
+        if not errors or (right and side.name not in times):
+            yield []
+            continue
+        anchor = next(iter(times), contest.sides[0].name)
+        row = _row(contest, side, anchor, errors[side.name], right, limit) | {"alone": True}
+        row |= _statistics(times, side.name, anchor, row["bound_seconds"], paired=False)
+        if row["repetitions"] and side.numbers:
+            row["numbers"] = side.numbers(row["median_seconds"])
+        yield [row]
+
+
+def _seconds_alone(side: Side, clock: Clock, absent: dict[str, str], refused: dict[str, str] | None) -> list[float]:
+    """None where it does not fit, or was refused; `absent` and `refused` take in why."""
+    try:
+        return time_alone(side, clock, SECONDS_ALONE, REPETITIONS)
+    except DoesNotFit as why:
+        absent[side.name] = str(why)
+    except Exception as error:  # as in `relative_errors`
+        if refused is None:
+            raise
+        refused[side.name] = _words(error)
+    return []
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:LAST_WORDS]
+
+
+def _row(contest: Contest, side: Side, anchor: str, error: float, right: bool, limit: Device) -> dict[str, Any]:
+    row = {"contest": contest.name, "shape": contest.shape, "side": side.name, "anchor": anchor}
+    row |= {"right": right, "relative_error": error}
+    return row | {"bytes": side.work.bytes, "flops": side.work.flops, "bound_seconds": side.work.seconds(limit)}
 
 
 def relative_errors(contest: Contest, refused: dict[str, str] | None = None) -> dict[str, float]:
@@ -56,16 +126,24 @@ def relative_errors(contest: Contest, refused: dict[str, str] | None = None) -> 
         except Exception as error:  # whatever it is, the other sides are still to run
             if refused is None:
                 raise
-            refused[side.name] = f"{type(error).__name__}: {error}"[:LAST_WORDS]
+            refused[side.name] = _words(error)
     return errors
 
 
-def _statistics(seconds: dict[str, list[float]], side: str, anchor: str, bound: float) -> dict[str, Any]:
-    """Median and spread of a side, and of its speed relative to the anchor within each repetition."""
+def _statistics(
+    seconds: dict[str, list[float]], side: str, anchor: str, bound: float, paired: bool = True
+) -> dict[str, Any]:
+    """Median and spread of a side, and of its speed relative to the anchor: within each repetition where they took
+    turns; else the extremes are those of both spreads.
+    """
     if side not in seconds or anchor not in seconds:
         return {"repetitions": 0}
     median, low, high = _spread(seconds[side])
-    ratio, ratio_low, ratio_high = _spread([a / b for a, b in zip(seconds[anchor], seconds[side], strict=True)])
+    if paired:
+        ratio, ratio_low, ratio_high = _spread([a / b for a, b in zip(seconds[anchor], seconds[side], strict=True)])
+    else:
+        of_anchor, anchor_low, anchor_high = _spread(seconds[anchor])
+        ratio, ratio_low, ratio_high = of_anchor / median, anchor_low / high, anchor_high / low
     row = {"repetitions": len(seconds[side]), "median_seconds": median, "low_seconds": low, "high_seconds": high}
     row |= {"share_of_bound": bound / median, "times_anchor": ratio}
     return row | {"times_anchor_low": ratio_low, "times_anchor_high": ratio_high}

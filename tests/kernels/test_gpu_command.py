@@ -199,7 +199,8 @@ for name in command._parts(command._arguments([]))[1]:
         "course_lib.kernels.bench.moe",
         "course_lib.kernels.bench.structured",
     } <= of_models
-    assert all(name.count(".") == 3 for name in of_models), "the bench of a kernel needs no model"
+    of_kernels = {name for name in of_models if name.count(".") > 3 and ".end_to_end." not in name}
+    assert of_kernels == set(), "the bench of a kernel needs no model"
     said = {name: what for name, what in said.items() if name not in of_models}
     assert len(said) >= 7
     assert set(said.values()) == {"True"}
@@ -339,6 +340,26 @@ def test_a_bench_with_no_contest_for_the_device_says_so(tmp_path, monkeypatch):
         told = [record for record in process.read(path) if record["record"] == "absent"]
         assert [record["message"] for record in told] == [parts.NOTHING]
         assert process.read(path)[-1]["record"] == "end"
+
+
+def test_a_bench_that_asks_for_more_time_gets_it_as_long_as_there_is_any(tmp_path, monkeypatch):
+    """The others share what it leaves."""
+    given, decoding = [], "course_lib.kernels.bench.end_to_end.decoding"
+    device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
+
+    def run(part, settings, earlier=()):
+        if part.kind == "bench":
+            given.append((part.name, round(part.seconds), round(settings["seconds"])))
+        return process.Outcome([device] if part.kind == "device" else [{"record": "end"}], {}, 0.0)
+
+    monkeypatch.setattr(command, "run", run)
+    asked = ["--rehearse", "--out", str(tmp_path), "--tests", "--benches", decoding, *("made_up",) * 9]
+    command.main([*asked, "--seconds", "300"])
+    assert given[0] == (decoding, 118, 110)
+    assert given[1][1] == pytest.approx(300 / 9, abs=1)
+    given.clear()
+    command.main([*asked, "--seconds", "50"])
+    assert given[0] == (decoding, 50, 42)
 
 
 def test_all_tests_end_together_however_many_wait_for_a_turn(monkeypatch):

@@ -1,0 +1,292 @@
+"""Decoding with a whole Llama of 8B parameters: tokens per second and memory, by what its cache keeps.
+
+Weights and slots are random, and the slots are filled directly, as after a prompt: no time depends on their values. A
+step is recorded as a CUDA graph and replayed; one contest without graphs shows what the launches cost. Two caches of a
+long text rarely fit next to each other, so the sides are timed one after the other. Each is checked at a smaller size:
+two steps, by the library's kernels and by its PyTorch code.
+"""
+
+import gc
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from course_lib.kernels.dispatch import kernels
+from course_lib.kernels.timing.contest import Contest, DoesNotFit, Place, Side
+from course_lib.kernels.timing.filled_caches import (
+    EVERY,
+    FULL,
+    FULL_STEP,
+    H2O_KEPT,
+    METHODS,
+    RECYCLED,
+    STATIC,
+    STREAMING,
+    WINDOW,
+    FilledCache,
+    bytes_allocated,
+)
+from course_lib.kernels.timing.graphs import NotCapturable, captured
+from course_lib.kernels.timing.random_llama import LLAMA3_8B, TINY, fused_norms, random_llama
+from torch import Tensor
+from transformers import PreTrainedModel, StaticCache
+
+from course_lib.kv.layers import EvictingCache
+from course_lib.measure.roofline import Transformer
+
+SECONDS = 110  # that the whole bench may take
+CHECKED_ONCE = True  # other numbers would need another model
+# Of the logits. In bfloat16 each of two right ways is off by 0.016 after 64 branches of rounding, hence both from each
+# other by 0.022; values that are shifted by one slot, or attention without any, are off by 0.16 to 0.22.
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
+RESERVE = 2**30  # bytes of a GPU that no cache can have
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one contest measures."""
+
+    n_context: int  # tokens before the step
+    n_sequences: int
+    as_graph: bool = True
+    fuses_norms: bool = False  # those of the model, which the library leaves as they are
+    methods: tuple[str, ...] = METHODS
+    finds_largest: bool = False  # the largest batch that fits
+
+    @property
+    def name(self) -> str:
+        how = ("" if self.as_graph else ", no CUDA graph") + (", fused norms" if self.fuses_norms else "")
+        return f"batch {self.n_sequences}, {self.n_context:,} tokens{how}"
+
+
+# The most important first, as the time may not be enough for all.
+CELLS = (
+    Cell(32768, 8, finds_largest=True),
+    Cell(8192, 1),
+    Cell(8192, 32),
+    Cell(32768, 8, fuses_norms=True, methods=(FULL, WINDOW, H2O_KEPT)),
+    Cell(8192, 1, as_graph=False, methods=(FULL, STATIC, STREAMING, H2O_KEPT)),
+    Cell(32768, 1),
+    Cell(32768, 32),
+    Cell(8192, 8),
+)
+QUICK = (Cell(60, 2, finds_largest=True), Cell(60, 1, as_graph=False, fuses_norms=True, methods=(FULL, H2O_KEPT)))
+CHECKED, QUICK_CHECKED = (2048, 1), (170, 1)  # tokens and sequences; of 170, 34 slots are kept, 32 of them unrounded
+
+
+def contests(
+    place: Place, cells: tuple[Cell, ...] | None = None, shape: Transformer | None = None
+) -> Iterator[Contest]:
+    """One for each cell; none on a CPU, which would take minutes for a step."""
+    if place.device.type == "cpu" and not place.quick:
+        return
+    before = allocated(place.device)
+    shape = shape or (TINY if place.quick else LLAMA3_8B)
+    decoder = Decoder(random_llama(shape, place), shape, place, before)
+    checks = {method: decoder.check(method) for method in METHODS}
+    for cell in cells or (QUICK if place.quick else CELLS):
+        with fused_norms(decoder.model) if cell.fuses_norms else nullcontext():
+            yield decoder.contest(cell, checks)
+
+
+def prepared(place: Place, cells: tuple[Cell, ...] = CELLS) -> Iterator[Contest]:
+    """Runs the library's kernels in a model of one block, whose caches are a 32nd as large."""
+    if place.quick:
+        yield from contests(place)
+        return
+    own = tuple(replace(cell, methods=tuple(name for name in cell.methods if name != STATIC)) for cell in cells)
+    yield from contests(place, own, replace(LLAMA3_8B, n_blocks=1, vocabulary=1024))
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """How much faster H2O decodes than the cache that keeps all, by contest."""
+    rows = [row for row in rows if row["side"] == H2O_KEPT and row["repetitions"] and row["anchor"] == FULL]
+    return " ".join(
+        f"{row['contest']}: H2O with 20 % of the slots decodes {row['numbers']['tokens_per_second']:,.0f} tokens per "
+        f"second, {row['times_anchor']:.2f} times as many as with all."
+        for row in rows
+    )
+
+
+@dataclass
+class Decoder:
+    """A model that decodes with one cache after the other."""
+
+    model: PreTrainedModel
+    shape: Transformer
+    place: Place
+    before: int  # bytes that were allocated before the model was
+    full_step_seconds: dict[Cell, float] = field(default_factory=dict)
+
+    @property
+    def model_bytes(self) -> int:
+        return sum(weight.nbytes for weight in self.model.parameters())
+
+    def contest(self, cell: Cell, checks: dict[str, tuple[Callable[[], Tensor], Tensor]]) -> Contest:
+        sides = [self._side(method, cell, *checks[method]) for method in cell.methods]
+        return Contest(cell.name, (cell.n_sequences, cell.n_context), sides, sides[0].expected)
+
+    def _side(self, method: str, cell: Cell, check: Callable[[], Tensor], expected: Tensor) -> Side:
+        measured: dict[str, float] = {}
+        filled = FilledCache(method, cell.n_context, cell.n_sequences)
+        return Side(
+            method,
+            check,
+            filled.work(self.shape, self.place.dtype.itemsize),
+            expected,
+            opened=lambda: self._opened(filled, cell.as_graph, measured),
+            numbers=lambda seconds: self._numbers(method, cell, measured, seconds),
+        )
+
+    def check(self, method: str) -> tuple[Callable[[], Tensor], Tensor]:
+        """The method's result with kernels, and the expected one. The two that keep all are checked by each other.
+
+        An error is raised where the result is asked for, as the other methods are still to be checked.
+        """
+        others = {FULL: STATIC, STATIC: FULL}
+        try:
+            with kernels(False):
+                expected = self._two_steps(others.get(method, method))
+            with kernels(True):
+                got = self._two_steps(method)
+        except Exception as error:
+            return _raising(_with_traceback(error)), torch.zeros(1)
+        return lambda: got, expected
+
+    def _two_steps(self, method: str) -> Tensor:
+        """Logits of two steps at a small size; the second reads what the first has left of the cache."""
+        filled = FilledCache(method, *(QUICK_CHECKED if self.place.quick else CHECKED))
+        with filled.opened(self.model, self.place) as cache:
+            _, step = self._step(cache, filled)
+            return torch.cat([step().clone() for _ in range(2)])
+
+    def _step(self, cache: EvictingCache | StaticCache, filled: FilledCache) -> tuple[Tensor, Callable[[], Tensor]]:
+        """The tokens that it reads, and a step, which returns the logits; the positions go on by one."""
+        token = (torch.arange(filled.n_sequences, device=self.place.device) % self.shape.vocabulary)[:, None].clone()
+        position = torch.full_like(token, filled.n_context)
+
+        @torch.no_grad()
+        def run() -> Tensor:
+            output = self.model(token, position_ids=position, past_key_values=cache, use_cache=True)
+            position.add_(1)
+            return output.logits[:, -1]
+
+        return token, run
+
+    def greedy(self, cache: EvictingCache | StaticCache, filled: FilledCache) -> Callable[[], Tensor]:
+        """A step that reads the tokens which the step before found the most probable."""
+        token, step = self._step(cache, filled)
+
+        def run() -> Tensor:
+            logits = step()
+            token.copy_(logits.argmax(dim=-1, keepdim=True))
+            return logits
+
+        return run
+
+    @contextmanager
+    def _opened(self, filled: FilledCache, as_graph: bool, measured: dict[str, float]) -> Iterator[Callable]:
+        """A step of decoding; afterwards its memory has been measured and freed."""
+        self._check_fits(filled)
+        try:
+            with ExitStack() as stack:
+                cache, run = self._ready(stack, filled, as_graph, measured)
+                yield run
+                if self.place.device.type == "cuda":
+                    measured["peak_bytes"] = torch.cuda.max_memory_allocated(self.place.device) - self.before
+                measured["cache_bytes"] = bytes_allocated(cache)
+        except torch.OutOfMemoryError as error:
+            raise DoesNotFit(f"{error}".splitlines()[0]) from None
+        except Exception as error:
+            raise _with_traceback(error) from None
+
+    def _ready(
+        self, stack: ExitStack, filled: FilledCache, as_graph: bool, measured: dict[str, float]
+    ) -> tuple[EvictingCache | StaticCache, Callable[[], Tensor]]:
+        """The cache and its step, as a CUDA graph where that is asked for and the method allows it."""
+        if as_graph:
+            cache = self._fill(stack, filled)
+            try:
+                measured["graph"] = 1.0
+                return cache, captured(self.greedy(cache, filled), self.place.device)
+            except NotCapturable as why:
+                print(f"{filled}: no CUDA graph: {why}")
+            stack.close()
+            del cache
+        measured["graph"] = 0.0
+        cache = self._fill(stack, filled)
+        run = self.greedy(cache, filled)
+        for _ in range(2):
+            run()
+        return cache, run
+
+    def _fill(self, stack: ExitStack, filled: FilledCache) -> EvictingCache | StaticCache:
+        """The memory that was needed to fill a cache is no part of decoding."""
+        cache = stack.enter_context(filled.opened(self.model, self.place))
+        if self.place.device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self.place.device)
+        return cache
+
+    def _check_fits(self, filled: FilledCache) -> None:
+        """Before anything is allocated."""
+        least = filled.vector_bytes(self.shape, self.place.dtype.itemsize, filled.n_held)
+        if least > (free := self.free_bytes()):
+            raise DoesNotFit(
+                f"does not fit: keys and values take {least / 1e9:.1f} GB, and next to the weights "
+                f"({self.model_bytes / 1e9:.1f} GB) {free / 1e9:.1f} GB are free"
+            )
+
+    def free_bytes(self) -> float:
+        """Of the GPU, after all that was freed has been given back."""
+        if self.place.device.type != "cuda":
+            return float("inf")
+        if allocated(self.place.device) > self.before + self.model_bytes + 2**28:
+            gc.collect()
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info(self.place.device)[0]
+
+    def _numbers(self, method: str, cell: Cell, measured: dict[str, float], seconds: float) -> dict[str, float]:
+        """Further results. Of the steps of recycled attention, one in 50 is full."""
+        numbers = dict(measured)
+        if method == FULL_STEP:
+            self.full_step_seconds[cell] = seconds
+        elif method == RECYCLED and cell in self.full_step_seconds:
+            seconds = ((EVERY - 1) * seconds + self.full_step_seconds[cell]) / EVERY
+            numbers["seconds_with_full_steps"] = seconds
+        numbers["tokens_per_second"] = cell.n_sequences / seconds
+        if cell.finds_largest and self.place.device.type == "cuda":
+            numbers |= self._largest_batch(cell, numbers["peak_bytes"])
+        return numbers
+
+    def _largest_batch(self, cell: Cell, peak_bytes: float) -> dict[str, float]:
+        """By the bytes that each sequence took, and whether so many bytes can be allocated next to the weights."""
+        per_sequence = (peak_bytes - self.model_bytes) / cell.n_sequences
+        largest = int((self.free_bytes() + self.before - RESERVE) / per_sequence)
+        n_bytes = max(0, int(largest * per_sequence) - self.before)
+        try:
+            torch.empty(n_bytes, dtype=torch.uint8, device=self.place.device)
+            was_allocated = 1.0
+        except torch.OutOfMemoryError:
+            was_allocated = 0.0
+        return {"bytes_per_sequence": per_sequence, "largest_batch": largest, "was_allocated": was_allocated}
+
+
+def allocated(device: torch.device) -> int:
+    """Bytes of tensors on a GPU."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+
+
+def _raising(error: Exception) -> Callable[[], Tensor]:
+    def run() -> Tensor:
+        raise error
+
+    return run
+
+
+def _with_traceback(error: Exception) -> RuntimeError:
+    """In words, since the frames of the traceback would keep the cache in memory."""
+    return RuntimeError("".join(traceback.format_exception(error)[-6:])[-900:])

@@ -1,0 +1,131 @@
+"""Caches that are filled directly, as if a prompt had been read: what a step of decoding is timed with.
+
+Dimension key: B sequences, H key-value heads, N slots, D size of a head.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from course_lib.kernels.timing.contest import Place
+from course_lib.kernels.timing.random_llama import on_device
+from torch import Tensor
+from transformers import PreTrainedModel, StaticCache
+
+from course_lib.kv.cache import evicting
+from course_lib.kv.layers import EvictingCache
+from course_lib.kv.policies.full import Full
+from course_lib.kv.policies.h2o import H2O
+from course_lib.kv.policies.snapkv import SnapKV
+from course_lib.kv.policies.streaming_llm import StreamingLLM
+from course_lib.kv.policies.window import Window
+from course_lib.kv.policy import EvictionPolicy
+from course_lib.kv.quantized import Quantized
+from course_lib.kv.recycled import Recycled, recycling
+from course_lib.measure.roofline import Transformer, Work
+from course_lib.models import heads
+
+FULL, STATIC = "Full", "StaticCache, sdpa"
+WINDOW, STREAMING, SNAPKV = "window, 20 %", "StreamingLLM, 20 %", "SnapKV, 20 %"
+H2O_KEPT, LOW_BITS = "H2O, 20 %", "H2O, 20 %, 4 bits"
+FULL_STEP, RECYCLED = "recycled, a full step", "recycled, 20 % read"
+METHODS = (FULL, STATIC, WINDOW, STREAMING, H2O_KEPT, LOW_BITS, SNAPKV, FULL_STEP, RECYCLED)
+SHARE = 0.2  # of the tokens, that the methods keep or read
+EVERY = Recycled().every  # steps of recycled attention, of which one is full
+ROOM = 64  # slots of transformers' cache for the steps that are timed
+KEY_SCALE = 2.5  # of the slots: attention to keys that are all equally good would average the values away
+
+
+@dataclass(frozen=True)
+class FilledCache:
+    """The cache of a method after `n_context` tokens of each sequence; those that evict are at their budget."""
+
+    method: str
+    n_context: int
+    n_sequences: int
+
+    @property
+    def n_kept(self) -> int:
+        """Tokens that leave most methods something to evict."""
+        return int(SHARE * self.n_context)
+
+    @property
+    def n_held(self) -> int:
+        """Slots per head. Recycled attention evicts nothing, and holds those that it reads twice."""
+        if self.method in (FULL_STEP, RECYCLED):
+            return self.n_context + self.n_kept
+        return self.n_read
+
+    @property
+    def n_read(self) -> int:
+        """Slots that the attention of a step reads."""
+        return self.n_context if self.method in (FULL, STATIC, FULL_STEP) else self.n_kept
+
+    def vector_bytes(self, shape: Transformer, number_bytes: int, n_slots: int) -> float:
+        """Of the keys and values in so many slots; in 4 bits, 32 numbers share a minimum and a step of 16 bits each."""
+        n_bytes = shape.cache_bytes(n_slots, self.n_sequences, number_bytes)
+        return n_bytes * (4 + 2 * 16 / 32) / (8 * number_bytes) if self.method == LOW_BITS else n_bytes
+
+    def work(self, shape: Transformer, number_bytes: int) -> Work:
+        """A step reads every matrix once, and what attention needs of the cache."""
+        step = shape.decode_step(self.n_read, self.n_sequences, number_bytes)
+        spared = shape.cache_bytes(self.n_read, self.n_sequences, number_bytes)
+        return Work(step.flops, step.bytes - spared + self.vector_bytes(shape, number_bytes, self.n_read))
+
+    @contextmanager
+    def opened(self, model: PreTrainedModel, place: Place) -> Iterator[EvictingCache | StaticCache]:
+        """Inside, the model attends through it. All layers hold the same keys and values."""
+        if self.method == STATIC:
+            yield self._static(model, place)
+            return
+        policy, settings = _policy(self.method, self.n_kept)
+        opened = recycling if isinstance(policy, Recycled) else evicting
+        n_filled = self.n_context if isinstance(policy, Recycled) else self.n_held
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore", UserWarning)  # that nothing was evicted, as SnapKV does not in a step
+            with opened(model, policy, **settings) as cache:
+                try:
+                    cache.fill_(*self._vectors(model, place, n_filled))
+                    yield cache
+                finally:
+                    cache.reset()  # it refers to itself, so that its memory would wait for the garbage collector
+
+    def _static(self, model: PreTrainedModel, place: Place) -> StaticCache:
+        cache = StaticCache(config=model.config, max_cache_len=self.n_context + ROOM)
+        keys, values = self._vectors(model, place, self.n_context)
+        for index in range(model.config.num_hidden_layers):
+            cache.update(keys, values, index)
+        return cache
+
+    def _vectors(self, model: PreTrainedModel, place: Place, n_slots: int) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, H, N, D), the same at each call."""
+        size, generator = heads(model), on_device(place)
+        shape, settings = (self.n_sequences, size.n_key_value, n_slots, size.size), {"generator": generator}
+        keys, values = (torch.randn(shape, dtype=place.dtype, device=place.device, **settings) for _ in range(2))
+        return keys.mul_(KEY_SCALE), values
+
+
+def bytes_allocated(cache: EvictingCache | StaticCache) -> int:
+    """All storage of a cache."""
+    if isinstance(cache, StaticCache):
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    return cache.bytes_allocated
+
+
+def _policy(method: str, n_kept: int) -> tuple[EvictionPolicy, dict[str, Any]]:
+    """And the settings of the cache."""
+    h2o = H2O(budget=n_kept, recent=n_kept // 2)
+    policies: dict[str, tuple[EvictionPolicy, dict[str, Any]]] = {
+        FULL: (Full(), {}),
+        WINDOW: (Window(budget=n_kept), {}),
+        STREAMING: (StreamingLLM(budget=n_kept), {"positions": "rolling"}),
+        H2O_KEPT: (h2o, {}),
+        LOW_BITS: (h2o, {"vectors": Quantized(bits=4)}),
+        SNAPKV: (SnapKV(budget=n_kept, recent=min(64, n_kept)), {}),
+        FULL_STEP: (Recycled(budget=n_kept, every=1), {}),
+        RECYCLED: (Recycled(budget=n_kept, every=None), {}),
+    }
+    return policies[method]

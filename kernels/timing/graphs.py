@@ -1,0 +1,63 @@
+"""A step recorded as a CUDA graph: it is replayed by one launch, where Python and the driver issue a thousand."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+WARM_UPS = 3  # compile, tune, and fill the allocator's pools, none of which may happen while recording
+
+
+class NotCapturable(RuntimeError):
+    """The step waits for the GPU somewhere, or does something else that no graph can hold."""
+
+
+def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor]:
+    """Replays the step, which writes in place all that it changes. Where there are no CUDA graphs: the step itself.
+
+    Raises:
+        NotCapturable: the step may have stopped half way, so that what it works on is of no more use.
+    """
+    for _ in range(WARM_UPS - 1):
+        step()
+    if device.type != "cuda":
+        step()
+        return step
+    stream, graph = _stream(device), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream(device))
+    try:
+        with torch.cuda.stream(stream), _no_waiting():  # tells by its name what a recording would only break off at
+            step()
+        torch.cuda.current_stream(device).wait_stream(stream)
+        with torch.cuda.graph(graph, stream=stream):
+            output = step()
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        first = error.__context__ or error  # an error while recording is followed by another when it ends
+        raise NotCapturable(f"{type(first).__name__}: {first}".splitlines()[0]) from error
+
+    def replay() -> Tensor:
+        graph.replay()
+        return output
+
+    return replay
+
+
+@lru_cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """The same for all recordings, as cuBLAS keeps 32 MB for each stream that it was called on."""
+    return torch.cuda.Stream(device)
+
+
+@contextmanager
+def _no_waiting() -> Iterator[None]:
+    """Inside, whatever waits for the GPU raises an error."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
