@@ -82,9 +82,9 @@ def test_prompts_are_read_with_the_kernels_as_without(rule, calls):
 def test_padding_on_either_side_is_left_out(calls):
     mask = torch.ones(2, 37, dtype=torch.long)
     mask[0, :2], mask[1, 35:] = 0, 0
-    logits, _ = prefilled(RULES[1], on=True, mask=mask)
+    logits, _ = prefilled(RULES[2], on=True, mask=mask)
     assert calls["block_sparse_prefill"] == 4  # layers times texts
-    expected, _ = prefilled(RULES[1], on=False, mask=mask)
+    expected, _ = prefilled(RULES[2], on=False, mask=mask)
     real = mask.bool()
     torch.testing.assert_close(logits.cpu()[real], expected.cpu()[real], **close)
 
