@@ -85,7 +85,7 @@ def _attention(place: Place, n_tokens: int, fraction: float, tau: float) -> Cont
     rule = FlexPrefill(gamma=0.95, tau=tau)
     if place.quick:
         rule = FlexPrefill(gamma=0.95, tau=tau, block_size=16, min_budget=16)
-    query, keys, values = text = planted_text(place, n_tokens, fraction, rule.block_size)
+    query, keys, _ = text = planted_text(place, n_tokens, fraction, rule.block_size)
     scaling = query.shape[2] ** -0.5
     index = rule.index(query, keys, scaling)
     density = float(index.density.mean())

@@ -37,9 +37,10 @@ each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{type(rule
 def calls(monkeypatch):
     """How often each kernel was launched."""
     made = {}
-    for module in (block_sparse_prefill, line_masses, smallest_set):
+    modules = {"block_sparse_prefill": block_sparse_prefill, "line_masses": line_masses, "smallest_set": smallest_set}
+    for name, module in modules.items():
 
-        def counted(*arguments, launch=module.launch, name=module.__name__.split(".")[-1]):
+        def counted(*arguments, launch=module.launch, name=name):
             made[name] = made.get(name, 0) + 1
             return launch(*arguments)
 
