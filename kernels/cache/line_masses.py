@@ -1,4 +1,4 @@
-"""What a prompt's last queries attend to, by columns and diagonals of blocks: what FlexPrefill chooses its lines by.
+"""Attention of a prompt's last queries by columns and diagonals of blocks, which FlexPrefill chooses its lines by.
 
 Dimension key: H key-value heads, G query heads to each, heads = H * G, T tokens in N blocks of S, the last ragged, D
 size of a head. The last S queries are the rows.
