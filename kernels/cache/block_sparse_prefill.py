@@ -7,6 +7,9 @@ A program owns some queries of one block, in registers, and goes through that bl
 with a running maximum and sum, so that no row of weights is ever whole. A dense prompt of T tokens is bound by
 arithmetic, 2 * D * T^2 multiply-adds a head, and so is a sparse one: what is left out is left out of the products. The
 lists are long for late queries, so these begin first, and the short ones fill the gaps.
+
+Two kernels compute it: the one below, for every GPU, size and type, and that of `hopper_prefill.py`, which is faster
+where it can run.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import math
 
 import torch
+from course_lib.kernels.cache import hopper_prefill
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
 from course_lib.kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
 from course_lib.kernels.tiles import product
@@ -22,13 +26,15 @@ from torch import Tensor
 
 LOG2_E = math.log2(math.e)
 # For the tests: blocks smaller than a tile, ragged, with grouped heads; blocks of more than a tile, ragged; whole
-# tiles; a single token.
+# tiles; a single token; blocks for Hopper GPUs, ragged.
 CASES = (
     {"shape": (2, 3, 37, 16), "block_size": 16},
     {"shape": (1, 1, 200, 24), "block_size": 80},
     {"shape": (1, 1, 128, 64), "block_size": 64},
     {"shape": (1, 2, 1, 8), "block_size": 16},
+    {"shape": (1, 2, 300, 64), "block_size": 128},
 )
+MOST_SIZE = 256  # of a head: a program holds all of it
 
 
 def reference(
@@ -76,6 +82,7 @@ def bytes_moved(
     {"BLOCK_Q": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
     {"BLOCK_Q": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3},
     {"BLOCK_Q": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3},
+    {"BLOCK_Q": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2},
     float32=({"BLOCK_Q": 32, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},),
 )
 @jit(lengths=("T", "T_CLASS", "N", "M"))
@@ -138,13 +145,21 @@ def launch(
     """What each query reads of the blocks on its list, up to its own key.
 
     Args:
-        columns: the lists, int32: block numbers, each at most once, none later than the queries' own, which must be
-            among them. `BlockIndex.lists()` makes these and the next. What is on a list is not checked.
+        columns: the lists, int32: block numbers, each at most once, none later than the queries' own, which is the
+            last. `BlockIndex.lists()` makes these and the next. What is on a list is not checked.
         counts: how many numbers of each list are meant; what stands behind them is not read.
     """
     _check(query, keys, values, columns, counts, scaling, block_size)
     if not runs_kernel(query):
         return reference(query, keys, values, columns, counts, scaling, block_size)
+    run = hopper_prefill.attend if hopper_prefill.fits(query, keys, values, block_size) else attend
+    return run(query, keys, values, columns, counts, scaling, block_size)
+
+
+def attend(
+    query: Tensor, keys: Tensor, values: Tensor, columns: Tensor, counts: Tensor, scaling: float, block_size: int
+) -> Tensor:
+    """By the kernel above."""
     n_heads, n_tokens, size = query.shape
     n_blocks = triton.cdiv(n_tokens, block_size)
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
@@ -157,10 +172,17 @@ def launch(
     return output
 
 
+def takes(query: Tensor, keys: Tensor, values: Tensor, block_size: int, scaling: float) -> bool:
+    """Whether the kernels can read these heads: values as long as keys, all of one type."""
+    same = query.dtype == keys.dtype == values.dtype and keys.shape == values.shape
+    return same and query.device == keys.device == values.device and query.shape[2] <= MOST_SIZE and scaling > 0
+
+
 def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int, int, int], block_size: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float, int]:
-    """Random arguments for `launch`, of a shape (H, G, T, D): half of the earlier blocks on each list, in any order."""
+    """Random arguments for `launch`, of a shape (H, G, T, D): half of the earlier blocks on each list, in any order
+    before their own."""
     where = {"generator": generator, "device": generator.device}
     n_heads, n_groups, n_tokens, size = shape
     query = torch.randn(n_heads * n_groups, n_tokens, size, **where).to(dtype)
@@ -168,7 +190,7 @@ def example(
     n_blocks = -(-n_tokens // block_size)
     rank = torch.rand(len(query), n_blocks, n_blocks, **where)  # the lowest come first
     rank = rank.masked_fill(rank > 0.5, 2).masked_fill(~torch.ones_like(rank[0], dtype=torch.bool).tril(), 2)
-    rank.diagonal(dim1=1, dim2=2).mul_(0.5 / rank.diagonal(dim1=1, dim2=2).clamp(min=1))
+    rank.diagonal(dim1=1, dim2=2).fill_(1)
     counts = (rank < 1.5).sum(dim=2).int()
     columns = rank.argsort(dim=2)[:, :, : int(counts.max())].int().contiguous()
     tensors = (tensor.to(device) for tensor in (query, keys, values, columns, counts))

@@ -16,6 +16,8 @@ Expected = tuple[Tensor, Tensor]  # exact value in float64, largest error allowe
 SUMS = {
     ("attention_mass", 0),
     ("decode_attention", 1),
+    ("line_masses", 0),
+    ("line_masses", 1),
     ("router_topk", 0),
 }  # outputs in float32 whatever the type of the arguments
 
@@ -290,6 +292,43 @@ def behind_the_lists(query, keys, values, columns, counts, scaling, block_size) 
     return columns.nbytes - columns.element_size() * int(counts.sum())
 
 
+def line_masses(query, keys, scaling, block_size) -> list[Expected]:
+    n_tokens, n_blocks = query.shape[1], -(-query.shape[1] // block_size)
+    columns, diagonals = torch.zeros(2, len(query), n_blocks, dtype=torch.float64)
+    x, k, n_groups, off = query.double().tolist(), keys.double().tolist(), len(query) // len(keys), 0.0
+    for head, i in product(range(len(query)), range(n_tokens - block_size, n_tokens)):
+        logit = [_logit(x[head][i], key, scaling) for key in k[head // n_groups][: i + 1]]
+        best = max(value for value, _ in logit)
+        weight = [math.exp(value - best) for value, _ in logit]
+        # A logit that is off changes its weight and the sum that it is divided by; exponentials are off as well.
+        off = max(off, *(2 * wrong + 2.0**-21 * (1 + best - value) for value, wrong in logit))
+        for j, w in enumerate(weight):
+            share, (diagonal, rest) = w / sum(weight) / block_size, divmod(i - j, block_size)
+            columns[head, j // block_size] += share
+            diagonals[head, diagonal] += share * (1 - rest / block_size)
+            diagonals[head, min(diagonal + 1, n_blocks - 1)] += share * rest / block_size
+    off = math.expm1(off) + (block_size + n_blocks) * 2.0**-23
+    # A part of a diagonal is rounded as a difference of numbers up to 4.
+    return [(columns, off * columns), (diagonals, off * diagonals + 2.0**-20 * columns.amax(dim=1, keepdim=True))]
+
+
+def earlier_queries(query, keys, scaling, block_size) -> int:
+    """Those before the last block."""
+    return query[:, :-block_size].nbytes
+
+
+def smallest_set(mass, always, share, at_least) -> list[Expected]:
+    keep = torch.zeros(mass.shape, dtype=torch.float64)
+    for row, (of_row, forced) in enumerate(zip(mass.double().tolist(), always.tolist(), strict=True)):
+        order = sorted(range(len(of_row)), key=lambda i: (not forced[i], 0 if forced[i] else -of_row[i], i))
+        held = 0.0
+        for n, i in enumerate(order):
+            if held >= share * sum(of_row) and n >= at_least and not forced[i]:
+                break
+            keep[row, i], held = 1, held + of_row[i]
+    return [(keep, torch.zeros_like(keep))]
+
+
 def idle_groups(query, keys, values, keep, scaling) -> int:
     """Keys, values and queries of groups of which no head is kept."""
     n_groups, unread = query.shape[1] // keys.shape[1], 0
@@ -312,12 +351,14 @@ UNREAD = {  # bytes among the arguments that a kernel may leave alone
     "head_sparse_decode": idle_groups,
     "block_sparse_prefill": behind_the_lists,
     "decode_attention": positions_of_no_use,
+    "line_masses": earlier_queries,
 }
 FREE_AXES = {  # axes that an argument alone has: neurons that are chosen; outputs; room on a list
     ("gathered_mlp", "4", "first axis"),
     ("gathered_mlp", "4", "last axis"),
     ("threshold_matvec", "1", "last axis"),
     ("block_sparse_prefill", "3", "last axis"),
+    ("line_masses", "1", "first axis"),
 }
 
 

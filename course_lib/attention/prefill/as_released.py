@@ -17,7 +17,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.attention.prefill.flexprefill import FlexPrefill
-from course_lib.attention.prefill.lines import on_block_diagonals, on_columns, slashes, where_lines_are
+from course_lib.attention.prefill.lines import (
+    last_weights,
+    on_block_diagonals,
+    on_columns,
+    slashes,
+    where_lines_are,
+)
 
 
 def quotient_divergence(p: Float[Tensor, "*rows N"], q: Float[Tensor, "*rows N"]) -> Float[Tensor, "*rows"]:
@@ -42,21 +48,27 @@ def tokens_taken_for_blocks(mass: Float[Tensor, "*rows T"], share: float, block_
 class AsReleased(FlexPrefill):
     """FlexPrefill with those two lines, the second for any block size; everything else is as in `FlexPrefill`."""
 
+    def _masses(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
+    ) -> tuple[Tensor, ...]:
+        """Of columns and diagonals of blocks, and of single tokens and distances."""
+        weights = last_weights(query, keys, scaling, self.block_size)
+        slash = slashes(weights)
+        diagonals = on_block_diagonals(slash, self.block_size)
+        return on_columns(weights, self.block_size), diagonals, weights.mean(dim=1), slash
+
     def _divergence(
         self,
         query: Float[Tensor, "heads T D"],
         keys: Float[Tensor, "H T D"],
         scaling: float,
-        weights: Float[Tensor, "heads R T"],
+        columns: Float[Tensor, "heads N"],
     ) -> Float[Tensor, "heads"]:
-        return quotient_divergence(*self._guess_and_truth(query, keys, scaling, weights))
+        return quotient_divergence(self._guess(query, keys, scaling), columns)
 
-    def _lines(self, weights: Float[Tensor, "heads R T"], share: float) -> Bool[Tensor, "heads N N"]:
-        columns, slash = on_columns(weights, self.block_size), slashes(weights)
-        return where_lines_are(
-            self._highest(columns, weights.mean(dim=1), share),
-            self._highest(on_block_diagonals(slash, self.block_size), slash, share),
-        )
+    def _lines(self, masses: tuple[Tensor, ...], share: float) -> Bool[Tensor, "heads N N"]:
+        columns, diagonals, by_token, slash = masses
+        return where_lines_are(self._highest(columns, by_token, share), self._highest(diagonals, slash, share))
 
     def _highest(
         self, mass: Float[Tensor, "heads N"], by_token: Float[Tensor, "heads T"], share: float

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, n_blocks
-from course_lib.attention.prefill.lines import block_distance, last_weights, on_block_diagonals, on_columns, slashes
+from course_lib.attention.prefill.lines import block_distance, line_masses
 from course_lib.attention.prefill.pattern import SparsePrefill
 from course_lib.settings import check_count, is_real
 
@@ -70,9 +70,7 @@ class VerticalSlash(OfDensity):
     def _score(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
     ) -> Float[Tensor, "heads N N"]:
-        weights = last_weights(query, keys, scaling, self.block_size)
-        columns = on_columns(weights, self.block_size)
-        diagonals = on_block_diagonals(slashes(weights), self.block_size)
+        columns, diagonals = line_masses(query, keys, scaling, self.block_size)
         distance = block_distance(columns.shape[1], query.device).clamp(min=0)
         return torch.maximum(columns[:, None, :], diagonals[:, distance])
 

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.kernels.dispatch import kernel_for
+
 
 def smallest_set(
     mass: Float[Tensor, "*rows N"], share: float, at_least: int = 1, always: Bool[Tensor, "*rows N"] | None = None
@@ -25,14 +27,30 @@ def smallest_set(
     Raises:
         ValueError: for a mass or a share that is negative or NaN.
     """
-    if not bool((mass >= 0).all()) or not share >= 0:
+    check_masses(share, mass)
+    return smallest_set_of_checked(mass, share, at_least, always)
+
+
+def check_masses(share: float, *masses: Tensor) -> None:
+    """Refuse what has no smallest set. A GPU is waited for once, however many masses there are."""
+    if not share >= 0 or not bool(torch.stack([(mass >= 0).all() for mass in masses]).all()):
+        n_wrong = sum(int((~(mass >= 0)).sum()) for mass in masses)
         raise ValueError(
-            f"got a fraction of {share} and masses of which {int((~(mass >= 0)).sum())} are negative or NaN; expected "
-            "numbers of 0 or more."
+            f"got a fraction of {share} and masses of which {n_wrong} are negative or NaN; expected numbers of 0 or "
+            "more."
         )
+
+
+def smallest_set_of_checked(
+    mass: Float[Tensor, "*rows N"], share: float, at_least: int = 1, always: Bool[Tensor, "*rows N"] | None = None
+) -> Bool[Tensor, "*rows N"]:
+    """As `smallest_set`, of masses that are known not to be negative or NaN."""
     if share >= 1:  # rounding would call it reached while small entries are left, which other queries may need
         return torch.ones_like(mass, dtype=torch.bool)
     forced = torch.zeros_like(mass, dtype=torch.bool) if always is None else always
+    rows = mass.flatten(0, -2), forced.flatten(0, -2)
+    if kernel := kernel_for("cache.smallest_set", *rows):
+        return kernel.launch(*rows, share, at_least).view(mass.shape)
     order = mass.masked_fill(forced, torch.inf).argsort(dim=-1, descending=True, stable=True)
     reached = mass.double().gather(-1, order).cumsum(dim=-1)
     before = torch.nn.functional.pad(reached, (1, 0))[..., :-1]

@@ -1,4 +1,4 @@
-"""Attention over an index of blocks, in plain torch: what is not read is not computed.
+"""Attention over an index of blocks: what is not read is not computed. A kernel on a GPU, plain torch elsewhere.
 
 Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, D size of a head.
 """
@@ -10,6 +10,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from course_lib.attention.prefill.index import BlockIndex
 from course_lib.attention.prefill.pattern import check_heads, check_index
+from course_lib.kernels.dispatch import kernel_for
 
 
 def block_sparse_attention(
@@ -21,7 +22,8 @@ def block_sparse_attention(
 ) -> Float[Tensor, "heads T D"]:
     """Softmax over the keys that each query's block reads, up to its own; what those keys hold.
 
-    One product a block of queries and head, with the keys that it reads laid beside each other. The library uses this
+    On a GPU, a kernel reads the lists of blocks (`kernels/cache/block_sparse_prefill.py`). On a CPU, this is one
+    product per block of queries and head, with the keys that it reads laid beside each other. The library uses this
     rather than `torch.nn.attention.flex_attention` (`flex.py`), which is slow unless compiled, takes a C++ compiler and
     seconds for each length, and is slower than this loop even then (`course bench sparse_prefill`). Heads whose index
     is dense go to torch's fused attention.
@@ -35,6 +37,10 @@ def block_sparse_attention(
         raise ValueError(
             f"got keys {tuple(keys.shape)} and values {tuple(values.shape)}; expected as many of both, head by head."
         )
+    settings = {"block_size": index.block_size, "scaling": scaling}
+    if kernel := kernel_for("cache.block_sparse_prefill", query, keys, values, **settings):
+        text = (each.contiguous() for each in (query, keys, values))
+        return kernel.launch(*text, *index.lists(), scaling, index.block_size)
     output = query.new_empty(*query.shape[:2], values.shape[2])
     dense = index.is_dense
     if dense.any():

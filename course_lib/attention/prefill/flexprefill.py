@@ -10,17 +10,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from course_lib.attention.prefill.cumulative import smallest_set
+from course_lib.attention.prefill.cumulative import check_masses, smallest_set, smallest_set_of_checked
 from course_lib.attention.prefill.divergence import jensen_shannon
 from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, dense_index
-from course_lib.attention.prefill.lines import (
-    block_means,
-    last_weights,
-    on_block_diagonals,
-    on_columns,
-    slashes,
-    where_lines_are,
-)
+from course_lib.attention.prefill.lines import block_means, line_masses, where_lines_are
 from course_lib.attention.prefill.pattern import SparsePrefill
 from course_lib.settings import check_count, is_real
 
@@ -66,47 +59,48 @@ class FlexPrefill(SparsePrefill):
         n_heads, n_tokens = query.shape[:2]
         if self.gamma == 1:
             return dense_index(n_heads, n_tokens, self.block_size, query.device)
-        weights = last_weights(query, keys, scaling, self.block_size)
-        aware = self._divergence(query, keys, scaling, weights) < self.tau
-        reads = self._lines(weights, self.gamma)
+        masses = self._masses(query, keys, scaling)
+        check_masses(self.gamma, *masses)
+        aware = self._divergence(query, keys, scaling, masses[0]) < self.tau
+        reads = self._lines(masses, self.gamma)
         if aware.any():
-            asked_for = self._blocks(query, keys, scaling) | self._lines(weights, share=0.0)
+            asked_for = self._blocks(query, keys, scaling) | self._lines(masses, share=0.0)
             reads = torch.where(aware[:, None, None], asked_for, reads)
         return BlockIndex(reads, n_tokens, self.block_size, aware)
+
+    def _masses(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
+    ) -> tuple[Tensor, ...]:
+        """What the last queries attend to: on columns of blocks, and whatever else `_lines` wants to know."""
+        return line_masses(query, keys, scaling, self.block_size)
 
     def _divergence(
         self,
         query: Float[Tensor, "heads T D"],
         keys: Float[Tensor, "H T D"],
         scaling: float,
-        weights: Float[Tensor, "heads R T"],
+        columns: Float[Tensor, "heads N"],
     ) -> Float[Tensor, "heads"]:
         """√JSD(ā, â)."""
-        return jensen_shannon(*self._guess_and_truth(query, keys, scaling, weights)).sqrt()
+        return jensen_shannon(self._guess(query, keys, scaling), columns).sqrt()
 
-    def _guess_and_truth(
-        self,
-        query: Float[Tensor, "heads T D"],
-        keys: Float[Tensor, "H T D"],
-        scaling: float,
-        weights: Float[Tensor, "heads R T"],
-    ) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
-        """The attention of the last queries' mean to the mean keys of blocks, ā, and that of those queries, â."""
+    def _guess(
+        self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
+    ) -> Float[Tensor, "heads N"]:
+        """The attention of the last queries' mean to the mean keys of blocks, ā; that of those queries is â."""
         mean_query = query[:, -self.block_size :].float().mean(dim=1, keepdim=True)  # (heads, 1, D)
-        guess = _products(mean_query, block_means(keys, self.block_size), scaling).softmax(dim=-1)[:, 0]
-        return guess, on_columns(weights, self.block_size)
+        return _products(mean_query, block_means(keys, self.block_size), scaling).softmax(dim=-1)[:, 0]
 
-    def _lines(self, weights: Float[Tensor, "heads R T"], share: float) -> Bool[Tensor, "heads N N"]:
+    def _lines(self, masses: tuple[Tensor, ...], share: float) -> Bool[Tensor, "heads N N"]:
         """Columns and diagonals of blocks, as many as hold the share and the budget asks for (algorithm 3)."""
-        columns = self._enough(on_columns(weights, self.block_size), share)
-        diagonals = self._enough(on_block_diagonals(slashes(weights), self.block_size), share)
-        return where_lines_are(columns, diagonals)
+        columns, diagonals = masses
+        return where_lines_are(self._enough(columns, share), self._enough(diagonals, share))
 
     def _enough(self, mass: Float[Tensor, "heads N"], share: float) -> Bool[Tensor, "heads N"]:
         """Which lines of one kind stay; the first column and the main diagonal do in any case."""
         first = torch.zeros_like(mass, dtype=torch.bool)
         first[:, 0] = True
-        return smallest_set(mass, share, ceil(self.min_budget / self.block_size), always=first)
+        return smallest_set_of_checked(mass, share, ceil(self.min_budget / self.block_size), always=first)
 
     def _blocks(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float

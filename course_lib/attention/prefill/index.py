@@ -32,7 +32,7 @@ class BlockIndex:
                 f"got an index of shape {tuple(self.reads.shape)}; expected (heads, {n}, {n}) for {self.n_tokens} "
                 f"tokens in blocks of {self.block_size}."
             )
-        if self.reads.triu(1).any() or not self.reads.diagonal(dim1=1, dim2=2).all():
+        if self.reads.triu(1).any() | ~self.reads.diagonal(dim1=1, dim2=2).all():  # one wait for a GPU, not two
             raise ValueError(
                 "got an index that reads later blocks, or of which a block of queries does not read its own keys; "
                 "expected reads[h, i, j] only for j <= i, and always for j = i. Intersect it with causal_blocks(N)."
@@ -53,10 +53,12 @@ class BlockIndex:
     def lists(self) -> tuple[Int[Tensor, "heads N most"], Int[Tensor, "heads N"]]:
         """The same as lists, int32: the key blocks of each query block in ascending order, and how many those are.
 
-        Behind the last of a list stand the blocks that are not read, which nobody looks at.
+        After the last of a list come blocks that are not read. On a GPU the lists have room for all blocks: the CPU
+        would have to wait to know how long the longest is.
         """
         counts = self.reads.sum(dim=2)
-        columns = self.reads.int().argsort(dim=2, descending=True, stable=True)[:, :, : int(counts.max())]
+        most = self.reads.shape[2] if self.reads.is_cuda else int(counts.max())
+        columns = self.reads.int().argsort(dim=2, descending=True, stable=True)[:, :, :most]
         return columns.int().contiguous(), counts.int()
 
 

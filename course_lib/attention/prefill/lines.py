@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from course_lib.attention.prefill.index import causal_blocks, n_blocks
+from course_lib.kernels.dispatch import kernel_for
 
 
 def last_weights(
@@ -28,6 +29,17 @@ def last_weights(
     later = torch.ones(n_last, n_last, dtype=torch.bool, device=keys.device).triu(1)
     logits[:, :, -n_last:].masked_fill_(later, -torch.inf)
     return logits.softmax(dim=-1)
+
+
+def line_masses(
+    query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, block_size: int
+) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
+    """The last block of queries' attention on columns of blocks, and on diagonals of blocks; on a GPU without the
+    weights, of which there are T · S for each head."""
+    if kernel := kernel_for("cache.line_masses", query, keys, block_size=block_size):
+        return kernel.launch(query.contiguous(), keys.contiguous(), scaling, block_size)
+    weights = last_weights(query, keys, scaling, block_size)
+    return on_columns(weights, block_size), on_block_diagonals(slashes(weights), block_size)
 
 
 def on_columns(weights: Float[Tensor, "heads R T"], block_size: int) -> Float[Tensor, "heads N"]:
@@ -73,11 +85,13 @@ def block_distance(n: int, device: torch.device | str = "cpu") -> Int[Tensor, "N
 
 
 def block_means(vectors: Float[Tensor, "*heads T D"], block_size: int) -> Float[Tensor, "*heads N D"]:
-    """The mean vector of each block; of the last, over the tokens that it has."""
+    """The mean vector of each block, in float32; of the last, over the tokens that it has."""
     n_whole = vectors.shape[-2] // block_size * block_size
-    means = vectors[..., :n_whole, :].unflatten(-2, (-1, block_size)).float().mean(dim=-2)
-    ragged = vectors[..., n_whole:, :].float()
-    return torch.cat([means, ragged.mean(dim=-2, keepdim=True)], dim=-2) if ragged.shape[-2] else means
+    means = vectors[..., :n_whole, :].unflatten(-2, (-1, block_size)).mean(dim=-2, dtype=torch.float32)
+    ragged = vectors[..., n_whole:, :]
+    if not ragged.shape[-2]:
+        return means
+    return torch.cat([means, ragged.mean(dim=-2, keepdim=True, dtype=torch.float32)], dim=-2)
 
 
 def _block_sums(values: Float[Tensor, "*rows T"], block_size: int) -> Float[Tensor, "*rows N"]:

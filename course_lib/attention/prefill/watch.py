@@ -25,6 +25,7 @@ class Watch:
             raise ValueError(f"got measured={measured!r}; expected one of {', '.join(MEASURED)}.")
         self.n_sparse = self.n_short = 0
         self._measured = measured
+        # They move to the device of what is counted, because to fetch a number from a GPU is to wait for it.
         self._read, self._covered, self._aware = torch.zeros(3, n_layers, n_heads, dtype=torch.float64)
         self._n_texts = torch.zeros(n_layers, 1, dtype=torch.float64)
 
@@ -40,6 +41,9 @@ class Watch:
         """Add what one layer did with texts of one length, whose heads stand one text after another."""
         n_heads = self._read.shape[1]
         n_texts = query.shape[0] // n_heads
+        if self._read.device != query.device:
+            moved = (each.to(query.device) for each in (self._read, self._covered, self._aware))
+            self._read, self._covered, self._aware = moved
         self._n_texts[layer] += n_texts
         self._read[layer] += _by_head(index.density, n_heads)
         if index.query_aware is not None:
@@ -54,19 +58,20 @@ class Watch:
     @property
     def density(self) -> Float[Tensor, "L heads"]:
         """Blocks read over causal blocks; NaN before the first text, as all that follows."""
-        return self._read / self._n_texts
+        return self._read.cpu() / self._n_texts
 
     @property
     def coverage(self) -> Float[Tensor, "L heads"]:
         """The share of the true attention that was read, by the queries that were measured. NaN where none was."""
-        return self._covered / self._n_texts if self._measured != "none" else torch.full_like(self._read, torch.nan)
+        covered = self._covered.cpu()
+        return covered / self._n_texts if self._measured != "none" else torch.full_like(covered, torch.nan)
 
     @property
     def query_aware(self) -> Float[Tensor, "L heads"]:
         """The share of texts for which the head was query-aware; 0 under rules that know no such heads."""
-        return self._aware / self._n_texts
+        return self._aware.cpu() / self._n_texts
 
 
 def _by_head(values: Tensor, n_heads: int) -> Tensor:
     """Sums over texts, whose heads stand one text after another."""
-    return values.view(-1, n_heads).double().sum(dim=0).cpu()
+    return values.view(-1, n_heads).double().sum(dim=0)

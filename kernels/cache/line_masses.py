@@ -1,0 +1,161 @@
+"""Attention of a prompt's last queries by columns and diagonals of blocks, which FlexPrefill chooses its lines by.
+
+Dimension key: H key-value heads, G query heads to each, heads = H * G, T tokens in N blocks of S, the last ragged, D
+size of a head. The last S queries are the rows.
+
+In torch, the weights of 32 heads and 32,768 tokens take 0.5 GB, and are written, normalised and read four times. Here a
+program has one block of keys and one head; it writes, for each row, the row's largest logit and four sums, and no
+weights. A weight at distance δ from its query lies between two diagonals of blocks, ⌊δ / S⌋ and the next, in the
+proportion of its distances to these; a block of keys meets four diagonals at most. Sums are divided by the rows'
+softmax denominators when all blocks are known.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from course_lib.kernels.checks import FLOATS, check_device, check_tensor
+from course_lib.kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton
+from course_lib.kernels.tiles import product
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import pad
+
+LOG2_E = math.log2(math.e)
+DIAGONALS = 4  # that one block of keys meets: the queries' distances span two blocks, each between two diagonals
+MOST_ROWS = 128  # a program holds the logits of so many queries and keys
+# For the tests: the last block ragged, with grouped heads, blocks no power of 2; whole blocks; as many queries as keys.
+CASES = (
+    {"shape": (2, 3, 37, 16), "block_size": 10},
+    {"shape": (1, 2, 64, 24), "block_size": 16},
+    {"shape": (1, 1, 8, 8), "block_size": 8},
+)
+
+
+def reference(
+    query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, block_size: int
+) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
+    """In float32, with all weights at once."""
+    n_tokens, n_blocks = keys.shape[1], -(-keys.shape[1] // block_size)
+    rows = (query[:, -block_size:].float() * scaling).unflatten(0, (keys.shape[0], -1))
+    logits = (rows.flatten(1, 2) @ keys.float().transpose(1, 2)).view(len(query), block_size, n_tokens)
+    key = torch.arange(n_tokens, device=query.device)
+    distance = torch.arange(n_tokens - block_size, n_tokens, device=query.device)[:, None] - key
+    weights = logits.masked_fill_(distance < 0, float("-inf")).softmax(dim=-1)
+    columns = pad(weights.mean(dim=1), (0, n_blocks * block_size - n_tokens)).view(len(query), n_blocks, -1).sum(dim=2)
+    # The part of a weight that counts for diagonal k is 1 - |δ / S - k|, if positive.
+    nearer, part = distance.clamp(min=0) // block_size, distance.clamp(min=0) % block_size / block_size
+    diagonals = columns.new_zeros(columns.shape)
+    for diagonal, of_it in ((nearer, 1 - part), ((nearer + 1).clamp(max=n_blocks - 1), part)):
+        diagonals.index_add_(1, diagonal.flatten(), (weights * of_it).flatten(1) / block_size)
+    return columns, diagonals
+
+
+def bytes_moved(
+    query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, block_size: int
+) -> int:
+    """The last queries and all keys read once, two sums for each block written once."""
+    rows = query.shape[0] * block_size * query.shape[2] * query.element_size()
+    return rows + keys.nbytes + 2 * 4 * query.shape[0] * -(-query.shape[1] // block_size)
+
+
+@jit(lengths=("T", "N"))
+def line_kernel(
+    query, keys, peaks, sums, scaling, T, N, UPCAST: tl.constexpr,
+    G: tl.constexpr, S: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """One block of keys and one query head. Exponentials are powers of 2: `scaling` holds the logarithm's factor."""
+    j = tl.program_id(0)
+    head = tl.program_id(1).to(tl.int64)
+    r, d = tl.arange(0, BLOCK), tl.arange(0, BLOCK_D)
+    n = j * S + r
+    at = T - S + r
+    inside = (d < D)[None, :]
+    q = tl.load(query + (head * T + at)[:, None] * D + d[None, :], mask=(r < S)[:, None] & inside, other=0.0)
+    real = (n < T) & (r < S)
+    k = tl.load(keys + (head // G * T + n)[:, None] * D + d[None, :], mask=real[:, None] & inside, other=0.0)
+    logit = product(q, tl.trans(k), UPCAST) * scaling
+    logit = tl.where(real[None, :] & (n[None, :] <= at[:, None]), logit, float("-inf"))
+    peak = tl.max(logit, 1)
+    weight = tl.exp2(logit - tl.where(peak == float("-inf"), 0.0, peak)[:, None])
+    row = (head * N + j) * S
+    tl.store(peaks + row + r, peak, mask=r < S)
+    # How many blocks a query is from its key, less those from the last whole diagonal before all of this block's.
+    blocks_apart = ((T % S) + r[:, None] - r[None, :]).to(tl.float32) / S + 1
+    for t in tl.static_range(4):
+        part = tl.maximum(1 - tl.abs(blocks_apart - t), 0.0)
+        tl.store(sums + (row * 4 + t * S) + r, tl.sum(weight * part, 1), mask=r < S)
+
+
+def launch(
+    query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, block_size: int
+) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
+    """The attention of the last `block_size` queries, on average over these, in float32.
+
+    Returns:
+        What each block of keys gets; and what lies on each diagonal of blocks, 0 that of the queries' own block. A
+        weight between two diagonals counts for both in part. Both sum to 1 for each head.
+    """
+    _check(query, keys, block_size)
+    if not runs_kernel(query):
+        return reference(query, keys, scaling, block_size)
+    n_heads, n_tokens, size = query.shape
+    n_blocks = triton.cdiv(n_tokens, block_size)
+    peaks = torch.empty(n_heads, n_blocks, block_size, dtype=torch.float32, device=query.device)
+    sums = torch.empty(n_heads, n_blocks, DIAGONALS, block_size, dtype=torch.float32, device=query.device)
+    with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
+        line_kernel[(n_blocks, n_heads)](
+            query, keys, peaks, sums, scaling * LOG2_E, T=n_tokens, N=n_blocks, UPCAST=INTERPRETED,
+            G=n_heads // keys.shape[0], S=block_size, D=size, BLOCK=max(16, triton.next_power_of_2(block_size)),
+            BLOCK_D=max(16, triton.next_power_of_2(size)), num_warps=8,
+        )  # fmt: skip
+    factor = (peaks - peaks.amax(dim=1, keepdim=True)).exp2_()  # (heads, N, S); every row has its own key
+    denominator = (factor * sums.sum(dim=2)).sum(dim=1, keepdim=True)
+    mass = (sums * (factor / (denominator * block_size))[:, :, None]).sum(dim=3)  # (heads, N, 4)
+    return mass.sum(dim=2), _on_diagonals(mass, n_tokens % block_size != 0)
+
+
+def takes(query: Tensor, keys: Tensor, block_size: int) -> bool:
+    """Blocks that one program has room for, and a text of at least one block."""
+    shapes = query.shape[1] >= block_size <= MOST_ROWS and query.shape[2] <= 256
+    return shapes and query.dtype == keys.dtype and query.device == keys.device
+
+
+def example(
+    generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int, int, int], block_size: int
+) -> tuple[Tensor, Tensor, float, int]:
+    """Random arguments for `launch`, of a shape (H, G, T, D)."""
+    where = {"generator": generator, "device": generator.device}
+    n_heads, n_groups, n_tokens, size = shape
+    query = torch.randn(n_heads * n_groups, n_tokens, size, **where).to(dtype).to(device)
+    return query, torch.randn(n_heads, n_tokens, size, **where).to(dtype).to(device), 2 * size**-0.5, block_size
+
+
+def _on_diagonals(mass: Float[Tensor, "heads N 4"], is_ragged: bool) -> Float[Tensor, "heads N"]:
+    """Sums over the blocks of keys that meet each diagonal: block j and part t lie on diagonal N - 2 - j + t, or one
+    less where the last block is ragged, since the last queries are not aligned with blocks then.
+    """
+    n = mass.shape[1]
+    wide = mass.new_zeros(mass.shape[0], n + DIAGONALS - 1)
+    for t in range(DIAGONALS):
+        wide[:, t : t + n] += mass[:, :, t].flip(1)
+    first = 1 + is_ragged
+    wide[:, first + n - 1] += wide[:, first + n :].sum(dim=1)  # there is no diagonal beyond the last
+    return wide[:, first : first + n].contiguous()
+
+
+def _check(query: Tensor, keys: Tensor, block_size: int) -> None:
+    if query.ndim != 3 or keys.ndim != 3 or not keys.shape[0] or query.shape[0] % keys.shape[0]:
+        raise ValueError(
+            f"query has shape {tuple(query.shape)} and keys {tuple(keys.shape)}: expected (heads, tokens, size) and "
+            "(key-value heads, tokens, size), a multiple of heads; join sequences and heads by .flatten(0, 1)"
+        )
+    if not 1 <= block_size <= min(MOST_ROWS, query.shape[1]):
+        raise ValueError(
+            f"block_size is {block_size}: expected 1 to {MOST_ROWS}, and no more than the {query.shape[1]} tokens"
+        )
+    n_heads, n_tokens, size = query.shape
+    check_tensor("query", query, (n_heads, n_tokens, size), FLOATS)
+    check_tensor("keys", keys, (keys.shape[0], n_tokens, size), (query.dtype,))
+    check_device(query=query, keys=keys)

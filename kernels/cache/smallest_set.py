@@ -1,0 +1,161 @@
+"""The smallest set of entries that holds a fraction of their sum, without sorting: how FlexPrefill chooses blocks.
+
+Dimension key: R rows of N entries.
+
+A map of 256 by 256 blocks for each of 32 heads has 2 million entries, which torch sorts row by row, after which it adds
+them up in that order. But the set is known by its smallest entry: as long as an entry is too small, what is at least as
+large holds more than enough. A program has one row and halves the range of that entry 31 times, once for each bit of a
+float32 that is not negative: the order of these numbers is that of their bits. Sums are in float64.
+"""
+
+from __future__ import annotations
+
+import numpy
+import torch
+from course_lib.kernels.checks import check_device, check_tensor
+from course_lib.kernels.runtime import jit, runs_kernel, tl, triton
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+FORCED = 0x7F800000  # the bits of infinity: such entries come before all others
+MOST_AT_ONCE = 16384  # entries that a program has in registers
+# For the tests: random rows with forced entries; a budget that is more than the share needs; equal entries.
+CASES = (
+    {"shape": (3, 70), "share": 0.6, "at_least": 1, "n_forced": 5},
+    {"shape": (2, 33), "share": 0.1, "at_least": 20, "n_forced": 2},
+    {"shape": (2, 40), "share": 0.5, "at_least": 0, "n_forced": 0, "levels": 3},
+)
+
+
+def reference(
+    mass: Float[Tensor, "R N"], always: Bool[Tensor, "R N"], share: float, at_least: int
+) -> Bool[Tensor, "R N"]:
+    """By sorting; of equal entries the first come first."""
+    order = mass.masked_fill(always, torch.inf).argsort(dim=1, descending=True, stable=True)
+    reached = mass.double().gather(1, order).cumsum(dim=1)
+    needed = (reached - mass.double().gather(1, order) < share * reached[:, -1:]).sum(dim=1, keepdim=True)
+    count = needed.clamp(min=min(at_least, mass.shape[1])).maximum(always.sum(dim=1, keepdim=True))
+    rank = torch.arange(mass.shape[1], device=mass.device)
+    return torch.zeros_like(always).scatter(1, order, rank < count)
+
+
+def bytes_moved(mass: Float[Tensor, "R N"], always: Bool[Tensor, "R N"], share: float, at_least: int) -> int:
+    """Entries and what is forced read once, a byte for each written once."""
+    return mass.nbytes + 2 * always.nbytes
+
+
+@jit
+def _chunk(mass, always, start, N, BLOCK: tl.constexpr):
+    """Some entries of a row, and their place in the order; those beyond its end come after all others."""
+    n = start + tl.arange(0, BLOCK)
+    value = tl.load(mass + n, mask=n < N, other=0.0)
+    forced = tl.load(always + n, mask=n < N, other=0) != 0
+    return value.to(tl.float64), tl.where(n < N, tl.where(forced, 0x7F800000, value.to(tl.int32, bitcast=True)), -1)
+
+
+@jit(lengths=("at_least", "N"))
+def set_kernel(mass, always, keep, share, share_rest, at_least, N, BLOCK: tl.constexpr):
+    """One row. The share is a float32 and what this misses of it."""
+    row = tl.program_id(0).to(tl.int64)
+    mass += row * N
+    always += row * N
+    keep += row * N
+    total = tl.zeros([BLOCK], tl.float64)
+    n_forced = tl.zeros([BLOCK], tl.int32)
+    for start in range(0, N, BLOCK):
+        value, place = _chunk(mass, always, start, N, BLOCK)
+        total += value
+        n_forced += (place == 0x7F800000).to(tl.int32)
+    wanted = tl.sum(total, 0) * share + tl.sum(total, 0) * share_rest
+    fewest = tl.maximum(tl.minimum(at_least, N), tl.sum(n_forced, 0))
+    # The entries in places of at least `low` are enough; those of at least `high` are not.
+    low = tl.full([], 0, tl.int32)
+    high = tl.full([], 0x7F800001, tl.int32)
+    while high - low > 1:
+        middle = low + (high - low) // 2
+        held = tl.zeros([BLOCK], tl.float64)
+        count = tl.zeros([BLOCK], tl.int32)
+        for start in range(0, N, BLOCK):
+            value, place = _chunk(mass, always, start, N, BLOCK)
+            held += tl.where(place >= middle, value, 0.0)
+            count += (place >= middle).to(tl.int32)
+        enough = (tl.sum(held, 0) >= wanted) & (tl.sum(count, 0) >= fewest)
+        low = tl.where(enough, middle, low)
+        high = tl.where(enough, high, middle)
+    # All in later places than `low` are kept, and of those in this place as many as it takes.
+    held = tl.zeros([BLOCK], tl.float64)
+    count = tl.zeros([BLOCK], tl.int32)
+    for start in range(0, N, BLOCK):
+        value, place = _chunk(mass, always, start, N, BLOCK)
+        held += tl.where(place > low, value, 0.0)
+        count += (place > low).to(tl.int32)
+    missing = wanted - tl.sum(held, 0)
+    size = low.to(tl.float32, bitcast=True).to(tl.float64)
+    by_mass = tl.where(size > 0, tl.ceil(missing / tl.where(size > 0, size, 1.0)), 0.0)
+    by_mass = tl.minimum(tl.maximum(by_mass, 0.0), 1e9).to(tl.int32)
+    left = tl.maximum(by_mass, fewest - tl.sum(count, 0))
+    for start in range(0, N, BLOCK):
+        value, place = _chunk(mass, always, start, N, BLOCK)
+        equal = (place == low).to(tl.int32)
+        chosen = (place > low) | ((place == low) & (tl.cumsum(equal, 0) <= left))
+        n = start + tl.arange(0, BLOCK)
+        tl.store(keep + n, chosen.to(tl.uint8), mask=n < N)
+        left -= tl.sum(equal, 0)
+
+
+def launch(mass: Float[Tensor, "R N"], always: Bool[Tensor, "R N"], share: float, at_least: int) -> Bool[Tensor, "R N"]:
+    """Which entries of each row to keep: as few as hold the share, the largest first; the first of equal ones.
+
+    Args:
+        mass: float32, not negative, which is not checked.
+        always: entries that are kept in any case, and whose mass counts.
+        share: in [0, 1). at_least: entries per row.
+    """
+    _check(mass, always, share)
+    if not runs_kernel(mass):
+        return reference(mass, always, share, at_least)
+    keep = torch.empty(mass.shape, dtype=torch.uint8, device=mass.device)
+    block = min(MOST_AT_ONCE, max(16, triton.next_power_of_2(mass.shape[1])))
+    rounded = float(numpy.float32(share))
+    with torch.cuda.device_of(mass):  # triton launches on the current GPU, which may be another one
+        set_kernel[(mass.shape[0],)](
+            mass, always.view(torch.uint8), keep, rounded, share - rounded, at_least, N=mass.shape[1],
+            BLOCK=block, num_warps=max(1, min(32, block // 256)),
+        )  # fmt: skip
+    return keep.view(torch.bool)
+
+
+def takes(mass: Tensor, always: Tensor) -> bool:
+    """Rows of float32, contiguous."""
+    return mass.ndim == 2 and mass.dtype == torch.float32 and mass.is_contiguous() and always.is_contiguous()
+
+
+def example(
+    generator: torch.Generator,
+    dtype: torch.dtype,
+    device: str,
+    shape: tuple[int, int],
+    share: float,
+    at_least: int,
+    n_forced: int,
+    levels: int = 0,
+) -> tuple[Tensor, Tensor, float, int]:
+    """Random arguments for `launch`, in float32 whatever the type; with so many different values only."""
+    mass = torch.rand(shape, generator=generator, device=generator.device)
+    if levels:
+        mass = (mass * levels).floor()
+    always = torch.zeros(shape, dtype=torch.bool, device=generator.device)
+    always[:, :n_forced] = True
+    always = always.gather(1, torch.rand(shape, generator=generator, device=generator.device).argsort(dim=1))
+    return mass.to(device), always.to(device), share, at_least
+
+
+def _check(mass: Tensor, always: Tensor, share: float) -> None:
+    if mass.ndim != 2 or not 0 <= share < 1:
+        raise ValueError(
+            f"mass has shape {tuple(mass.shape)} and share is {share}: expected (rows, entries) and a fraction below "
+            "1; join the dimensions with .flatten(...), and keep everything for a share of 1"
+        )
+    check_tensor("mass", mass, tuple(mass.shape), (torch.float32,))
+    check_tensor("always", always, tuple(mass.shape), (torch.bool,))
+    check_device(mass=mass, always=always)
