@@ -18,6 +18,7 @@ from itertools import pairwise
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
 from course_lib.kernels.experts import router_topk
+from course_lib.kernels.experts.pair_matmul import experts_fit
 from course_lib.kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
 from course_lib.kernels.tiles import product
 from jaxtyping import Float, Int
@@ -165,6 +166,11 @@ def join_kernel(parts, outputs, D: tl.constexpr, K: tl.constexpr, BLOCK: tl.cons
     for k in range(K):
         total += tl.load(parts + (token * K + k) * D + d, mask=d < D, other=0.0).to(tl.float32)
     tl.store(outputs + token * D + d, total.to(outputs.dtype.element_ty), mask=d < D)
+
+
+def takes(inputs: Tensor, gate_up: Tensor, down: Tensor) -> bool:
+    """Whether the experts' matrices are as the kernel reads them."""
+    return experts_fit(inputs, gate_up, down)
 
 
 def launch(
