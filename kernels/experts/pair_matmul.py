@@ -24,6 +24,7 @@ MOST_PAIRS = 8  # up to which pairs by themselves are faster than tiles of pairs
 AT_A_TIME = 4096  # numbers of a matrix that a program asks for before it waits: with less, the memory idles
 LONGEST = 1024  # numbers of a row among them
 STAGES = 2  # of the loop over longer rows
+WARPS = 4
 # For the tests: a prime number of experts, lengths that are no multiple of a block; k = 1; k = E; rows in two steps.
 CASES = (
     {"shape": (3, 7, 40, 24), "k": 2},
@@ -138,10 +139,10 @@ def launch(
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         # Pairs are neighbours in the order of launching, so that those of one expert read it at the same time.
         pair_hidden_kernel[n_tokens * k, triton.cdiv(n_hidden, by_size[0])](
-            inputs, gate_up, expert, hidden, size, n_hidden, k, STAGES, *by_size
+            inputs, gate_up, expert, hidden, size, n_hidden, k, STAGES, *by_size, num_warps=WARPS
         )
         pair_down_kernel[n_tokens, triton.cdiv(size, by_hidden[0])](
-            hidden, down, weight, expert, outputs, size, n_hidden, k, STAGES, *by_hidden
+            hidden, down, weight, expert, outputs, size, n_hidden, k, STAGES, *by_hidden, num_warps=WARPS
         )
     return outputs
 
