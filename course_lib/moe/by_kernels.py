@@ -44,7 +44,7 @@ def by_kernels(
     Unlike PyTorch code, which waits for the logits to check them, this gives NaN where a real token's logits are NaN or
     infinite, and zeros where all tokens are padding.
     """
-    if not experts.is_plain_swiglu or not _chooses_the_best(router) or not len(tokens):
+    if not experts.is_plain_swiglu or not _chooses_the_best(router) or not tokens.shape[0]:
         return None
     if torch.is_autocast_enabled(tokens.device.type):
         return None
@@ -55,11 +55,11 @@ def by_kernels(
     many = route and not few and kernel_for("experts.grouped_matmul", *matrices)
     if not (few or many):
         return None
-    routed = route.launch(tokens, k, weights, bias, gate, scaling, ordered=not few)
+    routed = route.run(tokens, k, weights, bias, gate, scaling, not few)
     if few:
-        output = few.launch(*matrices, routed.weight, routed.expert)
+        output = few.run(*matrices, routed.weight, routed.expert)
     else:
-        output = many.launch(*matrices, routed.weight, routed.order, routed.offsets)
+        output = many.run(*matrices, routed.weight, routed.order, routed.offsets)
     probs = _all_shares if weights == "sigmoid" else _softmax
     routing = DecidedRouting.of(routed.logits, routed.weight, routed.expert, probs, real)
     return output if real is None else output.where(real[:, None], 0), routing

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
 from course_lib.kernels.experts import router_topk
-from course_lib.kernels.runtime import jit, runs_kernel, tl, triton
+from course_lib.kernels.runtime import cdiv, jit, power_of_two, runs_kernel, tl
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import silu
@@ -104,14 +104,14 @@ def pair_down_kernel(
 
 def takes(inputs: Tensor, gate_up: Tensor, down: Tensor, k: int) -> bool:
     """Whether these tokens are few enough, and the experts' matrices as the kernel reads them."""
-    return len(inputs) * k <= MOST_PAIRS and experts_fit(inputs, gate_up, down)
+    return inputs.shape[0] * k <= MOST_PAIRS and experts_fit(inputs, gate_up, down)
 
 
 def experts_fit(inputs: Tensor, gate_up: Tensor, down: Tensor) -> bool:
     """Whether tokens (T, D) and the matrices of the experts have one type, fit each other and lie in one piece."""
     tensors = (inputs, gate_up, down)
     fit = inputs.ndim == 2 and gate_up.ndim == down.ndim == 3 and inputs.shape[1] == down.shape[1]
-    fit = fit and gate_up.shape == (len(down), 2 * down.shape[2], down.shape[1])
+    fit = fit and gate_up.shape == (down.shape[0], 2 * down.shape[2], down.shape[1])
     fit = fit and inputs.dtype == gate_up.dtype == down.dtype and inputs.device == gate_up.device == down.device
     return fit and all(tensor.is_contiguous() for tensor in tensors)
 
@@ -132,16 +132,21 @@ def launch(
     _check(inputs, gate_up, down, weight, expert)
     if not runs_kernel(inputs) or not len(inputs):
         return reference(inputs, gate_up, down, weight, expert)
+    return run(inputs, gate_up, down, weight, expert)
+
+
+def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
+    """`launch` without its checks, which take as long as a launch: for whoever has asked `takes`."""
     (n_tokens, size), (_, _, n_hidden), k = inputs.shape, down.shape, weight.shape[1]
     hidden = torch.empty((n_tokens * k, n_hidden), dtype=torch.float32, device=inputs.device)
     outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
     by_size, by_hidden = _block(size), _block(n_hidden)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         # Pairs are neighbours in the order of launching, so that those of one expert read it at the same time.
-        pair_hidden_kernel[n_tokens * k, triton.cdiv(n_hidden, by_size[0])](
+        pair_hidden_kernel[n_tokens * k, cdiv(n_hidden, by_size[0])](
             inputs, gate_up, expert, hidden, size, n_hidden, k, STAGES, *by_size, num_warps=WARPS
         )
-        pair_down_kernel[n_tokens, triton.cdiv(size, by_hidden[0])](
+        pair_down_kernel[n_tokens, cdiv(size, by_hidden[0])](
             hidden, down, weight, expert, outputs, size, n_hidden, k, STAGES, *by_hidden, num_warps=WARPS
         )
     return outputs
@@ -149,7 +154,7 @@ def launch(
 
 def _block(length: int) -> tuple[int, int]:
     """Rows of a matrix, and numbers of each, that a program has at a time."""
-    longest = min(LONGEST, triton.next_power_of_2(length))
+    longest = min(LONGEST, power_of_two(length))
     return AT_A_TIME // longest, longest
 
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
-from course_lib.kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from course_lib.kernels.runtime import INTERPRETED, cdiv, jit, power_of_two, runs_kernel, tl, tuned
 from course_lib.kernels.tiles import product
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -235,7 +235,7 @@ def order_kernel(
 def takes(inputs: Tensor, gate: Tensor, k: int, bias: Tensor | None = None) -> bool:
     """Whether the kernel can choose k experts of tokens (T, D) by this gate."""
     fits = inputs.ndim == gate.ndim == 2 and inputs.shape[1] == gate.shape[1] and gate.dtype == inputs.dtype
-    fits = fits and 1 <= k <= len(gate) <= MOST_EXPERTS and len(gate) > 1
+    fits = fits and 1 <= k <= gate.shape[0] <= MOST_EXPERTS and gate.shape[0] > 1
     if bias is not None:
         fits = fits and bias.dtype == torch.float32 and bias.device == inputs.device and bias.is_contiguous()
         fits = fits and bias.shape == gate.shape[:1]
@@ -262,9 +262,17 @@ def launch(
     _check(inputs, k, weights, bias, gate)
     if not runs_kernel(inputs) or not len(inputs):
         return reference(inputs, k, weights, bias, gate, scaling, ordered)
-    n_tokens, n_experts, device = len(inputs), inputs.shape[1] if gate is None else len(gate), inputs.device
-    sizes, n_warps = _sizes(inputs, n_experts, gate)
-    n_blocks = triton.cdiv(n_tokens, sizes["BLOCK_T"])
+    return run(inputs, k, weights, bias, gate, scaling, ordered)
+
+
+def run(
+    inputs: Tensor, k: int, weights: str, bias: Tensor | None, gate: Tensor | None, scaling: float, ordered: bool
+) -> Routed:
+    """`launch` without its checks, which take as long as a launch: for whoever has asked `takes`."""
+    (n_tokens, width), device = inputs.shape, inputs.device
+    n_experts = width if gate is None else gate.shape[0]
+    sizes, n_warps = _sizes(n_tokens, n_experts, width, gate is not None, inputs.dtype == torch.float32)
+    n_blocks = cdiv(n_tokens, sizes["BLOCK_T"])
     logits = order = offsets = counts = places = None
     weight = torch.empty((n_tokens, k), dtype=torch.float32, device=device)
     expert = torch.empty((n_tokens, k), dtype=torch.int32, device=device)
@@ -278,7 +286,7 @@ def launch(
         places = torch.empty((n_tokens, n_experts), dtype=torch.int16, device=device)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         choose_kernel[n_blocks,](
-            inputs, gate, bias, logits, weight, expert, places, counts, n_tokens, float(scaling), D=inputs.shape[1],
+            inputs, gate, bias, logits, weight, expert, places, counts, n_tokens, float(scaling), D=width,
             E=n_experts, K=k, WEIGHTS=weights, UPCAST=INTERPRETED, num_warps=n_warps, **sizes,
         )  # fmt: skip
         if ordered:
@@ -289,16 +297,16 @@ def launch(
     return Routed(weight, expert, order, offsets, logits)
 
 
-def _sizes(inputs: Tensor, n_experts: int, gate: Tensor | None) -> tuple[dict[str, int], int]:
+def _sizes(n_tokens: int, n_experts: int, width: int, gated: bool, exact: bool) -> tuple[dict[str, int], int]:
     """Tokens, experts and numbers of a token that a program of choose_kernel has at a time, and its warps."""
-    n_tokens, block = len(inputs), triton.next_power_of_2(n_experts)
-    n_a_block = min(MOST_TOKENS, TILE // block, triton.next_power_of_2(triton.cdiv(n_tokens, PROGRAMS)))
+    block = power_of_two(n_experts)
+    n_a_block = min(MOST_TOKENS, TILE // block, power_of_two(cdiv(n_tokens, PROGRAMS)))
     n_warps, at_a_time = min(16, max(1, n_a_block * block // OF_A_WARP)), 1
-    if gate is not None and n_a_block == 1:
-        at_a_time, n_warps = min(triton.next_power_of_2(inputs.shape[1]), max(16, GATE // block)), 8
-    elif gate is not None:  # tiles of which tensor cores make products
+    if gated and n_a_block == 1:
+        at_a_time, n_warps = min(power_of_two(width), max(16, GATE // block)), 8
+    elif gated:  # tiles of which tensor cores make products
         n_a_block, block, n_warps = max(16, n_a_block), max(16, block), max(4, n_warps)
-        at_a_time = 32 if inputs.dtype == torch.float32 else 128
+        at_a_time = 32 if exact else 128
     return {"BLOCK_T": n_a_block, "BLOCK_E": block, "BLOCK_D": at_a_time}, n_warps
 
 

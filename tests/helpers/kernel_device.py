@@ -47,7 +47,7 @@ def tuners(module: ModuleType) -> list[Any]:
 def n_settings(module: ModuleType, dtype: torch.dtype) -> int:
     """The most that any kernel of the file has for a type."""
     first = {"first": torch.empty(0, dtype=dtype)}
-    return max(len(tuner.early_config_prune(tuner.configs, first)) for tuner in tuners(module))
+    return max((len(tuner.early_config_prune(tuner.configs, first)) for tuner in tuners(module)), default=1)
 
 
 def use_setting(module: ModuleType, index: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,3 +154,40 @@ def test_bytes_by_hand():
     logits = torch.zeros(3, 4, dtype=torch.float16)
     assert bytes_moved(logits, 2) == 24 + 72 + 20
     assert bytes_moved(logits, 2, "chosen", torch.zeros(4)) == 24 + 16 + 72 + 20
+
+
+@pytest.mark.parametrize("n_tokens", [3, 140])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_with_a_gate_the_tokens_have_the_logits_of_their_product(n_tokens, ordered, generator):
+    """One token a program, and tiles of tokens."""
+    tokens, gate = torch.randn(n_tokens, 40, generator=generator), torch.randn(5, 40, generator=generator)
+    routed = launch(tokens, 2, "chosen", None, gate, 1.0, ordered)
+    torch.testing.assert_close(routed.logits, tokens @ gate.T, rtol=1e-5, atol=1e-5)  # sums in another order
+    again = launch(routed.logits, 2)
+    assert torch.equal(routed.expert, again.expert)
+    torch.testing.assert_close(routed.weight, again.weight)
+    assert (routed.order is None) is not ordered
+    assert routed.order is None or torch.equal(routed.order, again.order)
+
+
+def test_sigmoids_are_shared_among_the_chosen_and_scaled():
+    """Sigmoids ¾, ½ and ¼; the bias lifts the last above the second. Where both sigmoids vanish, shares are left."""
+    logits = torch.tensor([[3.0, 1.0, 1 / 3]]).log()
+    torch.testing.assert_close(launch(logits, 2, "sigmoid", None, None, 2.0).weight, torch.tensor([[1.2, 0.8]]))
+    biased = launch(logits, 2, "sigmoid", torch.tensor([0.0, 0.0, 0.3]))
+    assert biased.expert.tolist() == [[0, 2]]
+    torch.testing.assert_close(biased.weight, torch.tensor([[0.75, 0.25]]))
+    torch.testing.assert_close(launch(torch.full((1, 2), -200.0), 2, "sigmoid").weight, torch.tensor([[0.5, 0.5]]))
+
+
+def test_a_gate_of_another_width_or_type_and_other_weights_are_refused():
+    tokens = torch.zeros(2, 6)
+    with pytest.raises(ValueError, match=r"gate has shape \(4, 5\): expected \(4, 6\)"):
+        launch(tokens, 1, "chosen", None, torch.zeros(4, 5))
+    with pytest.raises(ValueError, match="gate is torch.float16: expected float32"):
+        launch(tokens, 1, "chosen", None, torch.zeros(4, 6).half())
+    with pytest.raises(ValueError, match="weights='both': expected one of chosen, all, one, sigmoid"):
+        launch(tokens, 1, "both")
+    assert not router_topk.takes(tokens, torch.zeros(4, 5), k=1)
+    assert not router_topk.takes(tokens, torch.zeros(4, 6), k=5)
+    assert not router_topk.takes(tokens, torch.zeros(4, 6), k=1, bias=torch.zeros(3))
