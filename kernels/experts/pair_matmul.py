@@ -22,15 +22,15 @@ from torch.nn.functional import silu
 
 MOST_PAIRS = 8  # up to which pairs by themselves are faster than tiles of pairs sorted by expert
 AT_A_TIME = 4096  # numbers of a matrix that a program asks for before it waits: with less, the memory idles
-LONGEST = 1024  # numbers of a row among them
-STAGES = 2  # of the loop over longer rows
+LONGEST = 2048  # numbers of a row among them
+STAGES = 1  # of the loop over longer rows: so many programs are on a processor that their loads overlap already
 WARPS = 4
 # For the tests: a prime number of experts, lengths that are no multiple of a block; k = 1; k = E; rows in two steps.
 CASES = (
     {"shape": (3, 7, 40, 24), "k": 2},
     {"shape": (5, 3, 16, 37), "k": 1},
     {"shape": (1, 3, 72, 40), "k": 3},
-    {"shape": (1, 2, 1032, 20), "k": 2},
+    {"shape": (1, 2, 2056, 20), "k": 2},
 )
 
 
@@ -78,7 +78,8 @@ def pair_hidden_kernel(
         gate += x * of_gate.to(tl.float32)
         up += x * of_up.to(tl.float32)
     before, times = tl.sum(gate, 1), tl.sum(up, 1)
-    tl.store(hidden + pair * F + f, before / (1 + tl.exp(-before)) * times, mask=f < F)
+    value = before / (1 + tl.exp(-before)) * times
+    tl.store(hidden + pair * F + f, value.to(hidden.dtype.element_ty), mask=f < F)
 
 
 @jit
@@ -97,8 +98,8 @@ def pair_down_kernel(
             f = first + tl.arange(0, BLOCK_F)
             inside = (o < D)[:, None] & (f < F)[None, :]
             matrix = tl.load(down + row[:, None] * F + f[None, :], mask=inside, other=0.0).to(tl.float32)
-            units = share * tl.load(hidden + pair * F + f, mask=f < F, other=0.0)
-            total += units[None, :] * matrix
+            units = tl.load(hidden + pair * F + f, mask=f < F, other=0.0).to(tl.float32)
+            total += (share * units)[None, :] * matrix
     tl.store(outputs + token * D + o, tl.sum(total, 1).to(outputs.dtype.element_ty), mask=o < D)
 
 
@@ -138,7 +139,8 @@ def launch(
 def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
     """`launch` without its checks, which take as long as a launch: for whoever has asked `takes`."""
     (n_tokens, size), (_, _, n_hidden), k = inputs.shape, down.shape, weight.shape[1]
-    hidden = torch.empty((n_tokens * k, n_hidden), dtype=torch.float32, device=inputs.device)
+    # Of the matrices' type, so that threads load of both what belongs together, and need not exchange it.
+    hidden = torch.empty((n_tokens * k, n_hidden), dtype=inputs.dtype, device=inputs.device)
     outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
     by_size, by_hidden = _block(size), _block(n_hidden)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
