@@ -57,8 +57,8 @@ class Routing:
 
 
 class DecidedRouting(Routing):
-    """The routing of the k experts that a kernel chose for each token. Its (T, E) tables, and `real`, are built when
-    somebody reads them: a model that generates text reads none, and each would cost launches.
+    """The routing of the k experts that a kernel chose for each token. Its (T, E) tables, and `real`, are built at the
+    first reading: a model that generates text reads none of them, and each would cost launches.
     """
 
     @classmethod

@@ -3,10 +3,10 @@
 Dimension key: T tokens, E experts, D width, F neurons of an expert, k experts a token.
 The twin multiplies what one token's k experts multiply, 3 D k F weights: it is what conditional compute should cost.
 
-On a GPU, "kernels" is the layer as a user calls it, and "grouped product" the same with the kernels off. The host has
-queued a call before the clock starts, so these are times of the GPU. Where the GPU waits for the host instead, as in a
-model that generates text, the contests "called by an idle host" say what a call takes, and sides "in a graph" what is
-left when a CUDA graph has recorded it.
+On a GPU, "kernels" is the layer as a user calls it, and "grouped product" is the same layer with the kernels off. The
+host has queued a call before the timer starts, so these are times of the GPU. When a model generates text, the GPU
+often waits for the host instead: the contests "called by an idle host" measure that, and the sides "in a graph" show
+the time of the same call recorded in a CUDA graph.
 """
 
 from collections.abc import Callable, Iterator
@@ -127,7 +127,7 @@ def _contest(place: Place, layer: MoE, tokens: Tensor) -> Contest:
 
 
 def _large(place: Place, layer: MoE, tokens: Tensor) -> Contest:
-    """What is read takes a hundred times as long as a launch, so the ways that multiply more are left out."""
+    """Without the ways that multiply more: here they would take most of the time of the bench."""
     n_awake, work = _awake(layer, tokens)
     sides = [_twin(place, layer, tokens), Side(LAYER, _run(layer, tokens, "grouped"), work)]
     sides.append(Side(KERNELS, _by_kernels(layer, tokens), work))
@@ -138,7 +138,7 @@ def _large(place: Place, layer: MoE, tokens: Tensor) -> Contest:
 
 
 def _by_an_idle_host(contest: Contest) -> Contest:
-    """The host waits until the clock has started, then calls: the time of its own work and of the GPU's."""
+    """The host waits until the timer has started, then calls: this measures the host's work and the GPU's."""
 
     def late(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
         def wait_and_run() -> Tensor:
@@ -154,7 +154,7 @@ def _by_an_idle_host(contest: Contest) -> Contest:
 
 
 def _in_a_graph(side: Side) -> Side:
-    """The side as a CUDA graph that is replayed. Recorded now: whoever checks sides changes what torch.empty does."""
+    """The side as a CUDA graph that is replayed. It is recorded at once, before a check changes torch.empty."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):  # what is compiled, tuned or made at the first call is not recorded

@@ -196,7 +196,7 @@ def launch(
 
 
 def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, order: Tensor, offsets: Tensor) -> Tensor:
-    """`launch` without its checks, which take as long as a launch: for whoever has asked `takes`."""
+    """`launch` without its checks, which take as long as a launch: for callers that have asked `takes`."""
     (n_tokens, size), (n_experts, _, n_hidden), n_pairs = inputs.shape, down.shape, order.shape[0]
     hidden = torch.empty((n_pairs, n_hidden), dtype=inputs.dtype, device=inputs.device)
     parts = torch.empty((n_pairs, size), dtype=inputs.dtype, device=inputs.device)  # twice as many bytes in float32

@@ -137,7 +137,7 @@ def launch(
 
 
 def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
-    """`launch` without its checks, which take as long as a launch: for whoever has asked `takes`."""
+    """`launch` without its checks, which take as long as a launch: for callers that have asked `takes`."""
     (n_tokens, size), (_, _, n_hidden), k = inputs.shape, down.shape, weight.shape[1]
     # Of the matrices' type, so that threads load of both what belongs together, and need not exchange it.
     hidden = torch.empty((n_tokens * k, n_hidden), dtype=inputs.dtype, device=inputs.device)

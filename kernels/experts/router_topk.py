@@ -268,7 +268,7 @@ def launch(
 def run(
     inputs: Tensor, k: int, weights: str, bias: Tensor | None, gate: Tensor | None, scaling: float, ordered: bool
 ) -> Routed:
-    """`launch` without its checks, which take as long as a launch: for whoever has asked `takes`."""
+    """`launch` without its checks, which take as long as a launch: for callers that have asked `takes`."""
     (n_tokens, width), device = inputs.shape, inputs.device
     n_experts = width if gate is None else gate.shape[0]
     sizes, n_warps = _sizes(n_tokens, n_experts, width, gate is not None, inputs.dtype == torch.float32)

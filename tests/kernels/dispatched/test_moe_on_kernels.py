@@ -52,7 +52,7 @@ def tokens(generator, *shape):
 
 
 def both(layer, x, **more):
-    """What the layer gives with kernels, and without."""
+    """The layer's results with kernels and without."""
     with kernels(True):
         on = layer(x, **more)
     with kernels(False):
