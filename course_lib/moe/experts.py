@@ -67,6 +67,10 @@ class Experts(nn.Module):
         return len(self.out)
 
     @property
+    def is_plain_swiglu(self) -> bool:
+        return self.activation is _swiglu and self.bias is None
+
+    @property
     def width(self) -> int:
         return self.out.shape[1]
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from course_lib.moe.by_kernels import by_kernels
 from course_lib.moe.dispatch import WAYS
 from course_lib.moe.experts import Experts, random_experts
 from course_lib.moe.routed import Routing, joined
@@ -66,9 +67,16 @@ class MoE(nn.Module):
             generator: while training, see Router.route.
         """
         self._check_input(x)
+        _check_marks(x, real, ids)
         tokens = x.reshape(-1, x.shape[-1])
-        routing = self.route(x, real, ids, generator)
-        output = WAYS[self.way](self.experts, tokens, routing.weights, routing.keep)
+        found, marks = None, None if real is None else real.reshape(-1)
+        if self.way == "grouped" and generator is None:
+            found = by_kernels(self.experts, self.router, self.gate, tokens, marks)
+        if found:
+            output, routing = found
+        else:
+            routing = self.route(x, real, ids, generator)
+            output = WAYS[self.way](self.experts, tokens, routing.weights, routing.keep)
         if self.shared is not None:
             output = output + sum(self.shared.one(e, tokens) for e in range(self.shared.n_experts))
         return output.reshape(x.shape), routing

@@ -2,12 +2,19 @@
 
 Dimension key: T tokens, E experts, D width, F neurons of an expert, k experts a token.
 The twin multiplies what one token's k experts multiply, 3 D k F weights: it is what conditional compute should cost.
+
+On a GPU, "kernels" is the layer as a user calls it, and "grouped product" is the same layer with the kernels off. The
+host has queued a call before the timer starts, so these are times of the GPU. When a model generates text, the GPU
+often waits for the host instead: the contests "called by an idle host" measure that, and the sides "in a graph" show
+the time of the same call recorded in a CUDA graph.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
+from course_lib.kernels.dispatch import kernels
 from course_lib.kernels.timing.contest import Contest, Place, Side
 from torch import Tensor
 from transformers import MixtralConfig
@@ -23,8 +30,10 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}  # relative; sums over E
 K = 2
 SIZES = {"width": 576, "neurons": 1536, "tokens": (1, 8, 64, 512), "experts": (4, 8, 32)}
 QUICK = {"width": 16, "neurons": 24, "tokens": (1, 8), "experts": (4, 8)}
+LARGE = {"width": 4096, "neurons": 14336, "tokens": (1, 8, 64), "experts": (8,)}  # a block of Mixtral-8x7B
 USUAL = 8  # experts, at every number of tokens; the other numbers at the fewest and at the most
-TWIN, LAYER = "dense, of equal active size", "grouped product"
+TWIN, LAYER, KERNELS = "dense, of equal active size", "grouped product", "kernels"
+PEER, IN_A_GRAPH, IDLE = "transformers, grouped_mm", "in a graph", "called by an idle host"
 
 
 def contests(place: Place) -> Iterator[Contest]:
@@ -33,14 +42,22 @@ def contests(place: Place) -> Iterator[Contest]:
         layer = _layer(place, sizes["width"], sizes["neurons"], n_experts)
         few_and_many = (sizes["tokens"][0], sizes["tokens"][-1])
         for n_tokens in sizes["tokens"] if n_experts == USUAL else few_and_many:
-            yield _contest(place, layer, _decided(place, layer, n_tokens))
+            contest = _contest(place, layer, _decided(place, layer, n_tokens))
+            yield contest
+            if place.device.type == "cuda" and n_experts >= USUAL:
+                yield _by_an_idle_host(contest)
+    if place.device.type == "cuda":
+        layer = _layer(place, LARGE["width"], LARGE["neurons"], *LARGE["experts"])
+        for n_tokens in LARGE["tokens"]:
+            yield _large(place, layer, _decided(place, layer, n_tokens))
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
     """What the layer costs over its twin, and which number of tokens pays the most for the experts that it wakes."""
-    timed = [row for row in rows if row["side"] == LAYER and row["repetitions"]]
+    layer = KERNELS if any(row["side"] == KERNELS for row in rows) else LAYER
+    timed = [row for row in rows if row["side"] == layer and row["repetitions"]]
     if not timed:
-        return f"'{LAYER}' was not timed."
+        return f"'{layer}' was not timed."
     twin_bytes = {row["contest"]: row["bytes"] for row in rows if row["side"] == TWIN}
     over = {row["contest"]: 1 / row["times_anchor"] for row in timed}
     read = {row["contest"]: row["bytes"] / twin_bytes[row["contest"]] for row in timed}
@@ -86,15 +103,9 @@ def _decided(place: Place, layer: MoE, n_tokens: int) -> Tensor:
 
 @torch.no_grad()
 def _contest(place: Place, layer: MoE, tokens: Tensor) -> Contest:
-    (n_experts, width, neurons), n_tokens = layer.experts.out.shape, len(tokens)
-    n_awake = int(layer.route(tokens).keep.any(0).sum())
-    twin = Experts(
-        place.randn(1, 2 * K * neurons, width) / width**0.5, place.randn(1, width, K * neurons) / neurons**0.5
-    ).requires_grad_(False)
-    work = _work(layer, n_tokens, n_awake, K * n_tokens)
-    sides = [
-        Side(TWIN, _without_gradients(lambda: twin.one(0, tokens)), _dense_work(twin, n_tokens), twin.one(0, tokens))
-    ]
+    n_experts, n_tokens = layer.experts.n_experts, len(tokens)
+    n_awake, work = _awake(layer, tokens)
+    sides = [_twin(place, layer, tokens)]
     everything = _work(layer, n_tokens, n_experts, n_experts * n_tokens)
     sides.append(Side("all experts", _run(layer, tokens, "all_experts"), everything))
     sides.append(Side("sorted loop over experts", _run(layer, tokens, "expert_loop"), work))
@@ -107,13 +118,90 @@ def _contest(place: Place, layer: MoE, tokens: Tensor) -> Contest:
         contest.absent[LAYER] = f"torch has no grouped product of {tokens.dtype} on {tokens.device.type} here"
     for way in ("eager", "grouped_mm"):
         contest.try_side(f"transformers, {way}", lambda way=way: _peer(layer, tokens, way, work))
+    if tokens.is_cuda:
+        sides.append(Side(KERNELS, _by_kernels(layer, tokens), work))
+    if place.device.type == "cuda":
+        for side in [side for side in sides if side.name in (TWIN, KERNELS, PEER)]:
+            contest.try_side(f"{side.name}, {IN_A_GRAPH}", lambda side=side: _in_a_graph(side))
     return contest
 
 
+def _large(place: Place, layer: MoE, tokens: Tensor) -> Contest:
+    """Without the ways that multiply more: here they would take most of the time of the bench."""
+    n_awake, work = _awake(layer, tokens)
+    sides = [_twin(place, layer, tokens), Side(LAYER, _run(layer, tokens, "grouped"), work)]
+    sides.append(Side(KERNELS, _by_kernels(layer, tokens), work))
+    name = f"{_tokens(len(tokens))} in a block of Mixtral-8x7B, {n_awake} of {layer.experts.n_experts} experts awake"
+    contest = Contest(name, (len(tokens), layer.experts.n_experts), sides, _run(layer, tokens, "expert_loop")())
+    contest.try_side(PEER, lambda: _peer(layer, tokens, "grouped_mm", work))
+    return contest
+
+
+def _by_an_idle_host(contest: Contest) -> Contest:
+    """The host waits until the timer has started, then calls: this measures the host's work and the GPU's."""
+
+    def late(run: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        def wait_and_run() -> Tensor:
+            torch.cuda.synchronize()
+            return run()
+
+        return wait_and_run
+
+    graphs = [f"{name}, {IN_A_GRAPH}" for name in (TWIN, KERNELS, PEER)]
+    sides = [side for side in contest.sides if side.name in (TWIN, LAYER, KERNELS, PEER, *graphs)]
+    sides = [replace(side, name=f"{side.name}, {IDLE}", run=late(side.run)) for side in sides]
+    return replace(contest, name=f"{contest.name}, {IDLE}", sides=sides, absent={})
+
+
+def _in_a_graph(side: Side) -> Side:
+    """The side as a CUDA graph that is replayed. It is recorded at once, before a check changes torch.empty."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):  # what is compiled, tuned or made at the first call is not recorded
+        for _ in range(2):
+            side.run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = side.run()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return output
+
+    return replace(side, name=f"{side.name}, {IN_A_GRAPH}", run=replay)
+
+
+def _twin(place: Place, layer: MoE, tokens: Tensor) -> Side:
+    """The dense MLP of k F neurons."""
+    _, width, neurons = layer.experts.out.shape
+    twin = Experts(
+        place.randn(1, 2 * K * neurons, width) / width**0.5, place.randn(1, width, K * neurons) / neurons**0.5
+    ).requires_grad_(False)
+    run = _without_gradients(lambda: twin.one(0, tokens))
+    return Side(TWIN, run, _dense_work(twin, len(tokens)), run())
+
+
+def _awake(layer: MoE, tokens: Tensor) -> tuple[int, Work]:
+    """How many experts the tokens go to, and the work of these."""
+    with kernels(False):
+        n_awake = int(layer.route(tokens).keep.any(0).sum())
+    return n_awake, _work(layer, len(tokens), n_awake, K * len(tokens))
+
+
 def _run(layer: MoE, tokens: Tensor, way: str) -> Callable[[], Tensor]:
-    """The whole layer, gate and routing included; a layer of its own for each way, on the same weights."""
+    """The whole layer in torch, gate and routing included; a layer of its own for each way, on the same weights."""
     twin = MoE(layer.experts, layer.router, layer.gate.data, way=way).requires_grad_(False)
-    return _without_gradients(lambda: twin(tokens)[0])
+
+    def run() -> Tensor:
+        with kernels(False):
+            return twin(tokens)[0]
+
+    return _without_gradients(run)
+
+
+def _by_kernels(layer: MoE, tokens: Tensor) -> Callable[[], Tensor]:
+    return _without_gradients(lambda: layer(tokens)[0])
 
 
 def _peer(layer: MoE, tokens: Tensor, way: str, work: Work) -> Side:

@@ -18,7 +18,8 @@ from itertools import pairwise
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
 from course_lib.kernels.experts import router_topk
-from course_lib.kernels.runtime import INTERPRETED, jit, runs_kernel, tl, triton, tuned
+from course_lib.kernels.experts.pair_matmul import experts_fit
+from course_lib.kernels.runtime import INTERPRETED, cdiv, jit, power_of_two, runs_kernel, tl, tuned
 from course_lib.kernels.tiles import product
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -87,6 +88,7 @@ def rows_of_tile(offsets, tile, E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_T:
     ["E", "D", "F", "P_CLASS"],
     {"BLOCK_T": 16, "BLOCK_F": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 16, "BLOCK_F": 32, "BLOCK_I": 128, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_T": 32, "BLOCK_F": 64, "BLOCK_I": 128, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 64, "BLOCK_F": 64, "BLOCK_I": 64, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 128, "BLOCK_F": 128, "BLOCK_I": 64, "num_warps": 8, "num_stages": 4},
     float32=({"BLOCK_T": 16, "BLOCK_F": 32, "BLOCK_I": 32, "num_warps": 4, "num_stages": 2},),
@@ -124,6 +126,7 @@ def swiglu_kernel(
     ["E", "D", "F", "P_CLASS"],
     {"BLOCK_T": 16, "BLOCK_O": 64, "BLOCK_F": 128, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 128, "num_warps": 4, "num_stages": 4},
+    {"BLOCK_T": 32, "BLOCK_O": 64, "BLOCK_F": 128, "num_warps": 4, "num_stages": 3},
     {"BLOCK_T": 64, "BLOCK_O": 128, "BLOCK_F": 64, "num_warps": 4, "num_stages": 4},
     {"BLOCK_T": 128, "BLOCK_O": 256, "BLOCK_F": 64, "num_warps": 8, "num_stages": 4},
     float32=({"BLOCK_T": 16, "BLOCK_O": 32, "BLOCK_F": 32, "num_warps": 4, "num_stages": 2},),
@@ -167,6 +170,11 @@ def join_kernel(parts, outputs, D: tl.constexpr, K: tl.constexpr, BLOCK: tl.cons
     tl.store(outputs + token * D + d, total.to(outputs.dtype.element_ty), mask=d < D)
 
 
+def takes(inputs: Tensor, gate_up: Tensor, down: Tensor) -> bool:
+    """Whether the experts' matrices are as the kernel reads them."""
+    return experts_fit(inputs, gate_up, down)
+
+
 def launch(
     inputs: Float[Tensor, "T D"],
     gate_up: Float[Tensor, "E F2 D"],
@@ -184,24 +192,29 @@ def launch(
     _check(inputs, gate_up, down, weight, order, offsets)
     if not runs_kernel(inputs) or not len(inputs):
         return reference(inputs, gate_up, down, weight, order, offsets)
-    (n_tokens, size), (n_experts, _, n_hidden), n_pairs = inputs.shape, down.shape, len(order)
+    return run(inputs, gate_up, down, weight, order, offsets)
+
+
+def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, order: Tensor, offsets: Tensor) -> Tensor:
+    """`launch` without its checks, which take as long as a launch: for callers that have asked `takes`."""
+    (n_tokens, size), (n_experts, _, n_hidden), n_pairs = inputs.shape, down.shape, order.shape[0]
     hidden = torch.empty((n_pairs, n_hidden), dtype=inputs.dtype, device=inputs.device)
     parts = torch.empty((n_pairs, size), dtype=inputs.dtype, device=inputs.device)  # twice as many bytes in float32
     outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
-    sizes = {"E": n_experts, "D": size, "F": n_hidden, "BLOCK_E": triton.next_power_of_2(n_experts)}
-    sizes |= {"P_CLASS": triton.next_power_of_2(n_pairs), "UPCAST": INTERPRETED}
+    sizes = {"E": n_experts, "D": size, "F": n_hidden, "BLOCK_E": power_of_two(n_experts)}
+    sizes |= {"P_CLASS": power_of_two(n_pairs), "UPCAST": INTERPRETED}
 
     def tiles(meta: dict[str, int]) -> int:
-        return min(n_pairs, triton.cdiv(n_pairs, meta["BLOCK_T"]) + n_experts)  # each expert ends in one more, at most
+        return min(n_pairs, cdiv(n_pairs, meta["BLOCK_T"]) + n_experts)  # each expert ends in one more, at most
 
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
-        swiglu_kernel[lambda meta: (tiles(meta), triton.cdiv(n_hidden, meta["BLOCK_F"]))](
+        swiglu_kernel[lambda meta: (tiles(meta), cdiv(n_hidden, meta["BLOCK_F"]))](
             inputs, gate_up, order, offsets, hidden, K=weight.shape[1], **sizes
         )
-        down_kernel[lambda meta: (tiles(meta), triton.cdiv(size, meta["BLOCK_O"]))](
+        down_kernel[lambda meta: (tiles(meta), cdiv(size, meta["BLOCK_O"]))](
             hidden, down, weight, order, offsets, parts, **sizes
         )
-        join_kernel[n_tokens, triton.cdiv(size, JOINED)](parts, outputs, D=size, K=weight.shape[1], BLOCK=JOINED)
+        join_kernel[n_tokens, cdiv(size, JOINED)](parts, outputs, D=size, K=weight.shape[1], BLOCK=JOINED)
     return outputs
 
 

@@ -1,11 +1,13 @@
-"""Route tokens to experts: softmax, the best k, their weights, and which rows each expert works on.
+"""Route tokens to experts: the gate's product, the best k, their weights, and which rows each expert works on.
 
-Dimension key: T tokens, E experts, k experts a token, P = T * k pairs of a token and an expert, numbered t * k + place.
+Dimension key: T tokens, E experts, D size of a token, k experts a token, P = T * k pairs of a token and an expert,
+numbered t * k + place.
 
 What an expert needs is the list of its pairs, so that its products are over neighbouring rows: a counting sort by
 expert. One kernel chooses and counts within its tokens; a second turns all counts into places and writes the pairs
 there. Nothing is added atomically, so a pair's place is always the same, and nobody waits for the host. In torch this
-is a softmax, a topk, a division, a sort, a count and a running sum, each a pass and a launch of its own.
+is a softmax, a topk, a division, a sort, a count and a running sum, each a pass and a launch of its own. The product
+with the gate, in float32, is made by the first kernel too: in torch it is two conversions and a product.
 
 What bounds it is latency: k choices one after the other, then the counts of all programs in each. So few tokens are
 spread over many programs, down to one each, while many tokens are 64 to a program.
@@ -13,13 +15,19 @@ spread over many programs, down to one each, while many tokens are 64 to a progr
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
-from course_lib.kernels.runtime import jit, runs_kernel, tl, triton, tuned
+from course_lib.kernels.runtime import INTERPRETED, cdiv, jit, power_of_two, runs_kernel, tl, tuned
+from course_lib.kernels.tiles import product
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+# Of an expert that is chosen: its share of a softmax over the chosen ones (Mixtral) or over all of them (Switch,
+# OLMoE), one (MoEfication), or the share of its sigmoid among the chosen ones' (DeepSeek-V3).
+Weights = Literal["chosen", "all", "one", "sigmoid"]
 
 MOST_EXPERTS = 1024  # a program has all experts of its tokens in registers
 TILE = 8192  # logits that it has at a time, at most
@@ -27,13 +35,19 @@ MOST_TOKENS = 64  # of a program, so that few programs read each other's counts
 PROGRAMS = 128  # where there are few tokens: about as many as a GPU has processors
 COUNTS, MOST_BLOCKS = 4096, 64  # that are read at a time: so many, of so many blocks
 OF_A_WARP = 256  # logits, where 16 warps suffice: a token in one warp needs no other to find its best experts
-# For the tests: with a bias, a prime number of experts; fewer tokens than a tile and k = E; k = 1 with ties; two tiles.
+GATE = 16384  # numbers of the gate that a program with one token has at a time
+# For the tests: with a bias, a prime number of experts; fewer tokens than a tile and k = E; k = 1 with ties; two tiles;
+# with a gate, one token a program and a tile of tokens, of more numbers than are multiplied at a time.
 CASES = (
     {"shape": (19, 7), "k": 2, "biased": True},
     {"shape": (5, 3), "k": 3},
-    {"shape": (64, 8), "k": 1, "renormalise": False},
+    {"shape": (64, 8), "k": 1, "weights": "all"},
     {"shape": (70, 64), "k": 6},
-    {"shape": (1, 37), "k": 4, "renormalise": False, "biased": True},
+    {"shape": (1, 37), "k": 4, "weights": "all", "biased": True},
+    {"shape": (6, 5), "k": 2, "weights": "sigmoid", "biased": True, "width": 24},
+    {"shape": (131, 7), "k": 2, "weights": "one", "width": 136},
+    {"shape": (3, 33), "k": 2, "width": 520},
+    {"shape": (3, 6), "k": 2, "ordered": False},
 )
 
 
@@ -42,8 +56,9 @@ class Routed(NamedTuple):
 
     weight: Float[Tensor, "T k"]  # float32, the largest score first
     expert: Int[Tensor, "T k"]
-    order: Int[Tensor, "P"]
-    offsets: Int[Tensor, "E1"]
+    order: Int[Tensor, "P"] | None
+    offsets: Int[Tensor, "E1"] | None
+    logits: Float[Tensor, "T E"] | None = None  # in float32, where there is a gate
 
     def loads(self) -> Int[Tensor, "E"]:
         """Tokens of each expert."""
@@ -51,34 +66,86 @@ class Routed(NamedTuple):
 
 
 def reference(
-    logits: Float[Tensor, "T E"], k: int, renormalise: bool = True, bias: Float[Tensor, "E"] | None = None
+    inputs: Float[Tensor, "T I"],
+    k: int,
+    weights: Weights = "chosen",
+    bias: Float[Tensor, "E"] | None = None,
+    gate: Float[Tensor, "E D"] | None = None,
+    scaling: float = 1.0,
+    ordered: bool = True,
 ) -> Routed:
     """In float32. Equal scores: the lower expert first. NaN comes last, and makes all weights of its token NaN."""
-    logits = logits.float()
-    prior = logits.softmax(dim=1)
-    score = logits if bias is None else prior + bias
+    logits = inputs.float() if gate is None else inputs.float() @ gate.float().T
+    prior = logits.sigmoid() if weights == "sigmoid" else logits.softmax(dim=1)
+    score = logits if bias is None and weights != "sigmoid" else prior + (0 if bias is None else bias)
     ranked = score.masked_fill(score.isnan(), float("-inf")).sort(dim=1, descending=True, stable=True).indices
     expert = ranked[:, :k]
-    weight = logits.gather(1, expert).softmax(dim=1) if renormalise else prior.gather(1, expert)
-    weight = weight.masked_fill(prior.isnan().any(dim=1, keepdim=True), float("nan"))
-    order = expert.flatten().sort(stable=True).indices
+    if weights in ("all", "one"):
+        weight = prior.gather(1, expert) if weights == "all" else torch.ones_like(expert, dtype=prior.dtype)
+    else:
+        weight = (logsigmoid(logits) if weights == "sigmoid" else logits).gather(1, expert).softmax(dim=1)
+    bad = (logits.isnan() | (logits == float("inf"))).any(dim=1, keepdim=True)
+    bad |= (logits == float("-inf")).all(dim=1, keepdim=True)
+    weight = (scaling * weight).masked_fill(bad, float("nan"))
+    found = Routed(weight, expert.int().contiguous(), None, None, None if gate is None else logits)
+    if not ordered:
+        return found
     loads = expert.flatten().bincount(minlength=logits.shape[1])
-    offsets = torch.cat([loads.new_zeros(1), loads.cumsum(0)])
-    return Routed(weight, expert.int().contiguous(), order.int(), offsets.int())
+    order, offsets = expert.flatten().sort(stable=True).indices, torch.cat([loads.new_zeros(1), loads.cumsum(0)])
+    return found._replace(order=order.int(), offsets=offsets.int())
 
 
 def bytes_moved(
-    logits: Float[Tensor, "T E"], k: int, renormalise: bool = True, bias: Float[Tensor, "E"] | None = None
+    inputs: Float[Tensor, "T I"],
+    k: int,
+    weights: Weights = "chosen",
+    bias: Float[Tensor, "E"] | None = None,
+    gate: Float[Tensor, "E D"] | None = None,
+    scaling: float = 1.0,
+    ordered: bool = True,
 ) -> int:
-    """Logits and bias read once; of each pair a weight, an expert and a place written once; the offsets."""
-    read = logits.nbytes + (0 if bias is None else bias.nbytes)
-    return read + 12 * len(logits) * k + 4 * (logits.shape[1] + 1)
+    """Inputs, gate and bias read once; of each pair a weight, an expert and a place written once; offsets, logits."""
+    n_tokens, n_experts = len(inputs), inputs.shape[1] if gate is None else len(gate)
+    read = sum(tensor.nbytes for tensor in (inputs, bias, gate) if tensor is not None)
+    written = 8 * n_tokens * k + (4 * n_tokens * k + 4 * (n_experts + 1) if ordered else 0)
+    return read + written + (0 if gate is None else 4 * n_tokens * n_experts)
+
+
+@jit
+def product_of_one(inputs, gate, token, D: tl.constexpr, E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr):
+    """The logits of one token, (1, BLOCK_E). Everything is asked for at once, since nothing else is under way."""
+    column = tl.arange(0, BLOCK_E)
+    total = tl.zeros([BLOCK_E, BLOCK_D], tl.float32)
+    for first in range(0, D, BLOCK_D):
+        d = first + tl.arange(0, BLOCK_D)
+        inside = (column < E)[:, None] & (d < D)[None, :]
+        x = tl.load(inputs + token.to(tl.int64) * D + d, mask=d < D, other=0.0).to(tl.float32)
+        total += x[None, :] * tl.load(gate + column[:, None] * D + d[None, :], mask=inside, other=0.0).to(tl.float32)
+    return tl.sum(total, 1)[None, :]
+
+
+@jit
+def product_of_many(
+    inputs, gate, token, T, D: tl.constexpr, E: tl.constexpr, UPCAST: tl.constexpr, BLOCK_T: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """The logits of BLOCK_T tokens, by tensor cores where the types are 16 bits wide: their sums are in float32."""
+    column = tl.arange(0, BLOCK_E)
+    total = tl.zeros([BLOCK_T, BLOCK_E], tl.float32)
+    for first in range(0, D, BLOCK_D):
+        d = first + tl.arange(0, BLOCK_D)
+        at = token.to(tl.int64)[:, None] * D + d[None, :]
+        x = tl.load(inputs + at, mask=(token < T)[:, None] & (d < D)[None, :], other=0.0)
+        inside = (column < E)[None, :] & (d < D)[:, None]
+        total += product(x, tl.load(gate + column[None, :] * D + d[:, None], mask=inside, other=0.0), UPCAST)
+    return total
 
 
 @jit(lengths=("T",))
 def choose_kernel(
-    logits, bias, weight, expert, places, counts, T, E: tl.constexpr, K: tl.constexpr, RENORMALISE: tl.constexpr,
-    BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
+    inputs, gate, bias, logits, weight, expert, places, counts, T, scaling, D: tl.constexpr, E: tl.constexpr,
+    K: tl.constexpr, WEIGHTS: tl.constexpr, UPCAST: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """The experts of BLOCK_T tokens with their weights, how many of these tokens each expert got, and for each token
     and expert the place from 1 in the order of choice, 0 where it is not chosen: what order_kernel loads in one piece.
@@ -87,13 +154,24 @@ def choose_kernel(
     token, column = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_E)
     row, real = token.to(tl.int64)[:, None], (column < E)[None, :]
     inside = (token < T)[:, None] & real
-    x = tl.load(logits + row * E + column[None, :], mask=inside, other=0.0).to(tl.float32)
+    if gate is None:
+        x = tl.load(inputs + row * E + column[None, :], mask=inside, other=0.0).to(tl.float32)
+    else:
+        if BLOCK_T == 1:
+            x = product_of_one(inputs, gate, tl.program_id(0), D, E, BLOCK_E, BLOCK_D)
+        else:
+            x = product_of_many(inputs, gate, token, T, D, E, UPCAST, BLOCK_T, BLOCK_E, BLOCK_D)
+        tl.store(logits + row * E + column[None, :], x, mask=inside)
     x = tl.where(real, x, float("-inf"))
     exponential = tl.exp(x - tl.max(x, 1)[:, None])
     total = tl.sum(exponential, 1)[:, None]
     score = x
+    if WEIGHTS == "sigmoid":
+        score = 1 / (1 + tl.exp(-x))
+    elif bias is not None:
+        score = exponential / total
     if bias is not None:
-        score = exponential / total + tl.load(bias + column, mask=column < E, other=0.0)[None, :]
+        score += tl.load(bias + column, mask=column < E, other=0.0)[None, :]
     score = tl.where(score == score, score, float("-inf"))
     # One number says both who is better and, of equals, who comes first: the score's bits, ordered as integers are,
     # above the experts in reverse. So a choice is one maximum instead of a maximum and the first that has it.
@@ -106,18 +184,23 @@ def choose_kernel(
         place = tl.where(first, k + 1, place)
         key = tl.where(first, LOWEST, key)
     chosen = place > 0
-    if RENORMALISE:
+    if WEIGHTS == "all":
+        share = exponential / total
+    elif WEIGHTS == "one":
+        share = tl.full([BLOCK_T, BLOCK_E], 1.0, tl.float32)
+    else:
+        if WEIGHTS == "sigmoid":  # by its logarithm, whose softmax is the share of a sigmoid, also of one that vanishes
+            x = tl.minimum(x, 0.0) - tl.log(1 + tl.exp(-tl.abs(x)))
         level = tl.max(tl.where(chosen, x, float("-inf")), 1)[:, None]
         exponential = tl.where(chosen, tl.exp(x - level), 0.0)
         share = exponential / tl.sum(exponential, 1)[:, None]
-    else:
-        share = exponential / total
-    share = tl.where(total == total, share, float("nan"))
+    share = tl.where(total == total, scaling * share, float("nan"))
     pair = row * K + place - 1
     tl.store(weight + pair, share, mask=chosen & inside)
     tl.store(expert + pair, tl.where(chosen, column[None, :], 0), mask=chosen & inside)
-    tl.store(places + row * E + column[None, :], place.to(tl.int16), mask=inside)
-    tl.store(counts + tl.program_id(0) * E + column, tl.sum((chosen & inside).to(tl.int32), 0), mask=column < E)
+    if places is not None:
+        tl.store(places + row * E + column[None, :], place.to(tl.int16), mask=inside)
+        tl.store(counts + tl.program_id(0) * E + column, tl.sum((chosen & inside).to(tl.int32), 0), mask=column < E)
 
 
 @tuned(["E", "K", "BLOCK_T"], {"num_warps": 4}, {"num_warps": 8}, {"num_warps": 16})
@@ -149,38 +232,82 @@ def order_kernel(
     tl.store(order + target, (row * K + place - 1).to(tl.int32), mask=place > 0)
 
 
+def takes(inputs: Tensor, gate: Tensor, k: int, bias: Tensor | None = None) -> bool:
+    """Whether the kernel can choose k experts of tokens (T, D) by this gate."""
+    fits = inputs.ndim == gate.ndim == 2 and inputs.shape[1] == gate.shape[1] and gate.dtype == inputs.dtype
+    fits = fits and 1 <= k <= gate.shape[0] <= MOST_EXPERTS and gate.shape[0] > 1
+    if bias is not None:
+        fits = fits and bias.dtype == torch.float32 and bias.device == inputs.device and bias.is_contiguous()
+        fits = fits and bias.shape == gate.shape[:1]
+    return fits and inputs.is_contiguous() and gate.is_contiguous() and gate.device == inputs.device
+
+
 def launch(
-    logits: Float[Tensor, "T E"], k: int, renormalise: bool = True, bias: Float[Tensor, "E"] | None = None
+    inputs: Float[Tensor, "T I"],
+    k: int,
+    weights: Weights = "chosen",
+    bias: Float[Tensor, "E"] | None = None,
+    gate: Float[Tensor, "E D"] | None = None,
+    scaling: float = 1.0,
+    ordered: bool = True,
 ) -> Routed:
     """The k best experts of each token, and the pairs of each expert.
 
     Args:
-        renormalise: weights are the softmax over the k logits (Mixtral), not their share of all E (Switch, OLMoE).
-        bias: added to the probabilities for the choice alone, as where it balances the loads (DeepSeek-V3).
+        inputs: the logits (T, E), or the tokens (T, D) where a gate is given, whose logits are returned too.
+        weights: what the output of a chosen expert is multiplied by, times `scaling`: see `Weights`.
+        bias: added to the shares for the choice alone, as where it balances the loads (DeepSeek-V3).
+        ordered: False to go without `order` and `offsets`, and without the launch that makes them.
     """
-    _check(logits, k, bias)
-    if not runs_kernel(logits) or not len(logits):
-        return reference(logits, k, renormalise, bias)
-    (n_tokens, n_experts), device = logits.shape, logits.device
-    block = triton.next_power_of_2(n_experts)
-    n_a_block = min(MOST_TOKENS, TILE // block, triton.next_power_of_2(triton.cdiv(n_tokens, PROGRAMS)))
-    n_blocks = triton.cdiv(n_tokens, n_a_block)
+    _check(inputs, k, weights, bias, gate)
+    if not runs_kernel(inputs) or not len(inputs):
+        return reference(inputs, k, weights, bias, gate, scaling, ordered)
+    return run(inputs, k, weights, bias, gate, scaling, ordered)
+
+
+def run(
+    inputs: Tensor, k: int, weights: str, bias: Tensor | None, gate: Tensor | None, scaling: float, ordered: bool
+) -> Routed:
+    """`launch` without its checks, which take as long as a launch: for callers that have asked `takes`."""
+    (n_tokens, width), device = inputs.shape, inputs.device
+    n_experts = width if gate is None else gate.shape[0]
+    sizes, n_warps = _sizes(n_tokens, n_experts, width, gate is not None, inputs.dtype == torch.float32)
+    n_blocks = cdiv(n_tokens, sizes["BLOCK_T"])
+    logits = order = offsets = counts = places = None
     weight = torch.empty((n_tokens, k), dtype=torch.float32, device=device)
-    expert, order, offsets, counts = (
-        torch.empty(shape, dtype=torch.int32, device=device)
-        for shape in ((n_tokens, k), (n_tokens * k,), (n_experts + 1,), (n_blocks, n_experts))
-    )
-    places = torch.empty((n_tokens, n_experts), dtype=torch.int16, device=device)
-    sizes = {"T": n_tokens, "E": n_experts, "K": k, "BLOCK_T": n_a_block, "BLOCK_E": block}
-    with torch.cuda.device_of(logits):  # triton launches on the current GPU, which may be another one
-        choose_kernel[n_blocks,](
-            logits, bias, weight, expert, places, counts, RENORMALISE=renormalise,
-            num_warps=min(16, max(1, n_a_block * block // OF_A_WARP)), **sizes,
-        )  # fmt: skip
-        order_kernel[n_blocks,](
-            places, counts, order, offsets, N_BLOCKS=n_blocks, BLOCKS=min(MOST_BLOCKS, COUNTS // block), **sizes
+    expert = torch.empty((n_tokens, k), dtype=torch.int32, device=device)
+    if gate is not None:
+        logits = torch.empty((n_tokens, n_experts), dtype=torch.float32, device=device)
+    if ordered:
+        order, offsets, counts = (
+            torch.empty(shape, dtype=torch.int32, device=device)
+            for shape in ((n_tokens * k,), (n_experts + 1,), (n_blocks, n_experts))
         )
-    return Routed(weight, expert, order, offsets)
+        places = torch.empty((n_tokens, n_experts), dtype=torch.int16, device=device)
+    with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
+        choose_kernel[n_blocks,](
+            inputs, gate, bias, logits, weight, expert, places, counts, n_tokens, float(scaling), D=width,
+            E=n_experts, K=k, WEIGHTS=weights, UPCAST=INTERPRETED, num_warps=n_warps, **sizes,
+        )  # fmt: skip
+        if ordered:
+            order_kernel[n_blocks,](
+                places, counts, order, offsets, n_tokens, n_blocks, E=n_experts, K=k, BLOCK_T=sizes["BLOCK_T"],
+                BLOCK_E=sizes["BLOCK_E"], BLOCKS=min(MOST_BLOCKS, COUNTS // sizes["BLOCK_E"]),
+            )  # fmt: skip
+    return Routed(weight, expert, order, offsets, logits)
+
+
+def _sizes(n_tokens: int, n_experts: int, width: int, gated: bool, exact: bool) -> tuple[dict[str, int], int]:
+    """Tokens, experts and numbers of a token that a program of choose_kernel has at a time, and its warps."""
+    block = power_of_two(n_experts)
+    n_a_block = min(MOST_TOKENS, TILE // block, power_of_two(cdiv(n_tokens, PROGRAMS)))
+    n_warps, at_a_time = min(16, max(1, n_a_block * block // OF_A_WARP)), 1
+    if gated and n_a_block == 1:
+        at_a_time, n_warps = min(power_of_two(width), max(16, GATE // block)), 8
+    elif gated:  # tiles of which tensor cores make products
+        n_a_block, block, n_warps = max(16, n_a_block), max(16, block), max(4, n_warps)
+        at_a_time = 32 if exact else 128
+    return {"BLOCK_T": n_a_block, "BLOCK_E": block, "BLOCK_D": at_a_time}, n_warps
 
 
 def example(
@@ -189,27 +316,43 @@ def example(
     device: str,
     shape: tuple[int, int],
     k: int,
-    renormalise: bool = True,
+    weights: str = "chosen",
     biased: bool = False,
-) -> tuple[Tensor, int, bool, Tensor | None]:
-    """Random arguments for `launch`: logits (T, E), with ties where no bias decides, k, and a bias (E,)."""
+    width: int | None = None,
+    ordered: bool = True,
+) -> tuple[Tensor, int, str, Tensor | None, Tensor | None, float, bool]:
+    """Random arguments for `launch`: logits (T, E), with ties if no bias decides; with a width, tokens and a gate."""
     where = {"generator": generator, "device": generator.device}
+    bias = (0.3 * torch.randn(shape[1], **where)).to(device) if biased else None
+    if width is not None:
+        # Whole numbers, whose sums are exact: no rounding then decides who is chosen, and ties stay ties.
+        tokens, gate = (torch.randint(-2, 3, (n, width), **where).to(device, dtype) for n in shape)
+        return tokens / 4, k, weights, bias, gate / 4, 2.5, ordered
     logits = torch.randn(shape, **where).to(device, dtype)
     if not biased:
         logits[:, 2::3] = logits[:, 0:-2:3]
-        return logits, k, renormalise, None
-    return logits, k, renormalise, (0.3 * torch.randn(shape[1], **where)).to(device)
+    return logits, k, weights, bias, None, 1.0, ordered
 
 
-def _check(logits: Tensor, k: int, bias: Tensor | None) -> None:
-    if logits.ndim != 2 or not 2 <= logits.shape[1] <= MOST_EXPERTS:
+def _check(inputs: Tensor, k: int, weights: str, bias: Tensor | None, gate: Tensor | None) -> None:
+    if gate is not None and (gate.ndim != 2 or inputs.ndim != 2):
         raise ValueError(
-            f"logits have shape {tuple(logits.shape)}: expected (tokens, experts), 2 to {MOST_EXPERTS} experts; "
-            "flatten the axes before the last, or call reference()"
+            f"inputs have shape {tuple(inputs.shape)} and gate {tuple(gate.shape)}: expected (tokens, size) and "
+            "(experts, size); flatten the axes before the last"
         )
-    if not 1 <= k <= logits.shape[1]:
-        raise ValueError(f"k={k}: expected 1 to {logits.shape[1]}, the number of experts; choose fewer")
-    check_tensor("logits", logits, tuple(logits.shape), FLOATS)
+    n_experts = inputs.shape[-1] if gate is None else len(gate)
+    if inputs.ndim != 2 or not 2 <= n_experts <= MOST_EXPERTS:
+        raise ValueError(
+            f"logits have shape {(*inputs.shape[:-1], n_experts)}: expected (tokens, experts), 2 to {MOST_EXPERTS} "
+            "experts; flatten the axes before the last, or call reference()"
+        )
+    if not 1 <= k <= n_experts:
+        raise ValueError(f"k={k}: expected 1 to {n_experts}, the number of experts; choose fewer")
+    if weights not in get_args(Weights):
+        raise ValueError(f"weights={weights!r}: expected one of {', '.join(get_args(Weights))}; choose another")
+    check_tensor("inputs", inputs, tuple(inputs.shape), FLOATS)
+    if gate is not None:
+        check_tensor("gate", gate, (n_experts, inputs.shape[1]), (inputs.dtype,))
     if bias is not None:
-        check_tensor("bias", bias, (logits.shape[1],), (torch.float32,))
-        check_device(logits=logits, bias=bias)
+        check_tensor("bias", bias, (n_experts,), (torch.float32,))
+    check_device(inputs=inputs, **{n: t for n, t in (("bias", bias), ("gate", gate)) if t is not None})

@@ -19,6 +19,7 @@ SUMS = {
     ("line_masses", 0),
     ("line_masses", 1),
     ("router_topk", 0),
+    ("router_topk", 4),
 }  # outputs in float32 whatever the type of the arguments
 
 INDICES = {("router_topk", i) for i in (1, 2, 3)}  # outputs in int32
@@ -153,26 +154,31 @@ def decode_attention(
     return [(output, output_off + _rounding(output, output.abs(), 0, query.dtype)), (mass, mass_off)]
 
 
-def router_topk(logits, k, renormalise=True, bias=None) -> list[Expected]:
-    x = logits.double().tolist()
+def router_topk(inputs, k, weights="chosen", bias=None, gate=None, scaling=1.0, ordered=True) -> list[Expected]:
+    logits = inputs.double() if gate is None else inputs.double() @ gate.double().T  # exact: see example()
+    x = logits.tolist()
     n_tokens, n_experts = logits.shape
     weight, off = torch.zeros(2, n_tokens, k, dtype=torch.float64)
     expert = torch.zeros(n_tokens, k, dtype=torch.float64)
     rows: list[list[int]] = [[] for _ in range(n_experts)]
     for t in range(n_tokens):
         p = [math.exp(value - max(x[t])) for value in x[t]]
-        score = x[t] if bias is None else [a / sum(p) + b for a, b in zip(p, bias.double().tolist(), strict=True)]
+        whole = sum(p)
+        if weights == "sigmoid":
+            p, whole = [1 / (1 + math.exp(-value)) for value in x[t]], 1.0
+        score = x[t] if bias is None else [a / whole + b for a, b in zip(p, bias.double().tolist(), strict=True)]
         best = sorted(range(n_experts), key=lambda e, score=score: (-score[e], e))[:k]
-        among = sum(p[e] for e in best) if renormalise else sum(p)
+        among = whole if weights == "all" else sum(p[e] for e in best)
         for place, e in enumerate(best):
-            weight[t, place], expert[t, place] = p[e] / among, e
+            weight[t, place], expert[t, place] = scaling * (1.0 if weights == "one" else p[e] / among), e
             rows[e].append(t * k + place)
             # A difference rounded to float32, its exponential to a few units, and a sum of E of them.
-            off[t, place] = p[e] / among * (2 * (max(x[t]) - min(x[t])) + n_experts + 16) * 2.0**-23
+            off[t, place] = weight[t, place] * (2 * (max(x[t]) - min(x[t])) + n_experts + 16) * 2.0**-23
     ends = [sum(map(len, rows[:e])) for e in range(n_experts + 1)]
     order = torch.tensor([pair for row in rows for pair in row], dtype=torch.float64)
-    exact = (expert, order, torch.tensor(ends, dtype=torch.float64))
-    return [(weight, off), *((number, torch.zeros_like(number)) for number in exact)]
+    exact = (expert, order, torch.tensor(ends, dtype=torch.float64)) if ordered else (expert,)
+    found = [(weight, off), *((number, torch.zeros_like(number)) for number in exact)]
+    return found if gate is None else [*found, (logits, torch.zeros_like(logits))]
 
 
 def grouped_matmul(inputs, gate_up, down, weight, order, offsets) -> list[Expected]:
@@ -198,6 +204,18 @@ def grouped_matmul(inputs, gate_up, down, weight, order, offsets) -> list[Expect
             allowed[pair // k] += part_off + eps * (abs(w) * (back @ hidden).abs() + part_off)
             size[pair // k] += terms
     return [(exact, allowed + _rounding(exact, size, k, inputs.dtype))]
+
+
+def pair_matmul(inputs, gate_up, down, weight, expert) -> list[Expected]:
+    """The same, with the pairs sorted by expert; what the kernel does not round, it may be off by less."""
+    order = expert.flatten().sort(stable=True).indices
+    loads = expert.flatten().bincount(minlength=len(down))
+    return grouped_matmul(inputs, gate_up, down, weight, order, torch.cat([loads.new_zeros(1), loads.cumsum(0)]))
+
+
+def unasked_experts(inputs, gate_up, down, weight, expert) -> int:
+    """Bytes of the weights of experts that no token chose."""
+    return (len(down) - len(expert.unique())) * (gate_up[0].nbytes + down[0].nbytes)
 
 
 def idle_experts(inputs, gate_up, down, weight, order, offsets) -> int:
@@ -346,6 +364,7 @@ def positions_of_no_use(query, keys, values, position, slot_position, *others) -
 
 UNREAD = {  # bytes among the arguments that a kernel may leave alone
     "grouped_matmul": idle_experts,
+    "pair_matmul": unasked_experts,
     "gathered_mlp": idle_neurons,
     "threshold_matvec": skipped_columns,
     "head_sparse_decode": idle_groups,

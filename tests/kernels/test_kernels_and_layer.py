@@ -25,7 +25,7 @@ def test_the_layer(n_tokens, n_experts, k, renormalise, slow, generator):
     with torch.no_grad():
         expected, routing = layer(x)
         choose, compute = (router_topk.reference, grouped_matmul.reference) if slow else (route, multiply)
-        routed = choose(routing.logits, k, renormalise)
+        routed = choose(routing.logits, k, "chosen" if renormalise else "all")
         into, out = layer.experts.into.detach(), layer.experts.out.detach()
         found = compute(x, into, out, routed.weight, routed.order, routed.offsets)
     assert routed.loads().tolist() == routing.chosen.sum(0).tolist()

@@ -26,17 +26,17 @@ def test_three_tokens_by_hand():
     assert routed.offsets.tolist() == [0, 2, 5, 6]
     assert routed.order.tolist() == [2, 4, 1, 3, 5, 0]
     assert routed.loads().tolist() == [2, 3, 1]
-    shares = launch(logits, 2, renormalise=False).weight
+    shares = launch(logits, 2, weights="all").weight
     torch.testing.assert_close(shares, torch.tensor([[4 / 8, 3 / 8], [6 / 8, 1 / 8], [0.4, 0.4]]))
 
 
 def test_a_bias_decides_who_is_chosen_and_not_by_how_much():
     """Shares ½, ¼, ¼; the bias lifts the last to 0.55 and leaves the first at 0.5."""
     logits, bias = torch.tensor([[2.0, 1.0, 1.0]]).log(), torch.tensor([0.0, 0.0, 0.3])
-    routed = launch(logits, 2, False, bias)
+    routed = launch(logits, 2, "all", bias)
     assert routed.expert.tolist() == [[2, 0]]
     torch.testing.assert_close(routed.weight, torch.tensor([[0.25, 0.5]]))
-    torch.testing.assert_close(launch(logits, 2, True, bias).weight, torch.tensor([[1 / 3, 2 / 3]]))
+    torch.testing.assert_close(launch(logits, 2, "chosen", bias).weight, torch.tensor([[1 / 3, 2 / 3]]))
 
 
 @pytest.mark.parametrize("k", [1, 2, 7])
@@ -85,11 +85,11 @@ def test_every_pair_has_one_place_with_its_expert_by_token(n_tokens, n_experts, 
     torch.testing.assert_close(routed.weight.sum(dim=1), torch.ones(n_tokens))
 
 
-@pytest.mark.parametrize("renormalise", [True, False])
-def test_numbers_that_are_none_never_lead_astray(renormalise):
+@pytest.mark.parametrize("weights", ["chosen", "all", "sigmoid"])
+def test_numbers_that_are_none_never_lead_astray(weights):
     """NaN and +∞ make NaN of a token's weights, so that they are seen; −∞ is an expert that may not be used."""
     logits = torch.tensor([[NAN, 1.0, 2.0], [0.0, INF, 0.0], [-INF, 0.0, -INF], [0.0, 0.0, 0.0]])
-    routed = launch(logits, 2, renormalise)
+    routed = launch(logits, 2, weights)
     assert routed.expert.tolist() == [[2, 1], [1, 0], [1, 0], [0, 1]]
     assert routed.weight[:2].isnan().all()
     assert routed.weight[2].tolist() == [1.0, 0.0]
@@ -100,7 +100,7 @@ def test_numbers_that_are_none_never_lead_astray(renormalise):
 @pytest.mark.parametrize("biased", [False, True])
 def test_every_expert_is_chosen_once_even_where_nothing_can_be_compared(biased):
     logits = torch.tensor([[NAN, NAN, 2.0], [NAN, INF, -INF], [-INF, -INF, -INF]])
-    routed = launch(logits, 3, False, torch.zeros(3) if biased else None)
+    routed = launch(logits, 3, "all", torch.zeros(3) if biased else None)
     assert routed.expert.sort(dim=1).values.tolist() == [[0, 1, 2]] * 3
     assert routed.weight.isnan().all()
     assert routed.offsets.tolist() == [0, 3, 6, 9]
@@ -114,7 +114,7 @@ def test_logits_that_exp_cannot_hold():
 
 def test_a_choice_that_softmax_cannot_tell_from_zero_still_has_weights():
     """Both chosen experts have a share of e⁻²⁰⁰, which is 0 in float32; by their logits they are equal."""
-    routed = launch(torch.tensor([[200.0, 0.0, 0.0]]), 2, True, torch.tensor([-5.0, 0.0, 0.0]))
+    routed = launch(torch.tensor([[200.0, 0.0, 0.0]]), 2, "chosen", torch.tensor([-5.0, 0.0, 0.0]))
     assert routed.expert.tolist() == [[1, 2]]
     assert routed.weight.tolist() == [[0.5, 0.5]]
 
@@ -153,4 +153,41 @@ def test_bytes_by_hand():
     """3 × 4 logits of 2 bytes and a bias of 4; 6 pairs with a weight, an expert and a place of 4 bytes; 5 offsets."""
     logits = torch.zeros(3, 4, dtype=torch.float16)
     assert bytes_moved(logits, 2) == 24 + 72 + 20
-    assert bytes_moved(logits, 2, True, torch.zeros(4)) == 24 + 16 + 72 + 20
+    assert bytes_moved(logits, 2, "chosen", torch.zeros(4)) == 24 + 16 + 72 + 20
+
+
+@pytest.mark.parametrize("n_tokens", [3, 140])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_with_a_gate_the_tokens_have_the_logits_of_their_product(n_tokens, ordered, generator):
+    """One token a program, and tiles of tokens."""
+    tokens, gate = torch.randn(n_tokens, 40, generator=generator), torch.randn(5, 40, generator=generator)
+    routed = launch(tokens, 2, "chosen", None, gate, 1.0, ordered)
+    torch.testing.assert_close(routed.logits, tokens @ gate.T, rtol=1e-5, atol=1e-5)  # sums in another order
+    again = launch(routed.logits, 2)
+    assert torch.equal(routed.expert, again.expert)
+    torch.testing.assert_close(routed.weight, again.weight)
+    assert (routed.order is None) is not ordered
+    assert routed.order is None or torch.equal(routed.order, again.order)
+
+
+def test_sigmoids_are_shared_among_the_chosen_and_scaled():
+    """Sigmoids ¾, ½ and ¼; the bias lifts the last above the second. Where both sigmoids vanish, shares are left."""
+    logits = torch.tensor([[3.0, 1.0, 1 / 3]]).log()
+    torch.testing.assert_close(launch(logits, 2, "sigmoid", None, None, 2.0).weight, torch.tensor([[1.2, 0.8]]))
+    biased = launch(logits, 2, "sigmoid", torch.tensor([0.0, 0.0, 0.3]))
+    assert biased.expert.tolist() == [[0, 2]]
+    torch.testing.assert_close(biased.weight, torch.tensor([[0.75, 0.25]]))
+    torch.testing.assert_close(launch(torch.full((1, 2), -200.0), 2, "sigmoid").weight, torch.tensor([[0.5, 0.5]]))
+
+
+def test_a_gate_of_another_width_or_type_and_other_weights_are_refused():
+    tokens = torch.zeros(2, 6)
+    with pytest.raises(ValueError, match=r"gate has shape \(4, 5\): expected \(4, 6\)"):
+        launch(tokens, 1, "chosen", None, torch.zeros(4, 5))
+    with pytest.raises(ValueError, match="gate is torch.float16: expected float32"):
+        launch(tokens, 1, "chosen", None, torch.zeros(4, 6).half())
+    with pytest.raises(ValueError, match="weights='both': expected one of chosen, all, one, sigmoid"):
+        launch(tokens, 1, "both")
+    assert not router_topk.takes(tokens, torch.zeros(4, 5), k=1)
+    assert not router_topk.takes(tokens, torch.zeros(4, 6), k=5)
+    assert not router_topk.takes(tokens, torch.zeros(4, 6), k=1, bias=torch.zeros(3))

@@ -30,14 +30,14 @@ def _contest(name: str, arguments: tuple[Tensor, ...]) -> Contest:
     inputs, _, down, _, order, _ = arguments
     work = Work(6 * len(order) * down[0].numel(), grouped_matmul.bytes_moved(*arguments))
     contest = Contest(name, tuple(down.shape), [], grouped_matmul.reference(*arguments))
-    contest.try_side("grouped_mm", lambda: Side("grouped_mm", lambda: _grouped_mm(*arguments), work))
+    contest.try_side("grouped_mm", lambda: Side("grouped_mm", lambda: by_grouped_mm(*arguments), work))
     contest.sides.append(Side("a loop over experts", lambda: grouped_matmul.reference(*arguments), work))
     if inputs.is_cuda:
         contest.sides.append(Side("by group", lambda: grouped_matmul.launch(*arguments), work))
     return contest
 
 
-def _grouped_mm(
+def by_grouped_mm(
     inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, order: Tensor, offsets: Tensor
 ) -> Tensor:
     """A copy of every pair's token, two grouped products, and sums by token."""
