@@ -52,6 +52,17 @@ def programs_to_fill(device: torch.device, a_multiprocessor: int, elsewhere: int
     return a_multiprocessor * torch.cuda.get_device_properties(device).multi_processor_count
 
 
+def overlap_of(device: torch.device) -> dict[str, bool]:
+    """Launch options of a kernel that starts before the one before it has ended, where the GPU has this (Hopper on).
+
+    It has to call `tl.extra.cuda.gdc_wait()` before it reads or writes memory that the kernel before it uses, and that
+    one `gdc_launch_dependents()`, or nothing overlaps. No options on a CPU and on older GPUs.
+    """
+    if INTERPRETED or device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
+        return {}
+    return {"launch_pdl": True}
+
+
 def jit(kernel: Callable | None = None, *, lengths: tuple[str, ...] = ()) -> Any:
     """`triton.jit` where there is triton.
 
