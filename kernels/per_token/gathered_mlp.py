@@ -183,6 +183,13 @@ def down_kernel(
     tl.store(parts + row * D + d[None, :], total, mask=(t < T)[:, None] & (d < D)[None, :])
 
 
+def takes(inputs: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) -> bool:
+    """Whether the kernel computes an MLP of these matrices; `gate` may be `up` again where there is none."""
+    one_type = inputs.dtype == gate.dtype == up.dtype == down.dtype
+    contiguous = all(matrix.is_contiguous() for matrix in (inputs, gate, up, down))
+    return activation in CURVES and one_type and contiguous and gate.shape == up.shape == down.shape
+
+
 def launch(
     inputs: Float[Tensor, "T D"],
     gate: Float[Tensor, "F D"] | None,

@@ -92,6 +92,8 @@ def launch(scores: Float[Tensor, "T F"], n_kept: int, nan: Int[Tensor, "1"] | No
             f"scores have shape {tuple(scores.shape)} and n_kept is {n_kept}: expected (tokens, scores), at most {MOST} "
             "of them, and a number from 1 to that of the scores; for longer rows call reference()"
         )
+    if scores.is_meta:
+        raise ValueError("scores are on meta, which holds no numbers: expected one device; move them with .to(...)")
     if nan is not None:
         check_tensor("nan", nan, (1,), (torch.int32,))
         check_device(scores=scores, nan=nan)
