@@ -91,6 +91,12 @@ def part_kernel(
     tl.store(parts + part.to(tl.int64) * O + o, tl.sum(total, 0), mask=o < O)
 
 
+def takes(inputs: Tensor, columns: Tensor, threshold: float) -> bool:
+    """Whether the kernel multiplies this vector with these columns."""
+    fits = inputs.dtype == columns.dtype and inputs.shape == columns.shape[:1]
+    return fits and inputs.is_contiguous() and columns.is_contiguous() and threshold >= 0
+
+
 def launch(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> Float[Tensor, "O"]:
     """y = W (x ⊙ 1[|x| > t]), where `columns` is Wᵀ, contiguous."""
     _check(inputs, columns, threshold)
