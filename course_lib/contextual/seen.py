@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.contextual.sizes import run_through
-from course_lib.hooks import hooking
+from course_lib.hooks import calling, hooking
 from course_lib.models import architecture, blocks, trunk
 
 
@@ -53,9 +53,7 @@ Instead = Callable[[Tensor], Tensor | None]  # what the MLP reads -> its output,
 
 
 @contextmanager
-def looking(
-    model: PreTrainedModel, look: Look, lookahead: int = 0, compute: Compute | None = None
-) -> Iterator[None]:
+def looking(model: PreTrainedModel, look: Look, lookahead: int = 0, compute: Compute | None = None) -> Iterator[None]:
     """Inside, `look` is called in every block of every pass, before the last matrix of the MLP reads its neurons.
 
     Args:
@@ -196,17 +194,10 @@ def computing(block: nn.Module, instead: Instead) -> Iterator[None]:
 
     modules, forwards = ([linears[0], linears[-1]], [first, last]) if parent is None else ([parent], [whole])
     plain = [module.forward for module in modules]
-    own = ["forward" in vars(module) for module in modules]
-    try:
+    with ExitStack() as stack:
         for module, forward in zip(modules, forwards, strict=True):
-            module.forward = forward
+            stack.enter_context(calling(module, forward))
         yield
-    finally:
-        for module, forward, was_own in zip(modules, plain, own, strict=True):
-            if was_own:
-                module.forward = forward
-            else:
-                del module.forward
 
 
 def _n_hooks(modules: list[nn.Module]) -> int:

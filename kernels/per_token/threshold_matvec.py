@@ -18,7 +18,7 @@ import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
 from course_lib.kernels.runtime import jit, overlap_of, programs_to_fill, runs_kernel, tl, triton, tuned
 from course_lib.kernels.tiles import join_blocks, join_kernel
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 COLUMNS = 512  # outputs of a program
@@ -35,9 +35,13 @@ CASES = (
 )
 
 
-def reference(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> Float[Tensor, "O"]:
+def reference(
+    inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float, counted: Int[Tensor, "1"] | None = None
+) -> Float[Tensor, "O"]:
     """y = W (x ⊙ 1[|x| > t]), summed in float32."""
     kept = kept_inputs(inputs, threshold)
+    if counted is not None:
+        counted += kept.sum()
     return (inputs[kept].float() @ columns[kept].float()).to(inputs.dtype)
 
 
@@ -46,7 +50,9 @@ def kept_inputs(inputs: Float[Tensor, "I"], threshold: float) -> Tensor:
     return ~(inputs.float().abs() <= threshold)
 
 
-def bytes_moved(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> int:
+def bytes_moved(
+    inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float, counted: Int[Tensor, "1"] | None = None
+) -> int:
     """The columns of the inputs that count, all inputs, the outputs."""
     a_column = columns.shape[1] * columns.element_size()
     return int(kept_inputs(inputs, threshold).sum()) * a_column + inputs.nbytes + a_column
@@ -60,7 +66,7 @@ def bytes_moved(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], thres
 )
 @jit(lengths=("PART",))
 def part_kernel(
-    inputs, columns, parts, threshold, PART, I: tl.constexpr, O: tl.constexpr, OVERLAP: tl.constexpr,
+    inputs, columns, parts, counted, threshold, PART, I: tl.constexpr, O: tl.constexpr, OVERLAP: tl.constexpr,
     ROOM: tl.constexpr, HALVINGS: tl.constexpr, BLOCK_O: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Outputs of one part of the inputs. Every row of a tile is a column that counts, so no thread idles for a zero."""
@@ -72,6 +78,8 @@ def part_kernel(
     x = tl.load(inputs + start + every, mask=start + every < end, other=0.0).to(tl.float32)
     counts = ((start + every < end) & ((tl.abs(x) <= threshold) == 0)).to(tl.int32)
     n_up_to, n = tl.cumsum(counts, 0), tl.sum(counts, 0)
+    if counted is not None:
+        tl.atomic_add(counted, n.to(tl.int64), mask=tl.program_id(0) == 0)
     # The r-th input that counts is behind as many inputs as have at most r up to them; halving finds how many.
     place = tl.zeros([ROOM], tl.int32)
     for halving in tl.static_range(HALVINGS):
@@ -97,11 +105,20 @@ def takes(inputs: Tensor, columns: Tensor, threshold: float) -> bool:
     return fits and inputs.is_contiguous() and columns.is_contiguous() and threshold >= 0
 
 
-def launch(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> Float[Tensor, "O"]:
-    """y = W (x ⊙ 1[|x| > t]), where `columns` is Wᵀ, contiguous."""
+def launch(
+    inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float, counted: Int[Tensor, "1"] | None = None
+) -> Float[Tensor, "O"]:
+    """y = W (x ⊙ 1[|x| > t]), where `columns` is Wᵀ, contiguous.
+
+    Args:
+        counted: an int64, to which the number of inputs that count is added.
+    """
     _check(inputs, columns, threshold)
+    if counted is not None:
+        check_tensor("counted", counted, (1,), (torch.int64,))
+        check_device(inputs=inputs, counted=counted)
     if not runs_kernel(inputs) or not columns.numel():
-        return reference(inputs, columns, threshold)
+        return reference(inputs, columns, threshold, counted)
     n_inputs, n_outputs = columns.shape
     per_part = _inputs_of_a_part(n_inputs, n_outputs, inputs.device)
     n_parts = triton.cdiv(n_inputs, per_part)
@@ -110,7 +127,7 @@ def launch(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold:
     blocks, overlap = join_blocks(n_parts, n_outputs), overlap_of(inputs.device)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         part_kernel[triton.cdiv(n_outputs, COLUMNS), n_parts](
-            inputs, columns, parts, float(threshold), per_part, I=n_inputs, O=n_outputs, OVERLAP=bool(overlap),
+            inputs, columns, parts, counted, float(threshold), per_part, I=n_inputs, O=n_outputs, OVERLAP=bool(overlap),
             ROOM=ROOM, HALVINGS=ROOM.bit_length() - 1, BLOCK_O=COLUMNS,
         )  # fmt: skip
         join_kernel[triton.cdiv(n_outputs, blocks["BLOCK_N"]),](

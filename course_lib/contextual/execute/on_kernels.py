@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
-from course_lib.kernels.dispatch import kernel_for
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -16,6 +15,7 @@ from course_lib.contextual.execute.neuron_major import NeuronMajor
 from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.contextual.seen import Seen
 from course_lib.contextual.selector import NeuronSelector, n_kept
+from course_lib.kernels.dispatch import kernel_for
 from course_lib.models import architecture, blocks
 
 
@@ -36,6 +36,13 @@ def chosen_mlp(
     ]
     y = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     return y if weights.down_bias is None else y + weights.down_bias
+
+
+def highest(score: Float[Tensor, "F"], count: int) -> Int[Tensor, "K"]:
+    """The places of the highest scores, by the kernel where there is a GPU."""
+    if kernel := kernel_for("per_token.top_indices", score[None], n_kept=count):
+        return kernel.launch(score[None], count)[0]
+    return score.topk(count, sorted=False).indices
 
 
 @contextmanager
@@ -105,7 +112,7 @@ def few_tokens(model: PreTrainedModel, selector: NeuronSelector) -> Iterator[Few
         few.check_nan()
 
 
-def _kernel(x: Tensor, weights: NeuronMajor | Neurons, down: Tensor):  # noqa: ANN202 (a module, or None)
+def _kernel(x: Tensor, weights: NeuronMajor | Neurons, down: Tensor):
     if weights.gate is not None and weights.gate_bias is not None:
         return None
     gate = weights.up if weights.gate is None else weights.gate

@@ -3,15 +3,18 @@
 import pytest
 import torch
 from course_lib.kernels.dispatch import kernels
-from course_lib.kernels.per_token import gathered_mlp, top_indices
+from course_lib.kernels.per_token import gathered_mlp, threshold_matvec, top_indices
 from kernel_device import DEVICE
 
 from course_lib.contextual.apply import contextual
+from course_lib.contextual.execute.choices import predicted
+from course_lib.contextual.execute.decode import Decoder
+from course_lib.contextual.inputs.teal import Teal, teal
 from course_lib.contextual.predictor.two_layer import Predictor
 from course_lib.contextual.selectors.deja_vu import DejaVu
 from course_lib.contextual.selectors.oracle import Oracle
 from course_lib.kernels import runtime
-from course_lib.models import tiny_model
+from course_lib.models import architecture, blocks, tiny_model
 
 pytestmark = pytest.mark.skipif(
     runtime.mode() == "reference", reason="on a CPU, kernels run under the interpreter alone (TRITON_INTERPRET=1)"
@@ -23,11 +26,9 @@ CLOSE = {"rtol": 1e-3, "atol": 1e-5}  # sums in another order, through two block
 def launched(monkeypatch):
     """The names of the kernels that were launched, in order."""
     names = []
-    for module in (gathered_mlp, top_indices):
+    for module in (gathered_mlp, threshold_matvec, top_indices):
         name, launch = module.__name__.rpartition(".")[2], module.launch
-        monkeypatch.setattr(
-            module, "launch", lambda *a, name=name, launch=launch: (names.append(name), launch(*a))[1]
-        )
+        monkeypatch.setattr(module, "launch", lambda *a, name=name, launch=launch: (names.append(name), launch(*a))[1])
     return names
 
 
@@ -145,3 +146,37 @@ def test_nothing_of_a_step_is_asked_for_by_the_host(monkeypatch):
             patch.setattr(gathered_mlp, "launch", lambda x, *_: x)
             patch.setattr(top_indices, "launch", lambda score, n, nan: torch.zeros(1, n, dtype=torch.int32))
             assert mlp(x).shape == x.shape
+
+
+def test_a_decoder_of_chosen_neurons(launched):
+    model = made("opt")
+    ids = torch.tensor([5, 6]).to(DEVICE)
+    choose = predicted(deja_vu(model).predictors, 0.3)
+    with kernels(False), torch.no_grad():
+        expected = Decoder(model, 2).read(ids, choose)
+    assert launched == []
+    with kernels(True), torch.no_grad():
+        found = Decoder(model, 2).read(ids, choose)
+    assert launched == ["top_indices", "gathered_mlp"] * 4
+    torch.testing.assert_close(found, expected, **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_inputs_of_teal(family, launched):
+    """Seven matrices per block in Llama, four in GPT-2, which stores their transposes; the prompt takes no kernel."""
+    model, found = made(family), []
+    ids = torch.randint(3, 97, (1, 6), generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    with kernels(False):
+        thresholds = Teal.fit(model, ids)
+    weight = blocks(model)[0].get_submodule(architecture(blocks(model)[0]).mlp[-1]).weight
+    before, strides = weight.clone(), weight.stride()
+    for on in (False, True):
+        with kernels(on), torch.no_grad(), teal(model, thresholds, density=0.5) as watch:
+            out = model(ids[:, :-1], use_cache=True)
+            found.append(model(ids[:, -1:], past_key_values=out.past_key_values).logits)
+        found.append(watch.density)
+    torch.testing.assert_close(found[2], found[0], **CLOSE)
+    assert found[3] == found[1]
+    assert launched == ["threshold_matvec"] * (14 if family == "llama" else 8)
+    assert torch.equal(weight, before)
+    assert weight.stride() == strides
