@@ -75,7 +75,7 @@ class Watch:
 def contextual(model: PreTrainedModel, selector: NeuronSelector, density: float | None = None) -> Iterator[Watch]:
     """Inside, every token computes with the neurons that the selector keeps for it; on exit the model is as before.
 
-    Works with any call, `generate()` among them. A model that was compiled runs eagerly. Weights must not change inside.
+    Works with any call, `generate()` among them. A model that was compiled runs eagerly. No weight may change inside.
 
     Args:
         density: in place of the selector's own, in every block.

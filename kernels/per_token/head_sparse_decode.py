@@ -2,8 +2,8 @@
 
 Liu, Wang, Dao and others, 2023, Deja Vu, https://arxiv.org/abs/2310.17157 (section 4.4: its kernels for sparse heads).
 
-Dimension key: B sequences, H key-value heads (in the kernels: of all sequences), G query heads to each, heads = H * G, N
-slots, D size of a head, P programs, S parts that a group's slots are split into.
+Dimension key: B sequences, H key-value heads (in the kernels those of all sequences), G query heads to each, heads = H
+* G, N slots, D size of a head, P programs, S parts that a group's slots are split into.
 
 One token is bound by memory, by the keys and values that it reads. Where each query head has keys and values of its own
 (OPT), half of the heads are half of the bytes. In groups (Llama), G query heads read the same keys and values, so bytes
@@ -24,6 +24,7 @@ TILE_BYTES = 2**15  # of keys that a program has at a time, at most
 PIECE = 16  # slots: a share of the work is a multiple of it
 PROGRAMS_A_PROCESSOR = 2  # of the first kernel, all on the GPU at once
 PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
+MOST_GROUPS = 2**12  # of all sequences: every program looks which of them are kept
 JOINED_NUMBERS, JOINED_PARTS = 64, 64  # of a head, that a program of the second kernel has at a time
 # For the tests: an odd number of heads and ragged tiles; one head alone; all, whole tiles; none; a head to each; more
 # groups than programs.
@@ -166,6 +167,14 @@ def heads_kernel(
         best = higher
     read = read / tl.where(sum_of_weights > 0, sum_of_weights, 1.0)
     tl.store(output + head * D + d, read.to(output.dtype.element_ty), mask=d < D)
+
+
+def takes(query: Tensor, keys: Tensor | None = None, values: Tensor | None = None) -> bool:
+    """Whether the kernel attends with these; of a query alone, whether it would with some."""
+    if keys is None or values is None:
+        return True
+    one_type, whole = query.dtype == keys.dtype == values.dtype, keys.is_contiguous() and values.is_contiguous()
+    return one_type and whole and keys.shape == values.shape and keys.shape[0] * keys.shape[1] <= MOST_GROUPS
 
 
 def launch(

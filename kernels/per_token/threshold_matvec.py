@@ -6,10 +6,10 @@ Dimension key: O outputs, I inputs, S parts that the inputs are split into.
 The weight lies column by column: row i of `columns` (I, O) is what input i is multiplied with, so a zero skips O
 neighbouring numbers. In rows (O, I), it would skip single numbers, of which memory always gives 32 bytes or more.
 
-One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program has some outputs and a part of the inputs;
-it lists those that count before it reads their columns: were the others masked instead, their threads would wait for the
-rest. A second kernel adds the parts, of 4 O bytes each, in float32 and in one order. Deviation: TEAL's code masks, and
-adds atomically in half precision, so its results differ from run to run.
+One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program has some outputs and a part of the inputs.
+It lists those that count before it reads their columns: if the others were masked instead, their threads would wait
+for the rest. A second kernel adds the parts, of 4 O bytes each, in float32 and in a fixed order. Deviation: TEAL's code
+masks, and adds atomically in half precision, so its results differ from run to run.
 """
 
 from __future__ import annotations

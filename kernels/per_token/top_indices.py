@@ -2,10 +2,10 @@
 
 Dimension key: T tokens, F scores of each, K of them chosen.
 
-torch.topk sorts or reads the row once for every two bits of a number, by few threads; here one program holds a row in
-its registers, and halves the range of the K-th highest number until exactly K are no lower, at the latest after as many
-steps as a number has bits. What is chosen is what `course_lib.sparsity.ranking.keep_highest` keeps: of equal scores
-those of higher index. The count is known beforehand, so nobody waits for the GPU to hear how many there are.
+torch.topk reads a row once for every two bits of a number. Here one program holds a row in its registers, and halves
+the range of the K-th highest score until exactly K scores are in it or above it, at most once per bit of a number. The
+result is what `course_lib.sparsity.ranking.keep_highest` keeps: of equal scores those of higher index. Since K is known
+beforehand, the host does not wait for the GPU.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ def launch(scores: Float[Tensor, "T F"], n_kept: int, nan: Int[Tensor, "1"] | No
     """Indices of the highest scores of each row, rising; of equal scores the higher index. NaN is above all numbers.
 
     Args:
-        nan: an int32 that becomes 1 where a score is NaN, for whoever cannot wait for the GPU now.
+        nan: an int32 that becomes 1 where a score is NaN, which the caller can read later.
     """
     check_tensor("scores", scores, tuple(scores.shape), FLOATS)
     if scores.ndim != 2 or not 1 <= n_kept <= scores.shape[1] <= MOST:
         raise ValueError(
-            f"scores have shape {tuple(scores.shape)} and n_kept is {n_kept}: expected (tokens, scores), at most {MOST} "
-            "of them, and a number from 1 to that of the scores; for longer rows call reference()"
+            f"scores have shape {tuple(scores.shape)} and n_kept is {n_kept}: expected (tokens, scores), at most "
+            f"{MOST} of them, and a number from 1 to that of the scores; for longer rows call reference()"
         )
     if scores.is_meta:
         raise ValueError("scores are on meta, which holds no numbers: expected one device; move them with .to(...)")

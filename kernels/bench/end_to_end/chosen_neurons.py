@@ -1,10 +1,10 @@
 """The MLPs of Llama-3-8B for one token on a GPU: all neurons, those of a predictor, and inputs above TEAL's thresholds.
 
 Dimension key: D width, F neurons, L blocks, r rank, K chosen neurons, m tokens whose keys are missing.
-Weights are random: which neurons are chosen changes no time. Every side walks all L blocks, whose weights exceed a cache
-many times over, and on a GPU it is one CUDA graph, so that no side waits for the host. A block's input is given, and
-its predictor reads that of the block before, in whichever stream it runs. Further contests decide claims of lesson 09:
-what choosing costs by a predictor and by hash tables, and what the keys of skipped tokens cost.
+Weights are random: which neurons are chosen changes no time. Every side computes all L blocks, whose weights exceed any
+cache, and on a GPU it is one CUDA graph, so that no side waits for the host. A block's input is given; the predictor
+reads that of the block before, in both streams. Further contests decide claims of lesson 09: the time of choosing by a
+predictor and by hash tables, and the time of the keys of skipped tokens.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ class Block:
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """By density; then how neurons are chosen; then missing keys. Not on a CPU, whose bench is `contextual`."""
+    """By density; then how neurons are chosen; then missing keys. On a CPU, see the bench `contextual`."""
     if place.device.type == "cpu" and not place.quick:
         return
     sizes = QUICK if place.quick else Sizes()

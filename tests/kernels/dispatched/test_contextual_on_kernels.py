@@ -3,10 +3,11 @@
 import pytest
 import torch
 from course_lib.kernels.dispatch import kernels
-from course_lib.kernels.per_token import gathered_mlp, threshold_matvec, top_indices
+from course_lib.kernels.per_token import gathered_mlp, head_sparse_decode, threshold_matvec, top_indices
 from kernel_device import DEVICE
 
 from course_lib.contextual.apply import contextual
+from course_lib.contextual.attention.heads import contextual_heads, part_norms, static_heads
 from course_lib.contextual.execute.choices import predicted
 from course_lib.contextual.execute.decode import Decoder
 from course_lib.contextual.inputs.teal import Teal, teal
@@ -26,7 +27,7 @@ CLOSE = {"rtol": 1e-3, "atol": 1e-5}  # sums in another order, through two block
 def launched(monkeypatch):
     """The names of the kernels that were launched, in order."""
     names = []
-    for module in (gathered_mlp, threshold_matvec, top_indices):
+    for module in (gathered_mlp, head_sparse_decode, threshold_matvec, top_indices):
         name, launch = module.__name__.rpartition(".")[2], module.launch
         monkeypatch.setattr(module, "launch", lambda *a, name=name, launch=launch: (names.append(name), launch(*a))[1])
     return names
@@ -98,9 +99,10 @@ def test_the_model_is_as_before(launched):
     mlp = model.model.layers[0].mlp
     before, strides = mlp.down_proj.weight.clone(), mlp.down_proj.weight.stride()
     with kernels(True), torch.no_grad():
-        with pytest.raises(RuntimeError, match="an error inside"), contextual(model, deja_vu(model)):
+        with contextual(model, deja_vu(model)):
             assert mlp.down_proj.weight.stride() == (1, len(before))
-            raise RuntimeError("an error inside")
+            with pytest.raises(RuntimeError, match="Expected tensor"):
+                model(torch.ones(1, 1))
         model(ids)
     assert launched == []
     assert "forward" not in vars(mlp)
@@ -180,3 +182,26 @@ def test_inputs_of_teal(family, launched):
     assert launched == ["threshold_matvec"] * (14 if family == "llama" else 8)
     assert torch.equal(weight, before)
     assert weight.stride() == strides
+
+
+@pytest.mark.parametrize("family", ["llama", "opt"])
+def test_heads_that_are_kept(family, launched):
+    model, found = made(family), []
+    ids = torch.randint(3, 97, (2, 6), generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    score = static_heads(model, ids)
+    for on in (False, True):
+        with kernels(on), torch.no_grad(), contextual_heads(model, score, keep=4) as watch:
+            out = model(ids[:, :-1], use_cache=True)
+            found.append(model(ids[:, -1:], past_key_values=out.past_key_values).logits)
+        found.append(watch.share)
+    torch.testing.assert_close(found[2], found[0], **CLOSE)
+    assert torch.equal(found[3], found[1])
+    assert launched == ["head_sparse_decode"] * 2
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_score_of_what_heads_give_needs_all_of_them(launched):
+    model, ids = made("llama"), torch.tensor([[5]]).to(DEVICE)
+    with kernels(True), torch.no_grad(), contextual_heads(model, part_norms, keep=4):
+        model(ids)
+    assert launched == []
