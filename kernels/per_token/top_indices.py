@@ -1,4 +1,4 @@
-"""The places of a row's highest scores, exactly as many as asked for, in their order: which neurons a token computes.
+"""The places of a row's highest scores, exactly as many as asked for, in order: the neurons that a token computes.
 
 Dimension key: T tokens, F scores of each, K of them chosen.
 

@@ -49,7 +49,7 @@ def deja_vu(model, lookahead=0, density=0.3):
 
 
 def decoded(model, selector, ids, on):
-    """Logits of a prompt and of a token behind it, the density of each block, and how many tokens were counted."""
+    """Logits of a prompt and of the next token, the density of each block, and how many tokens were counted."""
     with kernels(on), torch.no_grad(), contextual(model, selector) as watch:
         out = model(ids[:, :-1], use_cache=True)
         logits = [out.logits[:, -1]]
