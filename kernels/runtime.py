@@ -62,6 +62,17 @@ def power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
+def overlap_of(device: torch.device) -> dict[str, bool]:
+    """Launch options of a kernel that starts before the one before it has ended, where the GPU has this (Hopper on).
+
+    It has to call `tl.extra.cuda.gdc_wait()` before it reads or writes memory that the kernel before it uses, and that
+    one `gdc_launch_dependents()`, or nothing overlaps. No options on a CPU and on older GPUs.
+    """
+    if INTERPRETED or device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
+        return {}
+    return {"launch_pdl": True}
+
+
 def jit(kernel: Callable | None = None, *, lengths: tuple[str, ...] = ()) -> Any:
     """`triton.jit` where there is triton.
 

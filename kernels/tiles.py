@@ -21,8 +21,12 @@ def product(left, right, UPCAST: tl.constexpr):
 
 
 @jit(lengths=("P",))
-def join_kernel(parts, outputs, P, N: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr):
+def join_kernel(
+    parts, outputs, P, N: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr, OVERLAP: tl.constexpr = False
+):
     """outputs = Σ_p parts[p], always in the same order, where atomic additions would round in the order of arrival."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     total = tl.zeros([BLOCK_P, BLOCK_N], tl.float32)
     for first in range(0, P, BLOCK_P):

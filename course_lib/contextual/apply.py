@@ -1,7 +1,8 @@
 """`with contextual(model, selector, density=0.5) as watch:` — each token uses the neurons that the selector gives it.
 
-What is not kept is multiplied by zero, after it was computed: this measures what is lost, not what is saved. For the
-time saved see course_lib/contextual/execute.
+What is not kept is multiplied by zero, after it was computed: this measures what is lost, not what is saved. On a GPU,
+a pass of few tokens computes the neurons that are kept and no others (execute/on_kernels.py). For the time saved on a
+CPU see course_lib/contextual/execute.
 
 Dimension key: L blocks, N tokens of a text, F neurons, T tokens of a pass in one row.
 """
@@ -17,6 +18,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from course_lib.contextual.execute.on_kernels import few_tokens
 from course_lib.contextual.seen import Seen, look_through, looking
 from course_lib.contextual.selector import NeuronSelector
 from course_lib.contextual.sizes import refuse_mixture, sizes_of
@@ -29,17 +31,34 @@ class Watch:
 
     Attributes:
         bytes: what the selector holds beside the model's own weights.
-        n_tokens: real tokens so far.
     """
 
     def __init__(self, n_blocks: int, n_neurons: int, n_bytes: int) -> None:
-        self.bytes, self.n_tokens = n_bytes, 0
-        self._n_neurons, self._kept = n_neurons, torch.zeros(n_blocks, dtype=torch.long)
+        self.bytes, self._n_neurons = n_bytes, n_neurons
+        # Numbers, or tensors on a GPU, which is waited for only when somebody asks.
+        self._n_tokens: int | Tensor = 0
+        self._n_real: int | Tensor = 0  # of the present pass
+        self._kept: list[int | Tensor] = [0] * n_blocks
 
     def count(self, block: int, keep: Bool[Tensor, "T F"], real: Bool[Tensor, "T"]) -> None:
         """Add what one block kept in one pass."""
-        self.n_tokens += int(real.sum()) if block == 0 else 0
-        self._kept[block] += int(keep[real].sum())
+        self._begin(block, real.sum())
+        self._kept[block] += (keep & real[:, None]).sum() if keep.is_cuda else int(keep[real].sum())
+
+    def count_exactly(self, block: int, n_kept: int, seen: Seen) -> None:
+        """Likewise where each token kept so many neurons."""
+        self._begin(block, seen.real.sum() if seen.is_masked else len(seen.x))
+        self._kept[block] = self._kept[block] + n_kept * self._n_real
+
+    def _begin(self, block: int, n_real: int | Tensor) -> None:
+        if block == 0:
+            self._n_real = n_real if isinstance(n_real, int) or n_real.is_cuda else int(n_real)
+            self._n_tokens = self._n_tokens + self._n_real
+
+    @property
+    def n_tokens(self) -> int:
+        """Real tokens so far."""
+        return int(self._n_tokens)
 
     @property
     def density(self) -> tuple[float, ...]:
@@ -56,7 +75,7 @@ class Watch:
 def contextual(model: PreTrainedModel, selector: NeuronSelector, density: float | None = None) -> Iterator[Watch]:
     """Inside, every token computes with the neurons that the selector keeps for it; on exit the model is as before.
 
-    Works with any call, `generate()` among them: hooks are all there is. A model that was compiled runs eagerly.
+    Works with any call, `generate()` among them. A model that was compiled runs eagerly. No weight may change inside.
 
     Args:
         density: in place of the selector's own, in every block.
@@ -82,8 +101,16 @@ def contextual(model: PreTrainedModel, selector: NeuronSelector, density: float 
 
     _inside.add(model)
     try:
-        with looking(model, drop, selector.lookahead):
-            yield watch
+        with few_tokens(model, selector) as few:
+
+            def compute(block: int, seen: Seen) -> Tensor | None:
+                found = few(block, seen)
+                if found is not None:
+                    watch.count_exactly(block, few.counts[block], seen)
+                return found
+
+            with looking(model, drop, selector.lookahead, few and compute):
+                yield watch
     finally:
         _inside.discard(model)
 

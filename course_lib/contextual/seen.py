@@ -4,8 +4,9 @@ Dimension key: T tokens of a pass in one row (B sequences of N), D width, F neur
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,7 +15,7 @@ from transformers import PreTrainedModel
 
 from course_lib.contextual.neurons import Neurons, neurons_of
 from course_lib.contextual.sizes import run_through
-from course_lib.hooks import hooking
+from course_lib.hooks import calling, hooking
 from course_lib.models import architecture, blocks, trunk
 
 
@@ -26,37 +27,44 @@ class Seen:
         x: what the MLP reads, behind its norm.
         embedding: the residual before block 0.
         earlier: x of as many earlier blocks as was asked for, by their number.
-        hidden: h of all neurons, which nobody but an oracle knows before the MLP is computed.
+        hidden: h of all neurons, which only an oracle knows before the MLP is computed; None where only chosen ones
+            will be.
         ids: of the tokens; None where the model was given embeddings.
         real: False for padding, as far as the attention mask says.
+        is_masked: whether there is an attention mask, so that some tokens may be padding.
         n_sequences: the T tokens are that many sequences of one length, one after the other.
     """
 
     x: Float[Tensor, "T D"]
     embedding: Float[Tensor, "T D"]
     earlier: Mapping[int, Tensor]
-    hidden: Float[Tensor, "T F"]
+    hidden: Float[Tensor, "T F"] | None
     neurons: Neurons
     ids: Int[Tensor, "T"] | None
     real: Bool[Tensor, "T"]
     n_sequences: int = 1
+    is_masked: bool = False
 
 
 Look = Callable[[int, Seen], Tensor | None]  # block, what it has -> other values of the neurons, or None to leave them
+Compute = Callable[[int, Seen], Tensor | None]  # likewise -> the output of the MLP, or None to compute it as usual
+
+Instead = Callable[[Tensor], Tensor | None]  # what the MLP reads -> its output, or None to compute it as usual
 
 
 @contextmanager
-def looking(model: PreTrainedModel, look: Look, lookahead: int = 0) -> Iterator[None]:
+def looking(model: PreTrainedModel, look: Look, lookahead: int = 0, compute: Compute | None = None) -> Iterator[None]:
     """Inside, `look` is called in every block of every pass, before the last matrix of the MLP reads its neurons.
 
     Args:
         lookahead: of how many earlier blocks x is held.
+        compute: asked first, before the MLP; where it gives an output, nothing else of the MLP is computed.
 
     Raises:
         ValueError: for a model of no known family, or with experts.
     """
     one_pass = _Pass(look, neurons_of(model), lookahead)
-    with hooking() as handles:
+    with hooking() as handles, ExitStack() as stack:
         handles.append(trunk(model).register_forward_pre_hook(one_pass.begin, with_kwargs=True))
         handles.append(blocks(model)[0].register_forward_pre_hook(one_pass.embedded, with_kwargs=True))
         for index, block in enumerate(blocks(model)):
@@ -64,6 +72,8 @@ def looking(model: PreTrainedModel, look: Look, lookahead: int = 0) -> Iterator[
             first, last = block.get_submodule(names[0]), block.get_submodule(names[-1])
             handles.append(first.register_forward_pre_hook(one_pass.read))
             handles.append(last.register_forward_pre_hook(one_pass.looked(index)))
+            if compute is not None:
+                stack.enter_context(computing(block, partial(one_pass.computed, index, compute)))
         yield
 
 
@@ -92,12 +102,14 @@ class _Pass:
         self.earlier: dict[int, Tensor] = {}
         self.ids = self.mask = self.x = self.embedding = None
         self.n_sequences = 1
+        self.computed_block: int | None = None
 
     def begin(self, _: nn.Module, args: tuple, kwargs: dict) -> None:
         ids, mask = args[0] if args else kwargs.get("input_ids"), kwargs.get("attention_mask")
         self.ids = None if ids is None else ids.reshape(-1)
         self.mask = mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
         self.earlier.clear()
+        self.computed_block = None
 
     def embedded(self, _: nn.Module, args: tuple, kwargs: dict) -> None:
         hidden = args[0] if args else kwargs["hidden_states"]
@@ -112,6 +124,8 @@ class _Pass:
 
     def looked(self, block: int) -> Callable:
         def hook(_: nn.Module, args: tuple) -> tuple | None:
+            if self.computed_block == block:  # what comes here is nothing's values
+                return None
             found = self.look(block, self._seen(block, _flat(args[0])))
             self.earlier[block] = self.x
             self.earlier.pop(block - self.lookahead, None)
@@ -119,7 +133,17 @@ class _Pass:
 
         return hook
 
-    def _seen(self, block: int, hidden: Float[Tensor, "T F"]) -> Seen:
+    def computed(self, block: int, compute: Compute, x: Tensor) -> Tensor | None:
+        self.x, self.computed_block = _flat(x), None
+        found = compute(block, self._seen(block, None))
+        if found is None:
+            return None
+        self.computed_block = block
+        self.earlier[block] = self.x
+        self.earlier.pop(block - self.lookahead, None)
+        return found.to(x.dtype).reshape(x.shape)
+
+    def _seen(self, block: int, hidden: Float[Tensor, "T F"] | None) -> Seen:
         return Seen(
             x=self.x,
             embedding=self.embedding,
@@ -129,9 +153,52 @@ class _Pass:
             ids=self.ids,
             real=self.real,
             n_sequences=self.n_sequences,
+            is_masked=self.mask is not None,
         )
 
 
 def _flat(hidden: Tensor) -> Float[Tensor, "T D"]:
     """Tokens in one row; OPT's linears see them so already."""
     return hidden.reshape(-1, hidden.shape[-1])
+
+
+@contextmanager
+def computing(block: nn.Module, instead: Instead) -> Iterator[None]:
+    """Inside, the MLP's output is what `instead` makes of its input; on exit the modules are as before.
+
+    Whoever else has a hook on one of the MLP's linears expects it to run, so then nothing is replaced.
+    """
+    names = architecture(block).mlp
+    linears, path = [block.get_submodule(name) for name in names], names[0].rpartition(".")[0]
+    parent = block.get_submodule(path) if path else None
+    hooks = _n_hooks(linears)
+    found: list[Tensor] = []
+
+    def asked(x: Float[Tensor, "*tokens D"]) -> Tensor | None:
+        is_dropping = block.training and parent is not None  # GPT-2 has dropout behind the last linear
+        return None if is_dropping or _n_hooks(linears) != hooks else instead(x)
+
+    def whole(x: Float[Tensor, "*tokens D"], *args: object, **kwargs: object) -> Tensor:
+        y = asked(x)
+        return plain[0](x, *args, **kwargs) if y is None else y
+
+    def first(x: Float[Tensor, "*tokens D"]) -> Tensor:
+        y = asked(x)
+        if y is None:
+            return plain[0](x)
+        found.append(y)
+        return x.new_zeros(1).expand(*x.shape[:-1], linears[-1].weight.shape[1])  # what nothing reads
+
+    def last(hidden: Tensor) -> Tensor:
+        return found.pop() if found else plain[1](hidden)
+
+    modules, forwards = ([linears[0], linears[-1]], [first, last]) if parent is None else ([parent], [whole])
+    plain = [module.forward for module in modules]
+    with ExitStack() as stack:
+        for module, forward in zip(modules, forwards, strict=True):
+            stack.enter_context(calling(module, forward))
+        yield
+
+
+def _n_hooks(modules: list[nn.Module]) -> int:
+    return sum(len(module._forward_pre_hooks) + len(module._forward_hooks) for module in modules)

@@ -75,6 +75,20 @@ class NeuronSelector(ABC):
         Raises:
             ValueError: a selector of another model, one that was not fitted, scores that are NaN or do not fit.
         """
+        score = self.unchecked_score(seen, block)
+        if bool(score.isnan().any()):
+            raise ValueError(
+                f"got {int(score.isnan().sum())} NaN of {score.numel()} scores from {type(self).__name__} at block "
+                f"{block}; expected numbers. Look for what diverged while it was trained."
+            )
+        return score
+
+    def unchecked_score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
+        """The same without the search for NaN, for which the host would wait for a GPU.
+
+        Raises:
+            ValueError: a selector of another model, one that was not fitted, scores that do not fit.
+        """
         self._check_seen(seen, block)
         score = self._score(seen, block)
         expected = (len(seen.x), seen.neurons.n)
@@ -82,11 +96,6 @@ class NeuronSelector(ABC):
             raise ValueError(
                 f"got scores {tuple(score.shape)} from {type(self).__name__} at block {block}; expected (tokens, "
                 f"neurons) = {expected}. Give it what was fitted to this model."
-            )
-        if bool(score.isnan().any()):
-            raise ValueError(
-                f"got {int(score.isnan().sum())} NaN of {score.numel()} scores from {type(self).__name__} at block "
-                f"{block}; expected numbers. Look for what diverged while it was trained."
             )
         return score
 

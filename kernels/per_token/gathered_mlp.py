@@ -19,7 +19,7 @@ from typing import Literal
 
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
-from course_lib.kernels.runtime import INTERPRETED, jit, programs_to_fill, runs_kernel, tl, triton, tuned
+from course_lib.kernels.runtime import INTERPRETED, jit, overlap_of, programs_to_fill, runs_kernel, tl, triton, tuned
 from course_lib.kernels.tiles import join_blocks, join_kernel, product
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -90,9 +90,13 @@ def curved(x, RELU: tl.constexpr):
 @jit(lengths=("K", "PART"))
 def one_kernel(
     inputs, gate, up, down, bias, chosen, parts, K, PART, K_CLASS: tl.constexpr, D: tl.constexpr,
-    RELU: tl.constexpr, ROOM: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, STAGES: tl.constexpr,
+    RELU: tl.constexpr, OVERLAP: tl.constexpr, ROOM: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """What PART neurons add to one token's output, which stays in registers."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
     start = tl.program_id(0) * PART
     end = tl.minimum(start + PART, K)
     every, d = tl.arange(0, ROOM), tl.arange(0, BLOCK_D)
@@ -179,6 +183,13 @@ def down_kernel(
     tl.store(parts + row * D + d[None, :], total, mask=(t < T)[:, None] & (d < D)[None, :])
 
 
+def takes(inputs: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) -> bool:
+    """Whether the kernel computes an MLP of these matrices; `gate` may be `up` again where there is none."""
+    one_type = inputs.dtype == gate.dtype == up.dtype == down.dtype
+    contiguous = all(matrix.is_contiguous() for matrix in (inputs, gate, up, down))
+    return activation in CURVES and one_type and contiguous and gate.shape == up.shape == down.shape
+
+
 def launch(
     inputs: Float[Tensor, "T D"],
     gate: Float[Tensor, "F D"] | None,
@@ -205,11 +216,14 @@ def launch(
     outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
     sizes = {"K": n_chosen, "K_CLASS": triton.next_power_of_2(n_chosen), "D": size}
     share = {"PART": per_part, "ROOM": max(ROOM, triton.next_power_of_2(per_part))}
-    curve = {"RELU": activation == "relu"}
+    curve, overlap = {"RELU": activation == "relu"}, overlap_of(inputs.device) if n_tokens == 1 else {}
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         if n_tokens == 1:
             block = triton.next_power_of_2(size)
-            one_kernel[n_parts,](inputs, gate, up, down, bias, chosen, parts, **sizes, **share, **curve, BLOCK_D=block)
+            one_kernel[n_parts,](
+                inputs, gate, up, down, bias, chosen, parts, **sizes, **share, **curve, **overlap,
+                OVERLAP=bool(overlap), BLOCK_D=block,
+            )  # fmt: skip
         else:
             hidden = torch.empty((n_chosen, MOST_TOKENS), dtype=inputs.dtype, device=inputs.device)
             sizes |= {"T": n_tokens, "BLOCK_T": MOST_TOKENS, "UPCAST": INTERPRETED}
@@ -221,7 +235,9 @@ def launch(
             )
         n_numbers = n_tokens * size
         blocks = join_blocks(n_parts, n_numbers)
-        join_kernel[triton.cdiv(n_numbers, blocks["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_numbers, **blocks)
+        join_kernel[triton.cdiv(n_numbers, blocks["BLOCK_N"]),](
+            parts, outputs, P=n_parts, N=n_numbers, OVERLAP=bool(overlap), **blocks, **overlap
+        )
     return outputs
 
 

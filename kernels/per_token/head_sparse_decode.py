@@ -2,8 +2,8 @@
 
 Liu, Wang, Dao and others, 2023, Deja Vu, https://arxiv.org/abs/2310.17157 (section 4.4: its kernels for sparse heads).
 
-Dimension key: B sequences, H key-value heads, G query heads to each, heads = H * G, N slots, D size of a head, S parts
-that the slots are split into.
+Dimension key: B sequences, H key-value heads (in the kernels those of all sequences), G query heads to each, heads = H
+* G, N slots, D size of a head, P programs, S parts that a group's slots are split into.
 
 One token is bound by memory, by the keys and values that it reads. Where each query head has keys and values of its own
 (OPT), half of the heads are half of the bytes. In groups (Llama), G query heads read the same keys and values, so bytes
@@ -15,23 +15,26 @@ from __future__ import annotations
 
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_slots, check_tensor, slot_room
-from course_lib.kernels.runtime import INTERPRETED, jit, programs_to_fill, runs_kernel, tl, triton, tuned
-from course_lib.kernels.tiles import product, read_of_parts
+from course_lib.kernels.runtime import INTERPRETED, jit, overlap_of, programs_to_fill, runs_kernel, tl, triton, tuned
+from course_lib.kernels.tiles import product
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 TILE_BYTES = 2**15  # of keys that a program has at a time, at most
-PIECE = 16  # slots: a part is a multiple of it
-# Of the first kernel. All are on the GPU at once where half of the groups are kept; the others' programs end at once.
-PROGRAMS_A_PROCESSOR = 8
+PIECE = 16  # slots: a share of the work is a multiple of it
+PROGRAMS_A_PROCESSOR = 2  # of the first kernel, all on the GPU at once
 PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
-# For the tests: an odd number of heads and ragged tiles; one head alone; all, whole tiles; none; a head to each.
+MOST_GROUPS = 2**12  # of all sequences: every program looks which of them are kept
+JOINED_NUMBERS, JOINED_PARTS = 64, 64  # of a head, that a program of the second kernel has at a time
+# For the tests: an odd number of heads and ragged tiles; one head alone; all, whole tiles; none; a head to each; more
+# groups than programs.
 CASES = (
     {"shape": (2, 2, 3, 70, 24), "n_kept": 3},
     {"shape": (1, 3, 2, 33, 16), "n_kept": 1},
     {"shape": (1, 2, 2, 128, 64), "n_kept": 4},
     {"shape": (2, 1, 3, 5, 8), "n_kept": 0},
     {"shape": (1, 5, 1, 17, 40), "n_kept": 2},
+    {"shape": (5, 3, 2, 9, 16), "n_kept": 2},
 )
 
 
@@ -65,56 +68,113 @@ def bytes_moved(
     return n_numbers * query.element_size() + keep.nbytes
 
 
+@jit
+def awake_groups(keep, H, G: tl.constexpr, BLOCK_H: tl.constexpr):
+    """Which of the groups, those of all sequences, have a head that is kept."""
+    h = tl.arange(0, BLOCK_H)
+    awake = tl.zeros([BLOCK_H], tl.int32)
+    for g in tl.static_range(G):
+        kept = tl.load(keep + h * G + g, mask=h < H, other=0).to(tl.int32)
+        awake = tl.maximum(awake, (kept > 0).to(tl.int32))
+    return awake
+
+
 @tuned(
     ["N_CLASS", "HEADS_CLASS", "G", "D"],
-    {"TILE": 64, "num_warps": 4, "num_stages": 2},
     {"TILE": 64, "num_warps": 4, "num_stages": 3},
-    {"TILE": 32, "num_warps": 1, "num_stages": 4},
+    {"TILE": 32, "num_warps": 4, "num_stages": 5},
+    {"TILE": 128, "num_warps": 8, "num_stages": 2},
 )
-@jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM"))
+@jit(lengths=("N", "H", "P", "N_CLASS", "HEADS_CLASS", "KEY_ROOM", "VALUE_ROOM"))
 def part_kernel(
-    query, keys, values, keep, part, peak, total, scaling, N, N_CLASS, HEADS_CLASS, PART, S, KEY_ROOM, VALUE_ROOM,
-    UPCAST: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr,
-    MOST: tl.constexpr, TILE: tl.constexpr,
+    query, keys, values, keep, part, peak, total, scaling, N, H, P, N_CLASS, HEADS_CLASS, KEY_ROOM, VALUE_ROOM,
+    UPCAST: tl.constexpr, OVERLAP: tl.constexpr, PIECE: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
+    BLOCK_H: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr, MOST: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """One part of one group's slots, before it is normalised. A group of which no head is kept reads nothing."""
+    """The p-th of P equal shares of the slots of all groups with a head that is kept, before it is normalised.
+
+    A share may begin inside one group and end inside another: what it reads of a group is one part.
+    """
     BLOCK_N: tl.constexpr = TILE if TILE < MOST else MOST
-    head = tl.program_id(1).to(tl.int64)  # of all sequences: sequence * H + key-value head
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
     g, d = tl.arange(0, BLOCK_G), tl.arange(0, BLOCK_D)
-    wanted = tl.load(keep + head * G + g, mask=g < G, other=0).to(tl.int32) > 0
-    if tl.max(wanted.to(tl.int32), 0) > 0:
+    n_up_to = tl.cumsum(awake_groups(keep, H, G, BLOCK_H), 0)
+    n_pieces = tl.cdiv(N, PIECE)  # of a group
+    work = tl.max(n_up_to, 0).to(tl.int64) * n_pieces
+    p = tl.program_id(0)
+    start, stop = (p * work // P).to(tl.int32), ((p + 1) * work // P).to(tl.int32)
+    for nth in range(start // n_pieces, tl.cdiv(stop, n_pieces)):  # of the groups with a head that is kept
+        head = tl.sum((n_up_to <= nth).to(tl.int32), 0).to(tl.int64)  # of all sequences: sequence * H + key-value head
         row = (head * G + g)[:, None] * D + d[None, :]
         # Of all heads: with a mask that was loaded as bytes, the compiler takes q for bytes and lays keys out for them.
         q = tl.load(query + row, mask=(g < G)[:, None] & (d < D)[None, :], other=0.0)
         best = tl.full([BLOCK_G], float("-inf"), tl.float32)
         sum_of_weights = tl.zeros([BLOCK_G], tl.float32)
         read = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
-        start = tl.program_id(0) * PART
-        stop = tl.minimum(start + PART, N)
-        for first in range(start, stop, BLOCK_N):
+        begin = tl.maximum(start - nth * n_pieces, 0) * PIECE
+        end = tl.minimum(tl.minimum(stop - nth * n_pieces, n_pieces) * PIECE, N)
+        for first in range(begin, end, BLOCK_N):
             n = first + tl.arange(0, BLOCK_N)
             key_at = keys + (head * KEY_ROOM + n)[None, :] * D + d[:, None]
-            key = tl.load(key_at, mask=(n < stop)[None, :] & (d < D)[:, None], other=0.0)
-            logit = tl.where((n < stop)[None, :], product(q, key, UPCAST) * scaling, float("-inf"))
+            key = tl.load(key_at, mask=(n < end)[None, :] & (d < D)[:, None], other=0.0)
+            logit = tl.where((n < end)[None, :], product(q, key, UPCAST) * scaling, float("-inf"))
             higher = tl.maximum(best, tl.max(logit, 1))  # every tile has a slot, so this is a number
             weight, fade = tl.exp(logit - higher[:, None]), tl.exp(best - higher)
             value_at = values + (head * VALUE_ROOM + n)[:, None] * D + d[None, :]
-            value = tl.load(value_at, mask=(n < stop)[:, None] & (d < D)[None, :], other=0.0)
+            value = tl.load(value_at, mask=(n < end)[:, None] & (d < D)[None, :], other=0.0)
             sum_of_weights = sum_of_weights * fade + tl.sum(weight, 1)
             read = read * fade[:, None] + product(weight.to(value.dtype), value, UPCAST)
             best = higher
-        row = (head * G + g) * S + tl.program_id(0)
-        tl.store(peak + row, best, mask=wanted)
-        tl.store(total + row, sum_of_weights, mask=wanted)
-        tl.store(part + row[:, None] * D + d[None, :], read, mask=wanted[:, None] & (d < D)[None, :])
+        # From part to part the program's number rises, or the group's, or both: their sum is the part's own place.
+        row = (p + nth).to(tl.int64) * G + g
+        tl.store(peak + row, best, mask=g < G)
+        tl.store(total + row, sum_of_weights, mask=g < G)
+        tl.store(part + row[:, None] * D + d[None, :], read, mask=(g < G)[:, None] & (d < D)[None, :])
 
 
-@jit(lengths=("S",))
-def heads_kernel(keep, part, peak, total, output, S, D: tl.constexpr, BLOCK_D: tl.constexpr):
+@jit(lengths=("N", "H", "P"))
+def heads_kernel(
+    keep, part, peak, total, output, N, H, P, OVERLAP: tl.constexpr, PIECE: tl.constexpr, G: tl.constexpr,
+    D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
+):  # fmt: skip
     """The parts of one query head, joined by their maxima and sums; zeros for a head that is not kept."""
-    head = tl.program_id(0).to(tl.int64)
+    head, d = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     wanted = tl.load(keep + head).to(tl.int32) > 0
-    read_of_parts(part, peak, total, output, head, tl.where(wanted, S, 0), D, BLOCK_D)
+    awake, n_pieces = awake_groups(keep, H, G, BLOCK_H), tl.cdiv(N, PIECE)
+    nth = tl.sum(tl.where(tl.arange(0, BLOCK_H) < head // G, awake, 0), 0)
+    work = tl.maximum(tl.sum(awake, 0), 1).to(tl.int64) * n_pieces
+    # The programs whose shares hold the group's first piece and its last: p is the largest with p work / P <= piece.
+    first = ((nth * n_pieces + 1).to(tl.int64) * P - 1) // work
+    last = (((nth + 1) * n_pieces).to(tl.int64) * P - 1) // work
+    S = tl.where(wanted, last - first + 1, 0).to(tl.int32)
+    best, sum_of_weights = float("-inf"), 0.0
+    read = tl.zeros([BLOCK_D], tl.float32)
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
+    for begin in range(0, S, BLOCK_S):
+        s = begin + tl.arange(0, BLOCK_S)
+        row = (first + nth + s) * G + head % G
+        of_part = tl.load(peak + row, mask=s < S, other=float("-inf"))
+        weight = tl.load(total + row, mask=s < S, other=0.0)
+        inside = (s < S)[:, None] & (d < D)[None, :]
+        numbers = tl.load(part + row[:, None] * D + d[None, :], mask=inside, other=0.0)
+        higher = tl.maximum(best, tl.max(of_part, 0))
+        level = tl.where(higher == float("-inf"), 0.0, higher)
+        share, fade = tl.exp(of_part - level), tl.exp(best - level)
+        sum_of_weights = sum_of_weights * fade + tl.sum(share * weight, 0)
+        read = read * fade + tl.sum(share[:, None] * numbers, 0)
+        best = higher
+    read = read / tl.where(sum_of_weights > 0, sum_of_weights, 1.0)
+    tl.store(output + head * D + d, read.to(output.dtype.element_ty), mask=d < D)
+
+
+def takes(query: Tensor, keys: Tensor | None = None, values: Tensor | None = None) -> bool:
+    """Whether the kernel attends with these; of a query alone, whether it would with some."""
+    if keys is None or values is None:
+        return True
+    one_type, whole = query.dtype == keys.dtype == values.dtype, keys.is_contiguous() and values.is_contiguous()
+    return one_type and whole and keys.shape == values.shape and keys.shape[0] * keys.shape[1] <= MOST_GROUPS
 
 
 def launch(
@@ -134,28 +194,27 @@ def launch(
     if not runs_kernel(query) or not keys.numel():
         return reference(query, keys, values, keep, scaling)
     (n_sequences, n_heads, n_slots, size), n_groups = keys.shape, query.shape[1] // keys.shape[1]
-    most = max(16, TILE_BYTES // (triton.next_power_of_2(size) * keys.element_size()))
-    per_part = PIECE * _pieces_per_part(n_sequences * n_heads, triton.cdiv(n_slots, PIECE), query.device)
-    n_parts = triton.cdiv(n_slots, per_part)
-    part = torch.empty((*query.shape[:2], n_parts, size), dtype=torch.float32, device=query.device)
-    peak, total = (torch.empty(part.shape[:3], dtype=torch.float32, device=query.device) for _ in range(2))
+    n_rows, most = n_sequences * n_heads, max(16, TILE_BYTES // (triton.next_power_of_2(size) * keys.element_size()))
+    # No more programs than pieces, for a share of none would wait for nothing.
+    n_programs = programs_to_fill(query.device, PROGRAMS_A_PROCESSOR, PROGRAMS)
+    n_programs = min(n_programs, n_rows * triton.cdiv(n_slots, PIECE))
+    part = torch.empty((n_programs + n_rows, n_groups, size), dtype=torch.float32, device=query.device)
+    peak, total = (torch.empty(part.shape[:2], dtype=torch.float32, device=query.device) for _ in range(2))
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    sizes = {"S": n_parts, "D": size, "BLOCK_D": max(16, triton.next_power_of_2(size))}
-    classes = triton.next_power_of_2(n_slots), triton.next_power_of_2(n_sequences * n_heads)
+    overlap, block_d = overlap_of(query.device), max(16, triton.next_power_of_2(size))
+    sizes = {"N": n_slots, "H": n_rows, "P": n_programs, "PIECE": PIECE, "G": n_groups, "D": size}
+    sizes |= {"BLOCK_H": triton.next_power_of_2(n_rows), "OVERLAP": bool(overlap)}
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
-        part_kernel[n_parts, n_sequences * n_heads](
-            query, keys, values, keep, part, peak, total, float(scaling), N=n_slots, N_CLASS=classes[0],
-            HEADS_CLASS=classes[1], PART=per_part, KEY_ROOM=slot_room(keys), VALUE_ROOM=slot_room(values),
-            UPCAST=INTERPRETED, G=n_groups, BLOCK_G=max(16, triton.next_power_of_2(n_groups)), MOST=most, **sizes,
+        part_kernel[n_programs,](
+            query, keys, values, keep, part, peak, total, float(scaling), N_CLASS=triton.next_power_of_2(n_slots),
+            HEADS_CLASS=triton.next_power_of_2(n_rows), KEY_ROOM=slot_room(keys), VALUE_ROOM=slot_room(values),
+            UPCAST=INTERPRETED, BLOCK_G=max(16, triton.next_power_of_2(n_groups)), BLOCK_D=block_d, MOST=most, **sizes,
         )  # fmt: skip
-        heads_kernel[keep.numel(),](keep, part, peak, total, output, **sizes)
+        block_d = min(block_d, JOINED_NUMBERS)
+        heads_kernel[keep.numel(), triton.cdiv(size, block_d)](
+            keep, part, peak, total, output, BLOCK_D=block_d, BLOCK_S=JOINED_PARTS, **sizes, **overlap
+        )
     return output
-
-
-def _pieces_per_part(n_heads: int, n_pieces: int, device: torch.device) -> int:
-    """So few that the parts of all heads keep a GPU busy."""
-    n_programs = programs_to_fill(device, PROGRAMS_A_PROCESSOR, PROGRAMS)
-    return max(1, triton.cdiv(n_pieces, max(1, n_programs // n_heads)))
 
 
 def example(

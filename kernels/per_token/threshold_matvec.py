@@ -6,9 +6,9 @@ Dimension key: O outputs, I inputs, S parts that the inputs are split into.
 The weight lies column by column: row i of `columns` (I, O) is what input i is multiplied with, so a zero skips O
 neighbouring numbers. In rows (O, I), it would skip single numbers, of which memory always gives 32 bytes or more.
 
-One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A first kernel lists the inputs that count, part by
-part: were the others masked instead, their threads would wait for the rest. In a second each program has some outputs
-and a part of the inputs; a third adds the parts, of 4 O bytes each, in float32 and in one order. Deviation: TEAL's code
+One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program has some outputs and a part of the inputs.
+It lists those that count before it reads their columns: if the others were masked instead, their threads would wait
+for the rest. A second kernel adds the parts, of 4 O bytes each, in float32 and in a fixed order. Deviation: TEAL's code
 masks, and adds atomically in half precision, so its results differ from run to run.
 """
 
@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
-from course_lib.kernels.runtime import jit, runs_kernel, tl, triton, tuned
+from course_lib.kernels.runtime import jit, overlap_of, programs_to_fill, runs_kernel, tl, triton, tuned
 from course_lib.kernels.tiles import join_blocks, join_kernel
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-PART = 256  # inputs of a program: of half as many there are twice the sums to add up
-# For the tests: two parts, ragged tiles; whole ones; every input below the threshold; none below; a single number.
+COLUMNS = 512  # outputs of a program
+ROOM, FEWEST = 256, 32  # inputs of a program, at most and at least: of fewer, a product is not worth its sum
+PROGRAMS_A_PROCESSOR = 4  # all on the GPU at once
+PROGRAMS = 8  # where no GPU says how many it can hold
+# For the tests: some parts, ragged tiles; whole ones; every input below the threshold; none below; a single number.
 CASES = (
     {"shape": (131, 277)},
     {"shape": (1024, 256), "threshold": 1.0},
@@ -32,9 +35,13 @@ CASES = (
 )
 
 
-def reference(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> Float[Tensor, "O"]:
+def reference(
+    inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float, counted: Int[Tensor, "1"] | None = None
+) -> Float[Tensor, "O"]:
     """y = W (x ⊙ 1[|x| > t]), summed in float32."""
     kept = kept_inputs(inputs, threshold)
+    if counted is not None:
+        counted += kept.sum()
     return (inputs[kept].float() @ columns[kept].float()).to(inputs.dtype)
 
 
@@ -43,70 +50,97 @@ def kept_inputs(inputs: Float[Tensor, "I"], threshold: float) -> Tensor:
     return ~(inputs.float().abs() <= threshold)
 
 
-def bytes_moved(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> int:
+def bytes_moved(
+    inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float, counted: Int[Tensor, "1"] | None = None
+) -> int:
     """The columns of the inputs that count, all inputs, the outputs."""
     a_column = columns.shape[1] * columns.element_size()
     return int(kept_inputs(inputs, threshold).sum()) * a_column + inputs.nbytes + a_column
 
 
-@jit
-def list_kernel(inputs, kept, n_kept, threshold, I: tl.constexpr, PART: tl.constexpr):
-    """Which inputs of a part count, in their order, and how many they are."""
-    part = tl.program_id(0)
-    i = part * PART + tl.arange(0, PART)
-    x = tl.load(inputs + i, mask=i < I, other=0.0).to(tl.float32)
-    counts = (i < I) & ((tl.abs(x) <= threshold) == 0)
-    n_up_to = tl.cumsum(counts.to(tl.int32), 0)
-    tl.store(kept + part.to(tl.int64) * PART + n_up_to - 1, i, mask=counts)
-    tl.store(n_kept + part, tl.sum(counts.to(tl.int32), 0))
-
-
 @tuned(
-    ["O"],
-    {"BLOCK_O": 512, "TILE": 8, "STAGES": 4, "num_warps": 4},
-    {"BLOCK_O": 512, "TILE": 16, "STAGES": 1, "num_warps": 4},
-    {"BLOCK_O": 1024, "TILE": 8, "STAGES": 4, "num_warps": 8},
+    ["O", "I"],
+    {"TILE": 8, "STAGES": 4, "num_warps": 4},
+    {"TILE": 8, "STAGES": 6, "num_warps": 4},
+    {"TILE": 16, "STAGES": 3, "num_warps": 4},
 )
-@jit
+@jit(lengths=("PART",))
 def part_kernel(
-    inputs, columns, kept, n_kept, parts, O: tl.constexpr, PART: tl.constexpr, TILE: tl.constexpr,
-    BLOCK_O: tl.constexpr, STAGES: tl.constexpr,
+    inputs, columns, parts, counted, threshold, PART, I: tl.constexpr, O: tl.constexpr, OVERLAP: tl.constexpr,
+    ROOM: tl.constexpr, HALVINGS: tl.constexpr, BLOCK_O: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Outputs of one part of the inputs. Every row of a tile is a column that counts, so no thread idles for a zero."""
-    part = tl.program_id(1).to(tl.int64)
-    o, every, n = tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O), tl.arange(0, PART), tl.load(n_kept + part)
-    # Once, for a row that waits in the loop for its index to come from memory would be asked for too late.
-    listed = tl.load(kept + part * PART + every, mask=every < n, other=0)
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+    part, o, every = tl.program_id(1), tl.program_id(0) * BLOCK_O + tl.arange(0, BLOCK_O), tl.arange(0, ROOM)
+    start = part * PART
+    end = tl.minimum(start + PART, I)
+    x = tl.load(inputs + start + every, mask=start + every < end, other=0.0).to(tl.float32)
+    counts = ((start + every < end) & ((tl.abs(x) <= threshold) == 0)).to(tl.int32)
+    n_up_to, n = tl.cumsum(counts, 0), tl.sum(counts, 0)
+    if counted is not None:
+        tl.atomic_add(counted, n.to(tl.int64), mask=tl.program_id(0) == 0)
+    # The r-th input that counts is behind as many inputs as have at most r up to them; halving finds how many.
+    place = tl.zeros([ROOM], tl.int32)
+    for halving in tl.static_range(HALVINGS):
+        further = place + (ROOM >> (halving + 1))
+        place = tl.where(tl.gather(n_up_to, further - 1, 0) <= every, further, place)
+    factors = tl.where(every < n, tl.gather(x, place, 0), 0.0)
+    listed = tl.where(every < n, start + place, 0)
     total = tl.zeros([TILE, BLOCK_O], tl.float32)
     for first in tl.range(0, n, TILE, num_stages=STAGES):
-        r = first + tl.arange(0, TILE)
         # Loads run ahead of the end, and their indices with them: those must not leave the list.
-        i = tl.gather(listed, tl.minimum(r, PART - 1), 0)
-        factor = tl.load(inputs + i, mask=r < n, other=0.0).to(tl.float32)
-        at = columns + i.to(tl.int64)[:, None] * O + o[None, :]
-        weight = tl.load(at, mask=(r < n)[:, None] & (o < O)[None, :], other=0.0).to(tl.float32)
+        r = first + tl.arange(0, TILE)
+        at = tl.minimum(r, ROOM - 1)
+        i, factor = tl.gather(listed, at, 0), tl.gather(factors, at, 0)
+        column = columns + i.to(tl.int64)[:, None] * O + o[None, :]
+        weight = tl.load(column, mask=(r < n)[:, None] & (o < O)[None, :], other=0.0).to(tl.float32)
         total += weight * factor[:, None]
-    tl.store(parts + part * O + o, tl.sum(total, 0), mask=o < O)
+    tl.store(parts + part.to(tl.int64) * O + o, tl.sum(total, 0), mask=o < O)
 
 
-def launch(inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float) -> Float[Tensor, "O"]:
-    """y = W (x ⊙ 1[|x| > t]), where `columns` is Wᵀ, contiguous."""
+def takes(inputs: Tensor, columns: Tensor, threshold: float) -> bool:
+    """Whether the kernel multiplies this vector with these columns."""
+    fits = inputs.dtype == columns.dtype and inputs.shape == columns.shape[:1]
+    return fits and inputs.is_contiguous() and columns.is_contiguous() and threshold >= 0
+
+
+def launch(
+    inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float, counted: Int[Tensor, "1"] | None = None
+) -> Float[Tensor, "O"]:
+    """y = W (x ⊙ 1[|x| > t]), where `columns` is Wᵀ, contiguous.
+
+    Args:
+        counted: an int64, to which the number of inputs that count is added.
+    """
     _check(inputs, columns, threshold)
+    if counted is not None:
+        check_tensor("counted", counted, (1,), (torch.int64,))
+        check_device(inputs=inputs, counted=counted)
     if not runs_kernel(inputs) or not columns.numel():
-        return reference(inputs, columns, threshold)
+        return reference(inputs, columns, threshold, counted)
     n_inputs, n_outputs = columns.shape
-    n_parts = triton.cdiv(n_inputs, PART)
-    kept, n_kept = (torch.empty(n, dtype=torch.int32, device=inputs.device) for n in (n_parts * PART, n_parts))
+    per_part = _inputs_of_a_part(n_inputs, n_outputs, inputs.device)
+    n_parts = triton.cdiv(n_inputs, per_part)
     parts = torch.empty((n_parts, n_outputs), dtype=torch.float32, device=inputs.device)
     outputs = torch.empty(n_outputs, dtype=inputs.dtype, device=inputs.device)
-    blocks = join_blocks(n_parts, n_outputs)
+    blocks, overlap = join_blocks(n_parts, n_outputs), overlap_of(inputs.device)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
-        list_kernel[n_parts,](inputs, kept, n_kept, float(threshold), I=n_inputs, PART=PART)
-        part_kernel[lambda meta: (triton.cdiv(n_outputs, meta["BLOCK_O"]), n_parts)](
-            inputs, columns, kept, n_kept, parts, O=n_outputs, PART=PART
+        part_kernel[triton.cdiv(n_outputs, COLUMNS), n_parts](
+            inputs, columns, parts, counted, float(threshold), per_part, I=n_inputs, O=n_outputs, OVERLAP=bool(overlap),
+            ROOM=ROOM, HALVINGS=ROOM.bit_length() - 1, BLOCK_O=COLUMNS,
+        )  # fmt: skip
+        join_kernel[triton.cdiv(n_outputs, blocks["BLOCK_N"]),](
+            parts, outputs, P=n_parts, N=n_outputs, OVERLAP=bool(overlap), **blocks, **overlap
         )
-        join_kernel[triton.cdiv(n_outputs, blocks["BLOCK_N"]),](parts, outputs, P=n_parts, N=n_outputs, **blocks)
     return outputs
+
+
+def _inputs_of_a_part(n_inputs: int, n_outputs: int, device: torch.device) -> int:
+    """So many that the programs fill a GPU once, or as few times as they fit into."""
+    at_once = max(1, programs_to_fill(device, PROGRAMS_A_PROCESSOR, PROGRAMS) // triton.cdiv(n_outputs, COLUMNS))
+    n_parts = at_once * triton.cdiv(n_inputs, at_once * ROOM)
+    return max(FEWEST, triton.cdiv(n_inputs, n_parts))
 
 
 def example(

@@ -22,7 +22,7 @@ SUMS = {
     ("router_topk", 4),
 }  # outputs in float32 whatever the type of the arguments
 
-INDICES = {("router_topk", i) for i in (1, 2, 3)}  # outputs in int32
+INDICES = {("router_topk", i) for i in (1, 2, 3)} | {("top_indices", 0)}  # outputs in int32
 
 
 def nm_matmul(inputs, weight) -> list[Expected]:
@@ -254,6 +254,12 @@ def idle_neurons(inputs, gate, up, down, chosen, activation="silu", bias=None) -
     return sum(a_neuron for f in range(len(up)) if f not in chosen.tolist())
 
 
+def top_indices(scores, n_kept, nan=None) -> list[Expected]:
+    rows = [sorted(sorted((score, i) for i, score in enumerate(row))[-n_kept:]) for row in scores.double().tolist()]
+    exact = torch.tensor([sorted(i for _, i in row) for row in rows], dtype=torch.float64)
+    return [(exact, torch.zeros_like(exact))]
+
+
 def threshold_matvec(inputs, columns, threshold) -> list[Expected]:
     exact, size = torch.zeros(2, columns.shape[1], dtype=torch.float64)
     for x, column in zip(inputs.double().tolist(), columns.double(), strict=True):
@@ -372,10 +378,11 @@ UNREAD = {  # bytes among the arguments that a kernel may leave alone
     "decode_attention": positions_of_no_use,
     "line_masses": earlier_queries,
 }
-FREE_AXES = {  # axes that an argument alone has: neurons that are chosen; outputs; room on a list
+FREE_AXES = {  # axes that an argument alone has: neurons that are chosen; outputs; scores; room on a list
     ("gathered_mlp", "4", "first axis"),
     ("gathered_mlp", "4", "last axis"),
     ("threshold_matvec", "1", "last axis"),
+    ("top_indices", "0", "last axis"),
     ("block_sparse_prefill", "3", "last axis"),
     ("line_masses", "1", "first axis"),
 }

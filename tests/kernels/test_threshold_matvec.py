@@ -90,6 +90,6 @@ def test_of_normal_inputs_quantiles_leave_their_share_of_the_bytes(threshold, sh
 @pytest.mark.skipif(not COMPILED, reason="in the interpreter, no load runs ahead")
 def test_loads_that_run_ahead_of_the_last_input_stay_inside(generator):
     """Every input counts, so a part fills its list: what runs ahead asks for inputs behind it."""
-    arguments = example(generator, torch.float32, "cpu", (2048, 8 * threshold_matvec.PART), threshold=0.0)
+    arguments = example(generator, torch.float32, "cpu", (2048, 8 * threshold_matvec.ROOM), threshold=0.0)
     expected = threshold_matvec.reference(*arguments)
     torch.testing.assert_close(launch(*arguments), expected, atol=1e-3, rtol=1e-4)  # sums of thousands of terms

@@ -25,13 +25,13 @@ class SeenHeads:
     Args:
         x: what the query, key and value projections read, behind their norm.
         earlier: x of as many blocks below as was asked for, by their number.
-        outputs: of each head, before the output projection: what only an oracle knows.
+        outputs: of each head, before the output projection: what only an oracle knows; None before attention.
         gram: W_hᵀ W_h of each head, W_h = the columns of the output projection that read it.
     """
 
     x: Float[Tensor, "T D"]
     earlier: Mapping[int, Tensor]
-    outputs: Float[Tensor, "T H d"]
+    outputs: Float[Tensor, "T H d"] | None
     gram: Float[Tensor, "H d d"]
 
     @cached_property
@@ -45,18 +45,24 @@ LookAtHeads = Callable[[int, SeenHeads], Tensor | None]  # block, what is seen -
 
 
 @contextmanager
-def looking_at_heads(model: PreTrainedModel, look: LookAtHeads, lookahead: int = 0) -> Iterator[None]:
+def looking_at_heads(
+    model: PreTrainedModel,
+    look: LookAtHeads,
+    lookahead: int = 0,
+    before: Callable[[int, SeenHeads], None] | None = None,
+) -> Iterator[None]:
     """Inside, `look` is called in every block of every pass, before the output projection reads its heads.
 
     Args:
         lookahead: of how many blocks below x is held.
+        before: called before attention, whose outputs are not there yet, where each sequence has one token.
     """
-    one_pass = _Pass(look, heads(model).n_query, lookahead)
+    one_pass = _Pass(look, heads(model).n_query, lookahead, before)
     with hooking() as handles:
         for index, block in enumerate(blocks(model)):
             names = architecture(block).attention
             first, output = block.get_submodule(names[0]), block.get_submodule(names[-1])
-            handles.append(first.register_forward_pre_hook(one_pass.read))
+            handles.append(first.register_forward_pre_hook(one_pass.read(index, output)))
             handles.append(output.register_forward_pre_hook(one_pass.looked(index)))
         yield
 
@@ -85,23 +91,31 @@ def gram_of_heads(output: Float[Tensor, "D Hd"], n_heads: int) -> Float[Tensor, 
 class _Pass:
     """What the hooks of one pass leave for each other. A matrix W_hᵀ W_h is made when its block is first reached."""
 
-    def __init__(self, look: LookAtHeads, n_heads: int, lookahead: int) -> None:
-        self.look, self.n_heads, self.lookahead = look, n_heads, lookahead
+    def __init__(self, look: LookAtHeads, n_heads: int, lookahead: int, before: Callable | None) -> None:
+        self.look, self.n_heads, self.lookahead, self.before = look, n_heads, lookahead, before
         self.earlier: dict[int, Tensor] = {}
         self.grams: dict[int, Tensor] = {}
         self.x: Tensor | None = None
 
-    def read(self, _: nn.Module, args: tuple) -> None:
-        self.x = args[0].reshape(-1, args[0].shape[-1])
+    def read(self, block: int, output: nn.Module) -> Callable:
+        def hook(_: nn.Module, args: tuple) -> None:
+            self.x = args[0].reshape(-1, args[0].shape[-1])
+            if block == 0:
+                self.earlier.clear()
+            if self.before is not None and args[0].shape[-2] == 1:  # one token of each sequence
+                self.before(block, self._seen(block, output, None))
+
+        return hook
+
+    def _seen(self, block: int, output: nn.Module, outputs: Float[Tensor, "T H d"] | None) -> SeenHeads:
+        if block not in self.grams:
+            self.grams[block] = gram_of_heads(weight_of(output), self.n_heads)
+        return SeenHeads(x=self.x, earlier=self.earlier, outputs=outputs, gram=self.grams[block])
 
     def looked(self, block: int) -> Callable:
         def hook(output: nn.Module, args: tuple) -> tuple | None:
-            if block == 0:
-                self.earlier.clear()
-            if block not in self.grams:
-                self.grams[block] = gram_of_heads(weight_of(output), self.n_heads)
             outputs = args[0].reshape(len(self.x), self.n_heads, -1)
-            seen = SeenHeads(x=self.x, earlier=self.earlier, outputs=outputs, gram=self.grams[block])
+            seen = self._seen(block, output, outputs)
             found = self.look(block, seen)
             self.earlier[block] = self.x
             self.earlier.pop(block - self.lookahead, None)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from course_lib.contextual.attention.heads import HeadScore
+from course_lib.contextual.attention.heads import HeadScore, before_attention
 from course_lib.contextual.attention.parts import SeenHeads, look_through_heads
 from course_lib.contextual.predictor.collect import Collected
 from course_lib.contextual.predictor.two_layer import Predictor
@@ -58,4 +58,4 @@ def predicted_heads(predictors: Sequence[Predictor], lookahead: int = 0) -> Head
             raise ValueError(f"got a predictor of {width} numbers at block {block}; this model gives {x.shape[1]}.")
         return predictors[block](x.float())
 
-    return score
+    return before_attention(score)

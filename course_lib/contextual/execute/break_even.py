@@ -15,6 +15,7 @@ from torch import Tensor
 
 from course_lib.contextual.execute.gathered import by_bag, by_bundle, by_rows, by_samples, dense
 from course_lib.contextual.execute.neuron_major import NeuronMajor
+from course_lib.contextual.execute.on_kernels import chosen_mlp
 from course_lib.contextual.execute.products import SAMPLED
 from course_lib.contextual.selector import check_density, n_kept
 
@@ -60,6 +61,8 @@ class SparseMLP:
         row = x.reshape(-1)
         if index is None or len(index) > self.break_even * self.weights.n:
             return dense(row, self.weights).view(x.shape)
+        if (y := chosen_mlp(row[None], self.weights, index[None].int())) is not None:
+            return y.view(x.shape)
         return self.gather(row, self.weights, index).view(x.shape)
 
 

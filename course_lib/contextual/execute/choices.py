@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from course_lib.contextual.execute.decode import Choice, Decoder
+from course_lib.contextual.execute.on_kernels import highest
 from course_lib.contextual.predictor.two_layer import Predictor
 from course_lib.contextual.selector import check_density, n_kept
 
@@ -33,7 +34,7 @@ def predicted(predictors: Sequence[Predictor], density: float | Sequence[float])
 
     def choose(block: int, position: int, x: Float[Tensor, "D"]) -> Int[Tensor, "K"]:
         into, out = pairs[block]
-        return torch.mv(out, torch.mv(into, x)).topk(counts[block], sorted=False).indices
+        return highest(torch.mv(out, torch.mv(into, x)), counts[block])
 
     return choose
 

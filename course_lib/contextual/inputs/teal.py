@@ -1,14 +1,17 @@
 """TEAL, thresholds on what every linear reads. Liu and others, TEAL, 2024, https://arxiv.org/abs/2408.14690
 
-It is no selector of neurons: what leaves is an entry of the input of each matrix, and with it a column.
+It is no selector of neurons: what leaves is an entry of the input of each matrix, and with it a column. On a GPU, the
+columns of one token's entries below the threshold are not read.
 
-Dimension key: P places (inputs that some linears of a block share), Q levels, n windows of N tokens, B sequences.
+Dimension key: P places (inputs that some linears of a block share), Q levels, n windows of N tokens, B sequences, I
+inputs and O outputs of a linear.
 """
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Literal, get_args
 
 import torch
@@ -16,11 +19,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.contextual.execute.on_kernels import in_columns
 from course_lib.contextual.fitting.threshold import Sample, check_quantiles, threshold_at
 from course_lib.contextual.selector import check_density
 from course_lib.contextual.sizes import refuse_mixture, run_through
-from course_lib.hooks import hooking
-from course_lib.models import Layer, blocks, layers_of
+from course_lib.hooks import calling, hooking
+from course_lib.kernels.dispatch import kernel_for
+from course_lib.models import Layer, blocks, layers_of, weight_of
 
 Tokens = Literal["all", "last half"]
 
@@ -66,15 +71,22 @@ class TealWatch:
     def __init__(self) -> None:
         self._kept: dict[str, int] = {}
         self._all: dict[str, int] = {}
+        self._tallies: dict[str, Tensor] = {}
 
     def count(self, place: str, n_kept: int, n_all: int) -> None:
+        """Add the entries of a pass; those that a kernel counts are in its tally."""
         self._kept[place] = self._kept.get(place, 0) + n_kept
         self._all[place] = self._all.get(place, 0) + n_all
+
+    def tally(self, place: str, device: torch.device) -> Int[Tensor, "1"]:
+        """What a kernel adds to, so that nobody waits for a GPU before the density is asked for."""
+        return self._tallies.setdefault(place, torch.zeros(1, dtype=torch.long, device=device))
 
     @property
     def density(self) -> dict[str, float]:
         """The fraction of entries that were read, by place; tokens that were left whole count as well."""
-        return {place: kept / self._all[place] for place, kept in self._kept.items()}
+        counted = {place: int(tally) for place, tally in self._tallies.items()}
+        return {place: (kept + counted.get(place, 0)) / self._all[place] for place, kept in self._kept.items()}
 
     @property
     def mean_density(self) -> float:
@@ -110,15 +122,20 @@ def teal(model: PreTrainedModel, thresholds: Teal, density: float = 0.5, tokens:
     def begin(_: nn.Module, args: tuple, kwargs: dict) -> None:
         shape[:] = (args[0] if args else kwargs["hidden_states"]).shape[:2]
 
-    def drop(layer: Layer, x: Tensor) -> Tensor:
+    def drop(layer: Layer, x: Tensor) -> Tensor | None:
+        if products.kernel(layer, x):
+            return None
         keep = ~(x.abs() <= above[layer.group[0]])  # keeps NaN, so that it stays visible in the output
         if tokens == "last half" and shape[1] > 1:
             keep.view(*shape, -1)[:, : shape[1] - shape[1] // 2] = True
         if layer.is_first:
-            watch.count(layer.name, int(keep.sum()), keep.numel())
+            if keep.is_cuda:
+                watch.tally(layer.name, keep.device).add_(keep.sum())
+            watch.count(layer.name, 0 if keep.is_cuda else int(keep.sum()), keep.numel())
         return x.masked_fill(~keep, 0)
 
-    with hooking() as handles, reading(layers, drop):
+    products = _Products(above, watch)
+    with hooking() as handles, reading(layers, drop), products.instead(layers):
         handles.append(blocks(model)[0].register_forward_pre_hook(begin, with_kwargs=True))
         yield watch
 
@@ -138,3 +155,46 @@ def reading(layers: list[Layer], read: Callable[[Layer, Tensor], Tensor | None])
         for layer in layers:
             handles.append(layer.module.register_forward_pre_hook(hook_of(layer)))
         yield
+
+
+class _Products:
+    """One token's products by the kernel, which does not read columns of small entries, in place of the linears'."""
+
+    def __init__(self, above: dict[str, float], watch: TealWatch) -> None:
+        self.above, self.watch, self.n_hooks = above, watch, {}
+
+    def kernel(self, layer: Layer, x: Float[Tensor, "*tokens I"]) -> ModuleType | None:
+        """The kernel that multiplies x; None where it is not one token, or the linear itself multiplies it."""
+        # Another hook expects to be run before the entries are left out.
+        if x.numel() != x.shape[-1] or len(layer.module._forward_pre_hooks) != self.n_hooks.get(layer.name):
+            return None
+        columns, threshold = weight_of(layer.module).T, self.above[layer.group[0]]
+        return kernel_for("per_token.threshold_matvec", x.reshape(-1), columns, threshold=threshold)
+
+    @contextmanager
+    def instead(self, layers: list[Layer]) -> Iterator[None]:
+        """Inside, weights lie column by column, as the kernel reads them; nothing changes where it cannot run."""
+        weight = weight_of(layers[0].module)
+        x, column = weight.new_empty(weight.shape[1]), weight.new_empty(weight.shape[1], 1)
+        if kernel_for("per_token.threshold_matvec", x, column, threshold=0.0) is None:
+            yield
+            return
+        with in_columns([layer.module for layer in layers]), ExitStack() as stack:
+            for layer in layers:
+                self.n_hooks[layer.name] = len(layer.module._forward_pre_hooks)
+                tally = self.watch.tally(layer.name, weight.device) if layer.is_first else None
+                stack.enter_context(calling(layer.module, self._forward(layer, layer.module.forward, tally)))
+            yield
+
+    def _forward(self, layer: Layer, plain: Callable, tally: Tensor | None) -> Callable:
+        def forward(x: Float[Tensor, "*tokens I"]) -> Float[Tensor, "*tokens O"]:
+            kernel = self.kernel(layer, x)
+            if kernel is None:
+                return plain(x)
+            if tally is not None:
+                self.watch.count(layer.name, 0, x.numel())
+            columns, bias = weight_of(layer.module).T, layer.module.bias
+            y = kernel.launch(x.reshape(-1), columns, self.above[layer.group[0]], tally)
+            return (y if bias is None else y + bias).view(*x.shape[:-1], -1)
+
+        return forward
