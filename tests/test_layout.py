@@ -18,12 +18,14 @@ ORDER = (
     "discover repetition settings data checking hooks",
     "models",
     "measure attention",
-    "sparsity kv",
+    "sparsity",
+    "kernels",
+    "kv",
     "pruning",
     "quantization moe",
     "contextual prompts",
     "compose",
-    "kernels",
+    "benches",  # in kernels/: they time methods that run kernels
     "lessons",
     "workbook",
     "grading",
@@ -34,6 +36,7 @@ FLOOR = {name: floor for floor, names in enumerate(ORDER) for name in names.spli
 SUBJECTS = [name for name, floor in FLOOR.items() if floor < FLOOR["lessons"]]
 # The root has a folder more than others may hold: compose stands above all subjects and so belongs into none of them.
 MOST_ENTRIES, MOST_FILES, MOST_FOLDERS = 20, 8, 16
+BENCHES = tuple(f"course_lib.kernels.{folder}." for folder in ("bench", "timing", "gpu"))
 Graph = dict[str, set[str]]
 LESSON_OF = {  # by the number of the lesson
     re.search(r'LESSON = "(\d\d)', path.read_text(encoding="utf-8"))[1]: path.parents[1].name
@@ -69,7 +72,14 @@ def targets(names: Iterable[str], files: Iterable[str] = tuple(FILES)) -> set[st
 
 def house_of(module: str) -> str:
     """The folder or file of course_lib that a module belongs to."""
-    return module.split(".")[1] if module.startswith("course_lib.") else module.split(".")[0]
+    return parts_of(module)[1] if module.startswith("course_lib.") else module.split(".")[0]
+
+
+def parts_of(module: str) -> list[str]:
+    """The parts of a name. Benches count as a folder of their own, not of the kernels that they time."""
+    if f"{module}.".startswith(BENCHES):
+        return ["course_lib", "benches", *module.split(".")[2:]]
+    return module.split(".")
 
 
 def upward(module: str, imported: Iterable[str]) -> list[str]:
@@ -116,7 +126,7 @@ def folders(depth: int) -> Graph:
     """Which folder imports from which: names cut after `depth` parts, so that a file that high stands for itself."""
     graph: Graph = {}
     for name, imported in all_imports().items():
-        cut = [".".join(module.split(".")[:depth]) for module in (name, *imported)]
+        cut = [".".join(parts_of(module)[:depth]) for module in (name, *imported)]
         graph.setdefault(cut[0], set()).update(set(cut[1:]) - {cut[0]})
     return graph
 
