@@ -16,7 +16,7 @@ from torch import Tensor
 
 __all__ = ["pack", "restore_", "runs_kernel", "takes", "unpack"]  # kernel_for asks for takes and runs_kernel
 
-TILE = 32  # slots that a program has
+TILE = 16  # slots that a program has
 TO_INTEGER = 12582912.0  # 1.5 * 2^23: a float32 of this size has no room for fractions
 TINY = torch.finfo(torch.float16).tiny
 
@@ -93,14 +93,15 @@ def unpack_kernel(
     head = tl.program_id(1).to(tl.int64)  # of all sequences: sequence * H + head
     n, d = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.arange(0, BLOCK_D)
     inside = (n < N)[:, None] & (d < D)[None, :]
-    slot = (head * ROOM + n)[:, None]
+    slot, first = n[:, None], head * ROOM
+    codes, low, step = codes + first * (D * BITS // 8), low + first * GROUPS, step + first * GROUPS
     byte = tl.load(codes + slot * (D * BITS // 8) + (d * BITS // 8)[None, :], mask=inside, other=0).to(tl.int32)
     code = (byte >> (d * BITS % 8)[None, :]) & (2**BITS - 1)
     group = slot * GROUPS + (d // (D // GROUPS))[None, :]
     base = tl.load(low + group, mask=inside, other=0.0).to(tl.float32)
     width = tl.load(step + group, mask=inside, other=0.0).to(tl.float32)
     number = code.to(tl.float32) * width + base
-    tl.store(vectors + (head * N + n)[:, None] * D + d[None, :], number.to(vectors.dtype.element_ty), mask=inside)
+    tl.store(vectors + head * N * D + slot * D + d[None, :], number.to(vectors.dtype.element_ty), mask=inside)
 
 
 def unpack(codes: Tensor, low: Tensor, step: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
