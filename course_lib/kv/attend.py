@@ -43,8 +43,11 @@ def attend_(
         fresh: keys and values of the new tokens, which are the last slots, where stored ones differ.
     """
     query = query.unflatten(1, (slots.shape[1], -1))  # (B, H, G, Q, D): neighbouring query heads share their keys
-    keys, values = _with_fresh(slots, fresh) if fresh else (slots.keys, slots.values)  # (B, H, N, D)
     n_queries = query.shape[3]
+    if fresh and not (slots.ring and n_queries == 1):  # a ring holds the newest token as it came
+        keys, values = _with_fresh(slots, fresh)  # (B, H, N, D)
+    else:
+        keys, values = slots.keys, slots.values
     n_observed = min(policy.n_observed(n_queries), n_queries)
     if n_queries == 1 and (n_observed or rolling):
         kernel = kernel_for("cache.decode_attention", query, keys, values)

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.kernels.dispatch import kernel_for
 from course_lib.kv.vectors import VectorFormat
 
 
@@ -39,12 +40,17 @@ class Quantized(VectorFormat):
                 raise ValueError(f"got {name} {value!r}; expected a whole number, {least} or more.")
 
     def pack(self, name: str, vectors: Float[Tensor, "B H E D"]) -> dict[str, Tensor]:
+        like = vectors.new_empty(0).expand(*vectors.shape[:3], 0)  # remembers the type of the vectors
+        group = self._group(vectors.shape[3])
+        one = vectors.shape[2] == 1 and vectors.stride(3) == 1
+        if one and (kernel := kernel_for("cache.few_bits", like, group=group)):
+            codes, low, step = kernel.pack(vectors, self.bits, group)
+            return {f"{name}.codes": codes, f"{name}.low": low, f"{name}.step": step, f"{name}.type": like}
         # low = min x, step = (max x − min x) / (2^bits − 1), code = round((x − low) / step), for each group
-        groups = vectors.float().unflatten(3, (-1, self._group(vectors.shape[3])))  # (B, H, E, g, D / g)
+        groups = vectors.float().unflatten(3, (-1, group))  # (B, H, E, g, D / g)
         low, high = groups.amin(dim=4).half(), groups.amax(dim=4)
         step = ((high - low.float()) / (2**self.bits - 1)).clamp(min=torch.finfo(torch.float16).tiny).half()
-        asks = vectors.shape[2] > 1 or not vectors.is_cuda  # a step of decoding does not wait for a GPU
-        if asks and not bool((low.isfinite() & step.isfinite()).all()):
+        if not bool((low.isfinite() & step.isfinite()).all()):
             raise ValueError(
                 f"got {name} of magnitude {float(vectors.abs().max()):g}; expected numbers up to 65504, the largest of "
                 "float16, in which minimum and step are stored. Use a cache without `vectors=`."
@@ -53,15 +59,17 @@ class Quantized(VectorFormat):
         codes = codes.to(torch.uint8).flatten(3)
         if self.bits == 4:
             codes = codes[..., ::2] | codes[..., 1::2] << 4
-        like = vectors.new_empty(0).expand(*vectors.shape[:3], 0)  # remembers the type of the vectors
         return {f"{name}.codes": codes, f"{name}.low": low, f"{name}.step": step, f"{name}.type": like}
 
     def unpack(self, name: str, storage: dict[str, Tensor], n: int) -> Float[Tensor, "B H n D"]:
         codes, low, step = (storage[f"{name}.{part}"][:, :, :n] for part in ("codes", "low", "step"))
+        dtype = storage[f"{name}.type"].dtype
+        if kernel := kernel_for("cache.few_bits", storage[f"{name}.type"], codes, low, step):
+            return kernel.unpack(codes, low, step, self.bits, dtype)
         if self.bits == 4:
             codes = torch.stack([codes & 15, codes >> 4], dim=4).flatten(3)
         groups = codes.unflatten(3, (low.shape[3], -1)).float() * step.float()[..., None] + low.float()[..., None]
-        return groups.flatten(3).to(storage[f"{name}.type"].dtype)
+        return groups.flatten(3).to(dtype)
 
     def _group(self, size: int) -> int:
         group = min(self.group, size)

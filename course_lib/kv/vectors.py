@@ -11,9 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from course_lib.kernels.checks import FREE
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from course_lib.kernels.checks import FREE
+from course_lib.kernels.dispatch import kernel_for
 
 VECTORS = ("keys", "values")
 
@@ -141,9 +143,8 @@ class RecentRing:
         self, name: str, vectors: Float[Tensor, "B H E D"], position: Int[Tensor, "B H E"], n_seen: Int[Tensor, "B"]
     ) -> Float[Tensor, "B H E D"]:
         """The newest among `vectors` are overwritten by what they were before they were rounded."""
-        if vectors.is_cuda:  # to look for the newest, the host would wait
-            is_recent, place = self._places(position, n_seen)
-            return torch.where(is_recent[..., None], pick(self.vectors[name], place), vectors)
+        if kernel := kernel_for("cache.few_bits", vectors, position):
+            return kernel.restore_(vectors, self.vectors[name], position, n_seen)
         sequence, head, token, place = self._recent(position, n_seen)
         vectors[sequence, head, token] = self.vectors[name][sequence, head, place]
         return vectors

@@ -271,10 +271,10 @@ def launch(
     sizes["N_CLASS"], sizes["HEADS_CLASS"] = map(triton.next_power_of_2, (n_slots, n_sequences * n_heads))
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
         part_kernel[n_parts, n_heads_in_all](
-            query, keys, values, position, slot_position, turns, frequencies, weights, levels, part, peak, total, scaling,
-            PART=per_part, KEY_ROOM=slot_room(keys), VALUE_ROOM=slot_room(values),
-            POSITION_ROOM=0 if slot_position is None else slot_room(slot_position), TURN_ROOM=0 if turns is None else slot_room(turns), FREE=FREE,
-            UPCAST=INTERPRETED, H=n_heads, MOST=_most_slots(keys), PIECE=PIECE, BLOCK_G=max(16, triton.next_power_of_2(n_groups)),
+            query, keys, values, position, slot_position, turns, frequencies, weights, levels, part, peak, total,
+            scaling, PART=per_part, KEY_ROOM=slot_room(keys), VALUE_ROOM=slot_room(values),
+            POSITION_ROOM=_room(slot_position), TURN_ROOM=_room(turns), FREE=FREE, UPCAST=INTERPRETED, H=n_heads,
+            MOST=_most_slots(keys), PIECE=PIECE, BLOCK_G=max(16, triton.next_power_of_2(n_groups)),
             BLOCK_H=max(16, triton.next_power_of_2(size // 2)), **sizes,
         )  # fmt: skip
         join_kernel[lambda meta: (n_groups + (triton.cdiv(n_slots, meta["TILE"]) if with_mass else 0), n_heads_in_all)](
@@ -290,6 +290,10 @@ def launch(
             **sizes,
         )
     return Read(output, mass)
+
+
+def _room(column: Tensor | None) -> int:
+    return 0 if column is None else slot_room(column)
 
 
 def _scratch(query: Tensor, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:

@@ -105,8 +105,8 @@ def append_(
 @jit(lengths=("N", "ROOM", "SCORE_ROOM"))
 def drop_kernel(
     score, n_seen, evicted, keys, values, position, lag, number0, number1, number2, number3,
-    N, ROOM, SCORE_ROOM, RECENT: tl.constexpr, SINKS: tl.constexpr, H: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
-    TILE: tl.constexpr,
+    N, ROOM, SCORE_ROOM, RECENT: tl.constexpr, SINKS: tl.constexpr, H: tl.constexpr, D: tl.constexpr,
+    BLOCK_D: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """The first of the lowest scores of one head, and slot N - 1 into its place."""
     head = tl.program_id(0).to(tl.int64)  # of all sequences: sequence * H + head
@@ -172,15 +172,14 @@ def drop_lowest_(score: Tensor, slots: dict[str, Tensor], n_seen: Tensor, recent
     check_slots("score", score, (*slots["position"].shape[:2], n), FLOATS)
     check_tensor("n_seen", n_seen, (n_sequences,), (torch.int64,))
     check_device(score=score, n_seen=n_seen, **slots)
-    keys = slots.get("keys")
+    size = 1 if slots.get("keys") is None else slots["keys"].shape[3]
     evicted = torch.empty(n_sequences, n_heads, 1, dtype=torch.int64, device=score.device)
     tile = max(16, min(MOST_SLOTS, triton.next_power_of_2(n)))
     with torch.cuda.device_of(score):
         drop_kernel[(n_sequences * n_heads,)](
             score, n_seen, evicted, *(slots.get(name) for name in names), *_padded(numbers),
             n, slots["position"].shape[2], slot_room(score), RECENT=recent, SINKS=sinks, H=n_heads,
-            D=1 if keys is None else keys.shape[3], BLOCK_D=1 if keys is None else triton.next_power_of_2(keys.shape[3]),
-            TILE=tile, num_warps=max(1, min(16, tile // 512)),
+            D=size, BLOCK_D=triton.next_power_of_2(size), TILE=tile, num_warps=max(1, min(16, tile // 512)),
         )  # fmt: skip
     return evicted
 

@@ -68,15 +68,15 @@ class Recorder:
         self.launches.append(Launch(kernel, dict(arguments), settings))
 
 
-def recorded(module: ModuleType, arguments: tuple, monkeypatch: Any) -> list[Launch]:
-    """The launches that `module.launch(*arguments)` makes."""
+def recorded(module: ModuleType, arguments: tuple, monkeypatch: Any, name: str = "launch") -> list[Launch]:
+    """The launches that `module.launch(*arguments)`, or another function of the module, makes."""
     launches: list[Launch] = []
     with monkeypatch.context() as patch:
         patch.setattr(module, "runs_kernel", lambda tensor: True)
-        for name, value in list(vars(module).items()):
+        for kernel, value in list(vars(module).items()):
             if isinstance(value, Autotuner | JITFunction):
-                patch.setattr(module, name, Recorder(value, launches))
-        module.launch(*arguments)
+                patch.setattr(module, kernel, Recorder(value, launches))
+        getattr(module, name)(*arguments)
     return launches
 
 

@@ -141,6 +141,26 @@ def test_scores_that_are_all_protected_lose_the_first_slot(n_slots):
     assert slots.position.flatten().tolist() == [n_slots - 1, *range(1, n_slots - 1)][: n_slots - 1]
 
 
+@on_kernels
+@pytest.mark.parametrize(("bits", "group", "residual"), [(4, 8, 5), (8, 4, 3), (4, 24, 0)])
+def test_few_bits_are_packed_and_unpacked_as_in_torch(bits, group, residual, generator):
+    """Groups of 24 stay in torch. Slots in any order, with FREE ones and room for more, in bfloat16."""
+    at, found = torch.randn(2, 2, 20, 24, generator=generator).to(DEVICE, torch.bfloat16), []
+    valid = torch.arange(19, device=DEVICE)[None] >= torch.tensor([[0], [6]], device=DEVICE)
+    new = at[:, :, 19:].transpose(1, 2).contiguous().transpose(1, 2)  # strides as models give them
+    for on in (True, False):
+        slots = Slots.empty(at, Quantized(bits=bits, group=group, residual=residual))
+        with kernels(on):
+            slots.append_(at[:, :, :19], -at[:, :, :19], NewTokens.of(valid))
+            slots.append_(new, -new, NewTokens.unpadded(1, None, slots.n_seen))
+            found.append((slots.keys, slots.values, slots.storage))
+    (*mine, my_storage), (*its, its_storage) = found
+    for name, column in my_storage.items():
+        assert torch.equal(column[:, :, :20], its_storage[name][:, :, :20]), name
+    for got, expected in zip(mine, its, strict=True):
+        torch.testing.assert_close(got, expected, rtol=2.0**-7, atol=0)  # one product and sum, rounded once or twice
+
+
 class WithoutWaiting(TorchDispatchMode):
     """Refuses what makes the host wait for the device, and copies from one to the other, which no graph can hold."""
 
