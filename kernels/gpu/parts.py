@@ -116,19 +116,27 @@ def prepare(name: str, records: Records, settings: dict[str, Any]) -> None:
     A bench that fills the memory has a function `prepared(place)`, which runs the same kernels in smaller contests.
     A bench that cannot run here is told by this already, so that no time is kept for it.
     """
-    try:
-        with _absent(records), _untimed():
-            n_contests, module = 0, import_module(name)
-            for contest in getattr(module, "prepared", module.contests)(_place(settings, SEEDS[0])):
-                n_contests += 1
-                for side in contest.sides if not contest.once else ():
-                    with side.opened() if side.opened else nullcontext(side.run) as run:
-                        run()
-            if n_contests == 0:
-                records.write("absent", message=NOTHING)
-    except Exception as error:  # the bench says so itself
-        print(error)
+    with _absent(records), _untimed(), _noted(records, "contests"):
+        n_contests, module = 0, import_module(name)
+        for contest in getattr(module, "prepared", module.contests)(_place(settings, SEEDS[0])):
+            n_contests += 1
+            for side in contest.sides if not contest.once else ():
+                with _noted(records, side.name), side.opened() if side.opened else nullcontext(side.run) as run:
+                    run()
+        if n_contests == 0:
+            records.write("absent", message=NOTHING)
     records.write("end")
+
+
+@contextmanager
+def _noted(records: Records, what: str) -> Iterator[None]:
+    """What fails here fails in the bench again, which goes on with its other sides."""
+    try:
+        yield
+    except (ModuleNotFoundError, FileNotFoundError):  # see `_absent`
+        raise
+    except Exception as error:
+        records.write("unprepared", message=f"{what}: {type(error).__name__}: {error}"[:1000])
 
 
 @contextmanager
