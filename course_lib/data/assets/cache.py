@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from zipfile import BadZipFile
 
-from platformdirs import user_cache_dir
 from rich.console import Console
 from rich.markup import escape
 
@@ -17,7 +16,11 @@ from course_lib.data.assets.wheels import FetchError
 
 def cache_folder() -> Path:
     """Where assets are kept: $COURSE_CACHE, or the user's cache folder of this system."""
-    return Path(os.environ.get("COURSE_CACHE") or user_cache_dir("sparsity-workbook", appauthor=False)).expanduser()
+    if folder := os.environ.get("COURSE_CACHE"):
+        return Path(folder).expanduser()
+    from platformdirs import user_cache_dir  # a GPU machine may lack it, and random models need no folder
+
+    return Path(user_cache_dir("sparsity-workbook", appauthor=False)).expanduser()
 
 
 def find_asset(name: str) -> Asset:
