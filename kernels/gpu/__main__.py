@@ -144,7 +144,7 @@ def _take_device(report: Report, outcome: Outcome) -> dict[str, Any]:
 
 
 def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
-    """The tests of each kernel (a file with a launcher) and of the methods that use one; the benches (with contests)."""
+    """The tests of each kernel, those of the methods that run kernels on and off, and the benches, found by their text."""
     kernels = options.tests
     if kernels is None:
         kernels = [name.split(".")[-1] for name in _modules("kernels", "\ndef launch(")]
