@@ -84,11 +84,11 @@ def _width_over_depth(measured: Measured) -> dict[str, Effect]:
 
 WIDTH = _claim(
     id="minitron-width",
-    text="40 steps after pruning, a narrower model has a lower loss than one with fewer blocks, chosen by either of the "
-    "paper's scores",
+    text="40 steps after pruning, a narrower model has a lower loss than one with fewer blocks, chosen by either of "
+    "the paper's scores",
     source=IN_PRACTICE,
     measure=_width_over_depth,
-    quantity="loss with fewer blocks minus that with fewer neurons, by the score of the blocks, after 40 steps of 400",
+    quantity="loss with fewer blocks minus that with fewer neurons, by the score of the blocks, 40 steps after pruning",
     refuted="a score of the paper for blocks that gives a loss as low after the same steps",
     published=_published_width,
     larger_models=True,

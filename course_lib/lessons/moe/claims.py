@@ -265,8 +265,8 @@ BIAS_CHEAPER = _routers(
 
 def _read_by_bytes(*results: Measured) -> Effect:
     found = pairs.joined(*results)
-    balanced, read_by_bytes = rows(found, "models", model="top-2, balanced"), rows(found, "future", read_by="bytes choose")
-    return pairs.over_seeds(pairs.gains(balanced, read_by_bytes))
+    read_by_bytes = rows(found, "future", read_by="bytes choose")
+    return pairs.over_seeds(pairs.gains(rows(found, "models", model="top-2, balanced"), read_by_bytes))
 
 
 EXPERT_CHOICE = _routers(

@@ -120,12 +120,18 @@ def test_claims_on_attention_are_counted_by_layer():
         claim.judge(made_up()) for claim in (claims.SPARSE, claims.POWER_LAW, claims.PERSISTENCE)
     )
     assert (sparse.ours, sparse.words) == ("2 of 3 layers, 88 % of the weights on average", "not at this scale")
-    assert power.ours == "3 of 3 layers (ranks 2 to 512 of 1024; median exponent -0.80)"
-    assert persistent.ours == (
-        "2 of 3 layers, 86 % on average (10 % by chance); by the paper's count, in which a single query is enough, "
-        "95 % (80 % by chance)"
+    assert power.ours == (
+        "0 of 3 layers (ranks 2 to 512 of 1024; median exponent -0.80); better than an exponential in 3 of 3 layers"
     )
-    assert (power.words, persistent.words) == ("holds", "holds")
+    assert persistent.ours == (
+        "2 of 3 layers, 86 % on average (10 % by chance). By the paper's count a single query is enough: 95 % (80 % by "
+        "chance)"
+    )
+    assert (power.words, persistent.words) == ("does not hold", "holds")  # r² is 0.9
+    closer = made_up()
+    for row in closer["tables"]["attention"][:2]:
+        row["r_squared"] = 0.96
+    assert claims.POWER_LAW.judge(closer).words == "holds"
     assert title(plots.persistence(made_up())).startswith("Above 95 % in 2 of 3 layers")
 
 
