@@ -94,8 +94,8 @@ SOURCE = Source(
             at="Recycled Attention",
             says="Deciding by query similarity when to run full attention improves the trade-off.",
             label=Label.OPEN,
-            why_not="the two rules that lesson 07 compares take different numbers of full steps (kv-by-similarity shows "
-            "both)",
+            why_not="the two rules that lesson 07 compares take different numbers of full steps (kv-by-similarity "
+            "shows both)",
         ),
         Statement(
             id="abstracts-14",

@@ -31,8 +31,8 @@ SOURCE = Source(
             id="chen-4",
             at="Major Challenges",
             says="Beyond the pretrained length perplexity explodes.",
-            claim="sinks-rolling",
-            published="5641 dense, 5.40 StreamingLLM (Llama-2-13B)",
+            claim="sinks-far-positions",
+            published="1,045 times StreamingLLM: 5641 dense, 5.40 StreamingLLM (Llama-2-13B)",
         ),
         Statement(
             id="chen-5",

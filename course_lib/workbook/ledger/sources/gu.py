@@ -323,7 +323,7 @@ SOURCE = Source(
             id="gu-50",
             at="Attention Sinks",
             says="Positions within the cache allow decoding beyond the pretrained length.",
-            claim="sinks-rolling",
+            claim="sinks-cache-positions",
         ),
         Statement(
             id="gu-51",
