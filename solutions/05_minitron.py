@@ -698,8 +698,8 @@ plots.width_or_depth()
 # blocks we remove matters even more. Removing every fifth block starts at 263. The model without the last six blocks is
 # off the scale (its perplexities are written below the axis), and block influence would have warned us: the last block
 # has a higher influence than any other block except the first. The claim compares the narrower model only with the
-# blocks that the paper's two scores choose. With influence it fails, and with the loss increase the two models cannot
-# be told apart. So it does not hold at this scale.
+# blocks that the paper's two scores choose. With influence it fails, and with the loss increase the difference is not
+# significant. So it does not hold at this scale.
 #
 # Sreenivas and others (2024) report the opposite: width pruning is better than depth pruning. They pruned Llama-3.1 8B
 # to 4.5 billion parameters in both ways and distilled both models on 94 billion tokens. The narrower model was better

@@ -186,13 +186,20 @@ STREAM_STEADY = _ways(
     published="steady perplexity over 4 million tokens",
     larger_models=True,
 )
+
+
+def _show_speedups(bench: Measured) -> str:
+    return ", ".join(f"{TIMES(gain)} ({name})" for name, gain in estimates.speedups_of_stream(bench).items())
+
+
 TWENTY_TWO = _claim(
     id="sinks-twenty-two",
     text="a token of a stream takes less than a 22nd of the time that it takes to read the largest window again",
     results=("bench/cpu_kv",),
     measure=estimates.speedup_of_stream,
+    shown=_show_speedups,
     above=log(AFRESH),
-    because="the paper's own number; it grows with the window, here 256, 512, 1,024 and 2,048 slots",
+    because="the paper's own number, which is an \"up to\", so that the largest window counts",
     other_thresholds=(log(10), log(30)),
     quantity="time to read the window again over that of one token of the stream",
     refuted="less than 22 times the speed of the largest window read again",
