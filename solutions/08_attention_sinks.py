@@ -405,7 +405,8 @@ tables.chat()
 # %% [markdown]
 # The first row keeps all tokens. With the newest tokens alone (second row), the model repeats itself over and over.
 # With four first tokens in addition to the newest ones (third row), it stays fluent, and that is the method of the next
-# section.
+# section. The claim also prints a perplexity: how likely the full cache finds both answers, compared with those that it
+# wrote itself. It does not decide the claim, because a text that repeats itself is easy to predict.
 #
 # ## 4. Never evict the sinks
 #
