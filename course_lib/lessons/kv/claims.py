@@ -96,10 +96,10 @@ def _show_power_law(measured: Measured) -> str:
     first, *_ = layers = estimates.layers(measured)
     slope = median(row["slope"] for row in layers)
     ranks = f"ranks {first['first_rank']} to {first['last_rank']} of {first['length']}"
-    heavy = _counted(estimates.is_heavy_tailed, measured)
+    heavy, log_normal = (_counted(fit, measured) for fit in (estimates.is_heavy_tailed, estimates.beats_log_normal))
     return (
         f"{_counted(estimates.follows_power_law, measured)} ({ranks}; median exponent {slope:.2f}); better than an "
-        f"exponential in {heavy}"
+        f"exponential in {heavy}, than a log-normal in {log_normal}"
     )
 
 
@@ -162,6 +162,13 @@ POWER_LAW = _layers(
     refuted="half of the layers or more in which a power law explains less than 95 % of the variance",
     source=H2O,
     shown=_show_power_law,
+)
+THAN_LOG_NORMAL = _layers(
+    estimates.beats_log_normal,
+    id="kv-than-log-normal",
+    text="in most layers a power law fits the attention that tokens receive better than a log-normal distribution",
+    refuted="half of the layers or more in which a log-normal distribution fits better",
+    source=H2O,
 )
 PERSISTENCE = _layers(
     estimates.is_persistent,

@@ -5,11 +5,13 @@ Dimension key: N texts, L layers, A heads.
 
 import math
 import re
+from statistics import correlation as correlation_of
 from statistics import fmean, median
 from typing import Any
 
 import torch
 from jaxtyping import Float
+from scipy.special import ndtri
 from torch import Tensor
 
 from course_lib.kv.quantized import Quantized
@@ -68,6 +70,28 @@ def follows_power_law(measured: Measured) -> list[bool]:
 def is_heavy_tailed(measured: Measured) -> list[bool]:
     """Whether a power of the rank fits better than an exponential, as many heavy-tailed curves would."""
     return [row["r_squared"] > row["exponential_r_squared"] for row in layers(measured)]
+
+
+def beats_log_normal(measured: Measured) -> list[bool]:
+    """Whether a power law fits the stored curve better than a log-normal distribution of as many values does.
+
+    Of n values from a log-normal distribution, the logarithm of the k-th largest is linear in the normal quantile of
+    1 - (k - 1/2) / n. Both lines are fitted to the same ranks, those of the power law.
+    """
+    return [_power_law_is_closer(row, curve) for row, curve in zip(layers(measured), _curves(measured), strict=True)]
+
+
+def _curves(measured: Measured) -> list[Row]:
+    return rows(measured, "mass_by_rank", start="text")
+
+
+def _power_law_is_closer(layer: Row, curve: Row) -> bool:
+    points = zip(curve["rank"], curve["mass"], strict=True)
+    fitted = [(rank, math.log(mass)) for rank, mass in points if layer["first_rank"] <= rank <= layer["last_rank"]]
+    mass = [log_mass for _, log_mass in fitted]
+    power = [math.log(rank) for rank, _ in fitted]
+    log_normal = [float(ndtri(1 - (rank - 0.5) / layer["length"])) for rank, _ in fitted]
+    return correlation_of(power, mass) ** 2 > correlation_of(log_normal, mass) ** 2
 
 
 def is_persistent(measured: Measured) -> list[bool]:
