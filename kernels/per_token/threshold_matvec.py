@@ -12,8 +12,8 @@ for the rest. A second kernel adds the parts, of 4 O bytes each, in float32 and 
 masks, and adds atomically in half precision, so its results differ from run to run.
 
 On an H200, 14336 by 4096 numbers in bfloat16 take 45 µs with no input at zero, 38 with a quarter, 29 with half, where
-the dense product takes 41. With no zeros nothing can be won: both read the same 117 MB, whose bound is 27.5 µs. The dense
-product reaches 67 % of it, this one 62 %, since it also makes its lists, and writes and adds the parts.
+the dense product takes 41. With no zeros nothing can be won: both read the same 117 MB, whose bound is 27.5 µs. The
+dense product reaches 67 % of it, this one 62 %, since it also makes its lists, and writes and adds the parts.
 """
 
 from __future__ import annotations
