@@ -5,7 +5,9 @@ as a plain function that nobody calls. `TRITON_INTERPRET=1` must be in the envir
 triton, which fixes the choice for the whole process.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ try:
 except ImportError:
     triton = tl = None
 
+_in_order: ContextVar[bool] = ContextVar("kernels may not overlap", default=False)
 INTERPRETED: bool = triton is not None and bool(triton.knobs.runtime.interpret)
 
 
@@ -68,9 +71,19 @@ def overlap_of(device: torch.device) -> dict[str, bool]:
     It has to call `tl.extra.cuda.gdc_wait()` before it reads or writes memory that the kernel before it uses, and that
     one `gdc_launch_dependents()`, or nothing overlaps. No options on a CPU and on older GPUs.
     """
-    if INTERPRETED or device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
+    if INTERPRETED or device.type != "cuda" or _in_order.get() or torch.cuda.get_device_capability(device) < (9, 0):
         return {}
     return {"launch_pdl": True}
+
+
+@contextmanager
+def one_by_one() -> Iterator[None]:
+    """Inside, no kernel starts before the one before it has ended, which is what work in several streams relies on."""
+    token = _in_order.set(True)
+    try:
+        yield
+    finally:
+        _in_order.reset(token)
 
 
 def jit(kernel: Callable | None = None, *, lengths: tuple[str, ...] = ()) -> Any:

@@ -29,6 +29,8 @@ _inside: WeakSet = WeakSet()  # models in such a block now
 class Watch:
     """How dense the passes since the beginning were. Padding is not counted where an attention mask tells of it.
 
+    Of a step that is recorded as a CUDA graph, replays are not counted.
+
     Attributes:
         bytes: what the selector holds beside the model's own weights.
     """

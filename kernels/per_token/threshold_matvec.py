@@ -10,6 +10,10 @@ One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program ha
 It lists those that count before it reads their columns: if the others were masked instead, their threads would wait
 for the rest. A second kernel adds the parts, of 4 O bytes each, in float32 and in a fixed order. Deviation: TEAL's code
 masks, and adds atomically in half precision, so its results differ from run to run.
+
+On an H200, 14336 by 4096 numbers in bfloat16 take 45 µs with no input at zero, 38 with a quarter, 29 with half, where
+the dense product takes 41. With no zeros nothing can be won: both read the same 117 MB, whose bound is 27.5 µs. The
+dense product reaches 67 % of it, this one 62 %, since it also makes its lists, and writes and adds the parts.
 """
 
 from __future__ import annotations
@@ -58,12 +62,7 @@ def bytes_moved(
     return int(kept_inputs(inputs, threshold).sum()) * a_column + inputs.nbytes + a_column
 
 
-@tuned(
-    ["O", "I"],
-    {"TILE": 8, "STAGES": 4, "num_warps": 4},
-    {"TILE": 8, "STAGES": 6, "num_warps": 4},
-    {"TILE": 16, "STAGES": 3, "num_warps": 4},
-)
+@tuned(["O", "I"], {"TILE": 8, "STAGES": 4, "num_warps": 4})
 @jit(lengths=("PART",))
 def part_kernel(
     inputs, columns, parts, counted, threshold, PART, I: tl.constexpr, O: tl.constexpr, OVERLAP: tl.constexpr,

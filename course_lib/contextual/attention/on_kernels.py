@@ -60,7 +60,7 @@ def decoding(model: PreTrainedModel) -> Iterator[Decoding | None]:
         yield None
         return
     AttentionInterface.register(NAME, _attend)
-    AttentionMaskInterface.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS[PLAIN])
+    AttentionMaskInterface.register(NAME, _mask)
     found, modules = Decoding(model.device), [attention_of(block) for block in blocks(model)]
     _inside.update(dict.fromkeys(modules, found))
     try:
@@ -71,6 +71,16 @@ def decoding(model: PreTrainedModel) -> Iterator[Decoding | None]:
         model.set_attn_implementation(PLAIN)
         for module in modules:
             del _inside[module]
+
+
+def _mask(*arguments: Any, **settings: Any) -> Tensor | None:
+    """That of torch's attention: none where one token sees all before it, also while a CUDA graph is recorded, for
+    which transformers makes one.
+    """
+    is_last = settings.get("q_length") == 1 and settings.get("allow_is_causal_skip", True)
+    if is_last and settings.get("attention_mask") is None and settings.get("local_size") is None:
+        return None
+    return ALL_MASK_ATTENTION_FUNCTIONS[PLAIN](*arguments, **settings)
 
 
 def _attend(

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from course_lib.contextual.attention.heads import HeadScore, before_attention
 from course_lib.contextual.attention.parts import SeenHeads, look_through_heads
 from course_lib.contextual.predictor.collect import Collected
-from course_lib.contextual.predictor.two_layer import Predictor
+from course_lib.contextual.predictor.two_layer import Predictor, as_it_reads
 from course_lib.models import blocks, heads
 from course_lib.sparsity.ranking import keep_highest
 
@@ -56,6 +56,6 @@ def predicted_heads(predictors: Sequence[Predictor], lookahead: int = 0) -> Head
         width = predictors[block].into.in_features
         if x.shape[1] != width:
             raise ValueError(f"got a predictor of {width} numbers at block {block}; this model gives {x.shape[1]}.")
-        return predictors[block](x.float())
+        return predictors[block](as_it_reads(predictors[block], x))
 
     return before_attention(score)

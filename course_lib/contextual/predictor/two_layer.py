@@ -8,6 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+SHORT = (torch.float16, torch.bfloat16)
+
 
 class Predictor(nn.Module):
     """logits = x Vᵀ Uᵀ, with V (r, D) and U (F, r): linear, since there is nothing between the two matrices.
@@ -35,3 +37,11 @@ class Predictor(nn.Module):
     def forward(self, x: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         """How likely each neuron is to be active, as the logit of a probability."""
         return self.out(self.into(x))
+
+
+def as_it_reads(predictor: object, x: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
+    """x in the type of the predictor's weights where these have 16 bits, so that it reads half of the bytes; else in
+    float32, in which predictors are trained.
+    """
+    weight = next(predictor.parameters(), None) if isinstance(predictor, nn.Module) else None
+    return x.to(weight.dtype) if weight is not None and weight.dtype in SHORT else x.float()

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from course_lib.contextual.predictor.two_layer import as_it_reads
 from course_lib.contextual.selector import NeuronSelector, Seen
 
 
@@ -19,7 +20,8 @@ class DejaVu(NeuronSelector):
 
     With `lookahead` n the predictor of block l reads x of block l − n, or of block 0 where there is none: the choice is
     known before the block is reached (section 4.3; Lemma 4.1 bounds how little x changes). Predictors are trained by
-    course_lib/contextual/predictor; whatever maps x to a score of each neuron will do.
+    course_lib/contextual/predictor; whatever maps x to a score of each neuron will do. Those in half precision
+    (`predictor.bfloat16()`) run in it, and read half of the bytes.
     """
 
     predictors: tuple[Callable[[Tensor], Tensor], ...] = field(default=(), repr=False)
@@ -46,7 +48,7 @@ class DejaVu(NeuronSelector):
         earlier = max(block - self.lookahead, 0)
         x = seen.x if earlier == block else seen.earlier[earlier]
         try:
-            return self.predictors[block](x.float())
+            return self.predictors[block](as_it_reads(self.predictors[block], x))
         except RuntimeError as error:
             raise ValueError(
                 f"got a predictor of block {block} that cannot read x of shape {tuple(x.shape)}: {error}. Expected one "

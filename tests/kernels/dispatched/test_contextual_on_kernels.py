@@ -4,6 +4,7 @@ import pytest
 import torch
 from course_lib.kernels.dispatch import kernels
 from course_lib.kernels.per_token import gathered_mlp, head_sparse_decode, threshold_matvec, top_indices
+from course_lib.kernels.timing.graphs import captured
 from kernel_device import DEVICE
 
 from course_lib.contextual.apply import contextual
@@ -205,3 +206,38 @@ def test_a_score_of_what_heads_give_needs_all_of_them(launched):
     with kernels(True), torch.no_grad(), contextual_heads(model, part_norms, keep=4):
         model(ids)
     assert launched == []
+
+
+def test_a_step_is_recorded_as_a_cuda_graph(launched):
+    """Neurons and heads together; the graph holds for any token. Under the interpreter the step itself runs."""
+    model = made("llama")
+    ids = torch.randint(3, 97, (1, 6), generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    score, token = static_heads(model, ids), ids[:, -1:].clone()
+    with kernels(True), torch.no_grad(), contextual(model, deja_vu(model)), contextual_heads(model, score, keep=4):
+        cache = model(ids[:, :-1], use_cache=True).past_key_values
+        prompt = [(layer.keys, layer.values) for layer in cache.layers]
+
+        def step():
+            for layer, (keys, values) in zip(cache.layers, prompt, strict=True):
+                layer.keys, layer.values = keys, values
+            return model(token, past_key_values=cache, use_cache=True).logits
+
+        launched.clear()
+        replay = captured(step, torch.device(DEVICE))
+        n_steps = 4 if DEVICE == "cuda" else 3
+        assert launched == ["head_sparse_decode", "top_indices", "gathered_mlp"] * 2 * n_steps
+        token.fill_(7)
+        found = replay().clone()
+        expected = step()
+    torch.testing.assert_close(found, expected, **CLOSE)
+
+
+def test_a_predictor_in_half_precision_runs_in_it(launched):
+    model, ids = made("llama"), torch.tensor([[5, 6]]).to(DEVICE)
+    selector, seen = deja_vu(model), []
+    for predictor in selector.predictors:
+        predictor.bfloat16().register_forward_hook(lambda _, given, score: seen.append((given[0].dtype, score.dtype)))
+    found = [decoded(model, selector, ids, on=on) for on in (False, True)]
+    assert seen == [(torch.bfloat16, torch.bfloat16)] * 8
+    assert launched == ["top_indices", "gathered_mlp"] * 4
+    torch.testing.assert_close(found[1][0], found[0][0], **CLOSE)
