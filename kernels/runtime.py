@@ -8,6 +8,7 @@ triton, which fixes the choice for the whole process.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -71,9 +72,12 @@ def overlap_of(device: torch.device) -> dict[str, bool]:
     It has to call `tl.extra.cuda.gdc_wait()` before it reads or writes memory that the kernel before it uses, and that
     one `gdc_launch_dependents()`, or nothing overlaps. No options on a CPU and on older GPUs.
     """
-    if INTERPRETED or device.type != "cuda" or _in_order.get() or torch.cuda.get_device_capability(device) < (9, 0):
-        return {}
-    return {"launch_pdl": True}
+    return {"launch_pdl": True} if _can_overlap(device) and not _in_order.get() else {}
+
+
+@lru_cache  # asked for at each call of a layer, where the host often is what takes the time
+def _can_overlap(device: torch.device) -> bool:
+    return not INTERPRETED and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 @contextmanager
@@ -98,13 +102,19 @@ def jit(kernel: Callable | None = None, *, lengths: tuple[str, ...] = ()) -> Any
 
 
 def tuned(
-    key: list[str], *settings: dict[str, int], float32: tuple[dict[str, int], ...] = ()
+    key: list[str],
+    *settings: dict[str, int],
+    float32: tuple[dict[str, int], ...] = (),
+    promising: Callable[..., bool] | None = None,
 ) -> Callable[[Callable], Any]:
     """`triton.autotune` over `settings` (block sizes, num_warps, num_stages), once for each value of `key`.
 
     `float32`: other settings where the kernel's first argument is in float32. No tensor core makes such products
     exactly, so each thread has its share of them written out one by one: from a large tile, ptxas makes for a minute
     code that keeps nothing in registers.
+
+    `promising(setting, **named)`: whether a setting is worth timing for these arguments, of those given by name. All
+    are timed where it refuses all.
 
     The interpreter cannot time, so it takes the first setting; that is also the one to try first on a new GPU.
     """
@@ -115,7 +125,11 @@ def tuned(
     usual, exact = [_config(setting) for setting in settings], [_config(setting) for setting in float32]
 
     def suited(configs: list[Any], arguments: dict[str, Any], **others: Any) -> list[Any]:
-        return exact if exact and next(iter(arguments.values())).dtype == torch.float32 else usual
+        if exact and next(iter(arguments.values())).dtype == torch.float32:
+            return exact
+        if promising is None or not others:
+            return usual
+        return [config for config in usual if promising(config.kwargs, **others)] or usual
 
     return triton.autotune(usual + exact, key=key, prune_configs_by={"early_config_prune": suited})
 

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from course_lib.kernels.dispatch import kernels
 from course_lib.kernels.timing.contest import Contest, Place, Side
+from course_lib.kernels.timing.graphs import captured
 from torch import Tensor
 from transformers import MixtralConfig
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
@@ -26,27 +27,31 @@ from course_lib.moe.experts import Experts
 from course_lib.moe.layer import MoE
 from course_lib.moe.routers.mixtral import Mixtral
 
+GPU_SECONDS = 35
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}  # relative; sums over E experts and F neurons, in another order
 K = 2
 SIZES = {"width": 576, "neurons": 1536, "tokens": (1, 8, 64, 512), "experts": (4, 8, 32)}
 QUICK = {"width": 16, "neurons": 24, "tokens": (1, 8), "experts": (4, 8)}
 LARGE = {"width": 4096, "neurons": 14336, "tokens": (1, 8, 64), "experts": (8,)}  # a block of Mixtral-8x7B
-USUAL = 8  # experts, at every number of tokens; the other numbers at the fewest and at the most
+USUAL = 8  # experts, at every number of tokens; the other numbers at the fewest and at the most. On a GPU no fewer
+FEW = 8  # tokens, at which we also ask what an idle host takes
+MOST_COPIED = 3 * 10**9  # weights, by a way that makes a copy of an expert for each pair of a token and an expert
 TWIN, LAYER, KERNELS = "dense, of equal active size", "grouped product", "kernels"
-PEER, IN_A_GRAPH, IDLE = "transformers, grouped_mm", "in a graph", "called by an idle host"
+PEER, PEER_OF_FEW = "transformers, grouped_mm", "transformers, batched_mm"
+IN_A_GRAPH, IDLE = "in a graph", "called by an idle host"
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    sizes = QUICK if place.quick else SIZES
-    for n_experts in sizes["experts"]:
+    sizes, on_a_gpu = QUICK if place.quick else SIZES, place.device.type == "cuda"
+    for n_experts in sizes["experts"][1:] if on_a_gpu else sizes["experts"]:
         layer = _layer(place, sizes["width"], sizes["neurons"], n_experts)
         few_and_many = (sizes["tokens"][0], sizes["tokens"][-1])
         for n_tokens in sizes["tokens"] if n_experts == USUAL else few_and_many:
             contest = _contest(place, layer, _decided(place, layer, n_tokens))
             yield contest
-            if place.device.type == "cuda" and n_experts >= USUAL:
+            if on_a_gpu and n_tokens <= FEW:
                 yield _by_an_idle_host(contest)
-    if place.device.type == "cuda":
+    if on_a_gpu:
         layer = _layer(place, LARGE["width"], LARGE["neurons"], *LARGE["experts"])
         for n_tokens in LARGE["tokens"]:
             yield _large(place, layer, _decided(place, layer, n_tokens))
@@ -119,10 +124,11 @@ def _contest(place: Place, layer: MoE, tokens: Tensor) -> Contest:
     for way in ("eager", "grouped_mm"):
         contest.try_side(f"transformers, {way}", lambda way=way: _peer(layer, tokens, way, work))
     if tokens.is_cuda:
+        _try_peer_of_few(contest, layer, tokens, work)
         sides.append(Side(KERNELS, _by_kernels(layer, tokens), work))
-    if place.device.type == "cuda":
-        for side in [side for side in sides if side.name in (TWIN, KERNELS, PEER)]:
-            contest.try_side(f"{side.name}, {IN_A_GRAPH}", lambda side=side: _in_a_graph(side))
+        by_name = {side.name: side for side in sides}
+        for name in [name for name in (TWIN, KERNELS, PEER) if name in by_name]:  # ours before one that may fail
+            contest.try_side(f"{name}, {IN_A_GRAPH}", lambda name=name: _in_a_graph(place, by_name[name]))
     return contest
 
 
@@ -134,7 +140,13 @@ def _large(place: Place, layer: MoE, tokens: Tensor) -> Contest:
     name = f"{_tokens(len(tokens))} in a block of Mixtral-8x7B, {n_awake} of {layer.experts.n_experts} experts awake"
     contest = Contest(name, (len(tokens), layer.experts.n_experts), sides, _run(layer, tokens, "expert_loop")())
     contest.try_side(PEER, lambda: _peer(layer, tokens, "grouped_mm", work))
+    _try_peer_of_few(contest, layer, tokens, work)
     return contest
+
+
+def _try_peer_of_few(contest: Contest, layer: MoE, tokens: Tensor, work: Work) -> None:
+    if K * len(tokens) * 3 * layer.experts.out[0].numel() <= MOST_COPIED:
+        contest.try_side(PEER_OF_FEW, lambda: _peer(layer, tokens, "batched_mm", work))
 
 
 def _by_an_idle_host(contest: Contest) -> Contest:
@@ -148,28 +160,15 @@ def _by_an_idle_host(contest: Contest) -> Contest:
         return wait_and_run
 
     graphs = [f"{name}, {IN_A_GRAPH}" for name in (TWIN, KERNELS, PEER)]
-    sides = [side for side in contest.sides if side.name in (TWIN, LAYER, KERNELS, PEER, *graphs)]
+    compared = (TWIN, LAYER, KERNELS, PEER, PEER_OF_FEW, *graphs)
+    sides = [side for side in contest.sides if side.name in compared]
     sides = [replace(side, name=f"{side.name}, {IDLE}", run=late(side.run)) for side in sides]
     return replace(contest, name=f"{contest.name}, {IDLE}", sides=sides, absent={})
 
 
-def _in_a_graph(side: Side) -> Side:
+def _in_a_graph(place: Place, side: Side) -> Side:
     """The side as a CUDA graph that is replayed. It is recorded at once, before a check changes torch.empty."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # what is compiled, tuned or made at the first call is not recorded
-        for _ in range(2):
-            side.run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        output = side.run()
-
-    def replay() -> Tensor:
-        graph.replay()
-        return output
-
-    return replace(side, name=f"{side.name}, {IN_A_GRAPH}", run=replay)
+    return replace(side, name=f"{side.name}, {IN_A_GRAPH}", run=captured(side.run, place.device))
 
 
 def _twin(place: Place, layer: MoE, tokens: Tensor) -> Side:

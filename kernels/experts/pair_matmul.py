@@ -15,13 +15,13 @@ from __future__ import annotations
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
 from course_lib.kernels.experts import router_topk
-from course_lib.kernels.runtime import cdiv, jit, power_of_two, runs_kernel, tl
+from course_lib.kernels.runtime import cdiv, jit, overlap_of, power_of_two, runs_kernel, tl
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import silu
 
 MOST_PAIRS = 8  # up to which pairs by themselves are faster than tiles of pairs sorted by expert
-AT_A_TIME = 4096  # numbers of a matrix that a program asks for before it waits: with less, the memory idles
+AT_A_TIME = 2048  # numbers of a matrix that a program asks for before it waits; twice as many of rows in several steps
 LONGEST = 2048  # numbers of a row among them
 STAGES = 1  # of the loop over longer rows: so many programs are on a processor that their loads overlap already
 WARPS = 4
@@ -63,9 +63,12 @@ def bytes_moved(
 @jit
 def pair_hidden_kernel(
     inputs, gate_up, expert, hidden, D: tl.constexpr, F: tl.constexpr, K: tl.constexpr, STAGES: tl.constexpr,
-    BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr,
+    OVERLAP: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """hidden = silu(x Gᵀ) ⊙ x Uᵀ of one pair, BLOCK_F units of it."""
+    if OVERLAP:  # with the kernels before and after: each is started while the one before it still runs
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
     pair, f = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
     row = tl.load(expert + pair).to(tl.int64) * 2 * F + f  # of the gate; that of up lies F further
     gate, up = tl.zeros([BLOCK_F, BLOCK_D], tl.float32), tl.zeros([BLOCK_F, BLOCK_D], tl.float32)
@@ -85,9 +88,11 @@ def pair_hidden_kernel(
 @jit
 def pair_down_kernel(
     hidden, down, weight, expert, outputs, D: tl.constexpr, F: tl.constexpr, K: tl.constexpr, STAGES: tl.constexpr,
-    BLOCK_O: tl.constexpr, BLOCK_F: tl.constexpr,
+    OVERLAP: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     """outputs = Σ over a token's experts of w hidden Dᵀ, BLOCK_O numbers of it."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
     token, o = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK_O + tl.arange(0, BLOCK_O)
     total = tl.zeros([BLOCK_O, BLOCK_F], tl.float32)
     for k in tl.static_range(K):
@@ -142,14 +147,15 @@ def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, expert: T
     # Of the matrices' type, so that threads load of both what belongs together, and need not exchange it.
     hidden = torch.empty((n_tokens * k, n_hidden), dtype=inputs.dtype, device=inputs.device)
     outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
-    by_size, by_hidden = _block(size), _block(n_hidden)
+    by_size, by_hidden, overlap = _block(size), _block(n_hidden), overlap_of(inputs.device)
+    more = overlap | {"num_warps": WARPS}
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         # Pairs are neighbours in the order of launching, so that those of one expert read it at the same time.
         pair_hidden_kernel[n_tokens * k, cdiv(n_hidden, by_size[0])](
-            inputs, gate_up, expert, hidden, size, n_hidden, k, STAGES, *by_size, num_warps=WARPS
+            inputs, gate_up, expert, hidden, size, n_hidden, k, STAGES, bool(overlap), *by_size, **more
         )
         pair_down_kernel[n_tokens, cdiv(size, by_hidden[0])](
-            hidden, down, weight, expert, outputs, size, n_hidden, k, STAGES, *by_hidden, num_warps=WARPS
+            hidden, down, weight, expert, outputs, size, n_hidden, k, STAGES, bool(overlap), *by_hidden, **more
         )
     return outputs
 
@@ -157,7 +163,7 @@ def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, expert: T
 def _block(length: int) -> tuple[int, int]:
     """Rows of a matrix, and numbers of each, that a program has at a time."""
     longest = min(LONGEST, power_of_two(length))
-    return AT_A_TIME // longest, longest
+    return (AT_A_TIME if length <= LONGEST else 2 * AT_A_TIME) // longest, longest
 
 
 def example(

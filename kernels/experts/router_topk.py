@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 from course_lib.kernels.checks import FLOATS, check_device, check_tensor
-from course_lib.kernels.runtime import INTERPRETED, cdiv, jit, power_of_two, runs_kernel, tl, tuned
+from course_lib.kernels.runtime import INTERPRETED, cdiv, jit, overlap_of, power_of_two, runs_kernel, tl, tuned
 from course_lib.kernels.tiles import product
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -144,12 +144,14 @@ def product_of_many(
 @jit(lengths=("T",))
 def choose_kernel(
     inputs, gate, bias, logits, weight, expert, places, counts, T, scaling, D: tl.constexpr, E: tl.constexpr,
-    K: tl.constexpr, WEIGHTS: tl.constexpr, UPCAST: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr,
-    BLOCK_D: tl.constexpr,
+    K: tl.constexpr, WEIGHTS: tl.constexpr, UPCAST: tl.constexpr, OVERLAP: tl.constexpr, BLOCK_T: tl.constexpr,
+    BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """The experts of BLOCK_T tokens with their weights, how many of these tokens each expert got, and for each token
     and expert the place from 1 in the order of choice, 0 where it is not chosen: what order_kernel loads in one piece.
     """
+    if OVERLAP:  # the next kernel is started while this one still runs, and waits for it
+        tl.extra.cuda.gdc_launch_dependents()
     LOWEST: tl.constexpr = -(2**62)
     token, column = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_E)
     row, real = token.to(tl.int64)[:, None], (column < E)[None, :]
@@ -203,13 +205,16 @@ def choose_kernel(
         tl.store(counts + tl.program_id(0) * E + column, tl.sum((chosen & inside).to(tl.int32), 0), mask=column < E)
 
 
-@tuned(["E", "K", "BLOCK_T"], {"num_warps": 4}, {"num_warps": 8}, {"num_warps": 16})
+@tuned(["E", "K", "BLOCK_T"], {"num_warps": 4}, {"num_warps": 16})
 @jit(lengths=("T", "N_BLOCKS"))
 def order_kernel(
-    places, counts, order, offsets, T, N_BLOCKS, E: tl.constexpr, K: tl.constexpr,
+    places, counts, order, offsets, T, N_BLOCKS, E: tl.constexpr, K: tl.constexpr, OVERLAP: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
     """The places of BLOCK_T tokens' pairs: behind those of lower experts, of earlier blocks, of earlier tokens."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
     block, column = tl.program_id(0), tl.arange(0, BLOCK_E)
     token = block * BLOCK_T + tl.arange(0, BLOCK_T)
     row, real = token.to(tl.int64)[:, None], (column < E)[None, :]
@@ -284,15 +289,18 @@ def run(
             for shape in ((n_tokens * k,), (n_experts + 1,), (n_blocks, n_experts))
         )
         places = torch.empty((n_tokens, n_experts), dtype=torch.int16, device=device)
+    overlap = overlap_of(device)
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
         choose_kernel[n_blocks,](
             inputs, gate, bias, logits, weight, expert, places, counts, n_tokens, float(scaling), D=width,
-            E=n_experts, K=k, WEIGHTS=weights, UPCAST=INTERPRETED, num_warps=n_warps, **sizes,
+            E=n_experts, K=k, WEIGHTS=weights, UPCAST=INTERPRETED, OVERLAP=bool(overlap),
+            num_warps=n_warps, **sizes,
         )  # fmt: skip
         if ordered:
             order_kernel[n_blocks,](
-                places, counts, order, offsets, n_tokens, n_blocks, E=n_experts, K=k, BLOCK_T=sizes["BLOCK_T"],
-                BLOCK_E=sizes["BLOCK_E"], BLOCKS=min(MOST_BLOCKS, COUNTS // sizes["BLOCK_E"]),
+                places, counts, order, offsets, n_tokens, n_blocks, E=n_experts, K=k, OVERLAP=bool(overlap),
+                BLOCK_T=sizes["BLOCK_T"], BLOCK_E=sizes["BLOCK_E"],
+                BLOCKS=min(MOST_BLOCKS, COUNTS // sizes["BLOCK_E"]), **overlap,
             )  # fmt: skip
     return Routed(weight, expert, order, offsets, logits)
 

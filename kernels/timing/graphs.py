@@ -25,12 +25,12 @@ def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], T
     if device.type != "cuda":
         step()
         return step
-    stream, graph = _stream(device), torch.cuda.CUDAGraph()
-    stream.wait_stream(torch.cuda.current_stream(device))
+    current, stream, graph = torch.cuda.current_stream(device), _stream(device), torch.cuda.CUDAGraph()
+    stream.wait_stream(current)
     try:
         with torch.cuda.stream(stream), _no_waiting():  # tells by its name what a recording would only break off at
             step()
-        torch.cuda.current_stream(device).wait_stream(stream)
+        current.wait_stream(stream)
         with torch.cuda.graph(graph, stream=stream):
             output = step()
     except torch.OutOfMemoryError:
@@ -38,6 +38,8 @@ def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], T
     except RuntimeError as error:
         first = error.__context__ or error  # an error while recording is followed by another when it ends
         raise NotCapturable(f"{type(first).__name__}: {first}".splitlines()[0]) from error
+    finally:
+        torch.cuda.set_stream(current)  # a recording that fails leaves its own behind
 
     def replay() -> Tensor:
         graph.replay()

@@ -147,6 +147,7 @@ def fake_gpu(monkeypatch):
     for name, value in {
         "current_stream": lambda device: stream,
         "CUDAGraph": Graph,
+        "set_stream": lambda stream: log.append("stream restored"),
         "stream": lambda stream: block("side stream"),
         "graph": lambda graph, stream: block("capture"),
         "get_sync_debug_mode": lambda: 0,
@@ -161,7 +162,7 @@ def test_a_step_is_warmed_up_then_recorded_then_replayed(fake_gpu):
     outputs = iter("abcd")
     replay = captured(lambda: fake_gpu.append("step") or next(outputs), torch.device("cuda"))
     warm_up = ["side stream", "error", "step", 0]  # nothing may wait in it
-    assert fake_gpu == ["step", "step", "wait", *warm_up, "wait", "capture", "step"]
+    assert fake_gpu == ["step", "step", "wait", *warm_up, "wait", "capture", "step", "stream restored"]
     assert (replay(), replay()) == ("d", "d")
     assert fake_gpu[-2:] == ["replay", "replay"]
 
@@ -173,7 +174,7 @@ def test_a_step_that_waits_for_the_gpu_is_not_recorded(fake_gpu):
 
     with pytest.raises(NotCapturable, match=r"^RuntimeError: called a synchronizing CUDA operation$"):
         captured(step, torch.device("cuda"))
-    assert fake_gpu[-1] == 0
+    assert fake_gpu[-2:] == [0, "stream restored"]
     assert "capture" not in fake_gpu
 
 

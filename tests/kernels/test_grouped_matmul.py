@@ -87,6 +87,17 @@ def test_the_same_every_time(generator):
     assert torch.equal(launch(*arguments), launch(*arguments))
 
 
+@pytest.mark.parametrize(
+    ("n_experts", "n_pairs", "tiles"),
+    [(8, 16, {16}), (128, 8, {16}), (8, 128, {16, 32}), (32, 1024, {16, 32, 64}), (4, 2**20, {64, 128})],
+    ids=str,
+)
+def test_only_tiles_of_about_an_experts_rows_are_timed(n_experts, n_pairs, tiles):
+    settings = ({"BLOCK_T": tile} for tile in (16, 32, 64, 128))
+    found = {each["BLOCK_T"] for each in settings if grouped_matmul.promising(each, E=n_experts, P_CLASS=n_pairs, D=1)}
+    assert found == tiles
+
+
 def test_no_tokens(generator):
     arguments = example(generator, torch.float32, "cpu", (4, 3, 24, 16), 2)
     none = (torch.empty(0, 24), *arguments[1:3], torch.empty(0, 2), torch.empty(0, dtype=torch.int32))
