@@ -13,10 +13,10 @@ kernel reads the parts, a second joins them by their maxima and sums. In between
 far, in float16 where keys are in 16 bits: that is closer than the weights that multiply the values are. Those of the
 query heads that share a slot lie side by side, so that a thread writes and reads them at once.
 
-What the weights cost, in bfloat16 with D = 128 and G = 4: written and read, 16 bytes a slot, and 4 for their sum, on
-top of 512. On an H200, keys and values of 32 sequences of 8 heads and 8,192 slots pass in 252 us at the rate of a copy,
-which is what torch's fused attention takes, and these 42 MB in 10 us. So 0.95 of its speed would leave 3 us for all
-else: to fill the GPU, to empty it, and to start the second kernel, which needs the sums of all parts.
+In bfloat16 with D = 128 and G = 4, a slot's weights are 16 bytes, written and read, and their sum 4, on top of 512 of
+the key and value. On an H200, keys and values of 32 sequences of 8 heads and 8,192 slots pass in 252 us at the rate of
+a copy, which is what torch's fused attention takes, and these 42 MB in 10 us. So 0.95 of its speed would leave 3 us for
+all else: to fill the GPU, to empty it, and to start the second kernel, which needs the sums of all parts.
 """
 
 from __future__ import annotations
