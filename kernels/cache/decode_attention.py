@@ -10,7 +10,13 @@ RoPE turned at one position is used at another, cost no pass of their own: keys 
 
 One token is bound by memory, and one program a head would leave most of a GPU idle, so the slots are split: a first
 kernel reads the parts, a second joins them by their maxima and sums. In between, weights are relative to the maximum so
-far, in float16 where keys are in 16 bits: that is closer than the weights that multiply the values are.
+far, in float16 where keys are in 16 bits: that is closer than the weights that multiply the values are. Those of the
+query heads that share a slot lie side by side, so that a thread writes and reads them at once.
+
+In bfloat16 with D = 128 and G = 4, a slot's weights are 16 bytes, written and read, and their sum 4, on top of 512 of
+the key and value. On an H200, keys and values of 32 sequences of 8 heads and 8,192 slots pass in 252 us at the rate of
+a copy, which is what torch's fused attention takes, and these 42 MB in 10 us. So 0.95 of its speed would leave 3 us for
+all else: to fill the GPU, to empty it, and to start the second kernel, which needs the sums of all parts.
 """
 
 from __future__ import annotations
@@ -28,25 +34,27 @@ from course_lib.kernels.checks import (
     is_slots,
     slot_room,
 )
-from course_lib.kernels.runtime import INTERPRETED, jit, programs_to_fill, runs_kernel, tl, triton, tuned
+from course_lib.kernels.runtime import INTERPRETED, jit, overlap_of, programs_to_fill, runs_kernel, tl, triton
 from course_lib.kernels.tiles import level_of_parts, product, read_of_parts
 from jaxtyping import Float, Int
 from torch import Tensor
 
-MOST_SLOTS, TILE_BYTES = 64, 2**14  # of a program at a time: so many, or keys of so many bytes
-PIECE = 16  # slots: a part is a multiple of it, and so is a tile; their weights are relative to one maximum
+MOST_SLOTS, TILE_BYTES = 32, 2**13  # of a program at a time, a tile: so many, or keys of so many bytes
+JOINED_SLOTS = 1024  # of a program of the second kernel
+MOST_PARTS = 64  # that it joins at a time; 16 where there are no more
 MOST_HEADS = 2**16 - 1  # of all sequences: as many programs as a GPU starts in the second direction
 MOST_SIZE = 256  # of a head
 PROGRAMS_A_PROCESSOR = 4  # of the first kernel; all of them are on the GPU at once, so that none waits for the others
 PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
 WHOLE_TURN = 6.2831854820251465, -1.7484555314695172e-07  # 2 pi: the nearest float32, and what that is off by
-# For the tests: ragged tiles, FREE slots, padding and keys to be turned; whole tiles; a single slot; keys in place.
+# For the tests: ragged tiles, FREE slots, padding and keys to be turned; whole tiles; a single slot; keys in place; all
+# slots seen. Few sizes, since each is compiled.
 CASES = (
     {"shape": (2, 1, 3, 197, 24), "gaps": True, "turned": True},
     {"shape": (1, 2, 1, 128, 64)},
-    {"shape": (1, 1, 1, 1, 8), "turned": True},
+    {"shape": (1, 1, 3, 1, 24), "turned": True},
     {"shape": (1, 3, 4, 70, 64), "gaps": True},
-    {"shape": (2, 1, 4, 150, 32), "every": True},
+    {"shape": (2, 1, 4, 150, 64), "every": True},
 )
 
 
@@ -123,25 +131,18 @@ def turned(
     return (a * cos - b * sin).to(low.dtype), (b * cos + a * sin).to(low.dtype)
 
 
-@tuned(
-    ["N_CLASS", "HEADS_CLASS", "G", "D"],
-    {"TILE": 64, "num_warps": 4, "num_stages": 2},
-    {"TILE": 64, "num_warps": 4, "num_stages": 3},
-    {"TILE": 32, "num_warps": 2, "num_stages": 4},
-)
-@jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "PART", "S", "KEY_ROOM", "VALUE_ROOM", "POSITION_ROOM", "TURN_ROOM"))
+@jit(lengths=("N", "H", "PART", "S", "KEY_ROOM", "VALUE_ROOM", "POSITION_ROOM", "TURN_ROOM"))
 def part_kernel(
     query, keys, values, position, slot_position, turns, frequencies, weights, levels, part, peak, total, scaling,
-    N, N_CLASS, HEADS_CLASS, PART, S, KEY_ROOM, VALUE_ROOM, POSITION_ROOM, TURN_ROOM, FREE: tl.constexpr,
-    UPCAST: tl.constexpr, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_G: tl.constexpr,
-    BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr, MOST: tl.constexpr, PIECE: tl.constexpr, TILE: tl.constexpr,
+    N, H, PART, S, KEY_ROOM, VALUE_ROOM, POSITION_ROOM, TURN_ROOM, FREE: tl.constexpr, UPCAST: tl.constexpr,
+    OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_H: tl.constexpr,
+    BLOCK_D: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """One part of one head's slots: their weights, and what the group reads of them before it is normalised.
 
     Which keys are loaded depends on positions that are loaded themselves; those are read one tile ahead, so that the
     compiler can start the copies of a tile while it works on the one before.
     """
-    BLOCK_N: tl.constexpr = TILE if TILE < MOST else MOST
     head = tl.program_id(1).to(tl.int64)  # of all sequences: sequence * H + key-value head
     start = tl.program_id(0) * PART
     stop = tl.minimum(start + PART, N)
@@ -150,7 +151,7 @@ def part_kernel(
     if slot_position is not None:
         at = tl.load(position + head // H)
         at = tl.where(at == FREE, -1, at)  # padding sees nothing
-        n = start + tl.arange(0, BLOCK_N)
+        n = start + tl.arange(0, TILE)
         ahead = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < stop, other=FREE)
     if turns is not None:
         frequency = tl.load(frequencies + half, mask=pair, other=0.0)
@@ -161,13 +162,13 @@ def part_kernel(
     best = tl.full([BLOCK_G], float("-inf"), tl.float32)
     sum_of_weights = tl.zeros([BLOCK_G], tl.float32)
     read = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
-    for first in range(start, stop, BLOCK_N):
-        n = first + tl.arange(0, BLOCK_N)
+    for first in range(start, stop, TILE):
+        n = first + tl.arange(0, TILE)
         if slot_position is None:
             seen = n < stop
         else:
             seen = ahead <= at
-            later = n + BLOCK_N
+            later = n + TILE
             ahead = tl.load(slot_position + head * POSITION_ROOM + later, mask=later < stop, other=FREE)
         key_at = keys + (head * KEY_ROOM + n)[None, :] * D + half[:, None]
         wanted = seen[None, :] & pair[:, None]
@@ -184,45 +185,47 @@ def part_kernel(
         weight = tl.exp(logit - level[:, None])
         fade = tl.exp(best - level)
         if weights is not None:
-            kept = (g < G)[:, None] & (n < stop)[None, :]
-            tl.store(weights + row * N + n[None, :], weight.to(weights.dtype.element_ty), mask=kept)
-            piece = levels + row * tl.cdiv(N, PIECE) + (n // PIECE)[None, :]
-            tl.store(piece, level[:, None] + tl.zeros_like(logit), mask=kept & (n % PIECE == 0)[None, :])
+            at_slot = weights + (head * N + n)[None, :] * G + g[:, None]  # heads of a slot in a row: one wide store
+            tl.store(at_slot, weight.to(weights.dtype.element_ty), mask=(g < G)[:, None] & (n < stop)[None, :])
+            tl.store(levels + (head * tl.cdiv(N, TILE) + first // TILE) * G + g, level, mask=g < G)
         v_at = values + (head * VALUE_ROOM + n)[:, None] * D + d[None, :]
         v = tl.load(v_at, mask=seen[:, None] & (d < D)[None, :], other=0.0)
         sum_of_weights = sum_of_weights * fade + tl.sum(weight, 1)
         read = read * fade[:, None] + product(weight.to(v.dtype), v, UPCAST)
         best = higher
+    if OVERLAP:
+        tl.extra.cuda.gdc_launch_dependents()
     row = (head * G + g) * S + tl.program_id(0)
     tl.store(peak + row, best, mask=g < G)
     tl.store(total + row, sum_of_weights, mask=g < G)
     tl.store(part + row[:, None] * D + d[None, :], read, mask=(g < G)[:, None] & (d < D)[None, :])
 
 
-@tuned(
-    ["N_CLASS", "HEADS_CLASS", "G", "D"],
-    {"TILE": 256, "num_warps": 4},
-    {"TILE": 1024, "num_warps": 4},
-)
-@jit(lengths=("N", "N_CLASS", "HEADS_CLASS", "S"))
+@jit(lengths=("N", "S"))
 def join_kernel(
-    weights, levels, part, peak, total, output, mass, N, N_CLASS, HEADS_CLASS, S, G: tl.constexpr, D: tl.constexpr,
-    BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr, PIECE: tl.constexpr, TILE: tl.constexpr,
+    weights, levels, part, peak, total, output, mass, N, S, OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
+    BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
     """The first G programs of a head join the parts of a query head each, the others normalise weights and sum them."""
     head = tl.program_id(1).to(tl.int64)
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
     if tl.program_id(0) < G:
-        read_of_parts(part, peak, total, output, head * G + tl.program_id(0), S, D, BLOCK_D)
+        read_of_parts(part, peak, total, output, head * G + tl.program_id(0), S, D, BLOCK_D, BLOCK_S)
     elif mass is not None:
         g = tl.arange(0, BLOCK_G)
-        level, sum_of_weights = level_of_parts(peak, total, head * G + g, g < G, S)
+        tile = (tl.program_id(0) - G) * TILES + tl.arange(0, TILES)
+        n = tile[:, None] * TILE + tl.arange(0, TILE)[None, :]
+        inside = (n < N)[:, :, None] & (g < G)[None, None, :]
+        weight = tl.load(weights + (head * N + n)[:, :, None] * G + g[None, None, :], mask=inside, other=0.0)
+        n_tiles = tl.cdiv(N, TILE)
+        at = levels + (head * n_tiles + tile)[:, None] * G + g[None, :]
+        then = tl.load(at, mask=(tile < n_tiles)[:, None] & (g < G)[None, :], other=float("-inf"))
+        level, sum_of_weights = level_of_parts(peak, total, head * G + g, g < G, S, BLOCK_S)
         share = 1 / tl.where(sum_of_weights > 0, sum_of_weights, 1.0)  # a token that sees nothing has weights of 0
-        n = (tl.program_id(0) - G) * TILE + tl.arange(0, TILE)
-        row, inside = (head * G + g)[:, None], (g < G)[:, None] & (n < N)[None, :]
-        weight = tl.load(weights + row * N + n[None, :], mask=inside, other=0.0).to(tl.float32)
-        then = tl.load(levels + row * tl.cdiv(N, PIECE) + (n // PIECE)[None, :], mask=inside, other=float("-inf"))
-        fade = tl.exp(tl.minimum(then - level[:, None], 0.0))  # above 0 where nothing was seen
-        tl.store(mass + head * N + n, tl.sum(weight * fade * share[:, None], 0), mask=n < N)
+        share = share[None, :] * tl.exp(tl.minimum(then - level[None, :], 0.0))  # above 0 where nothing was seen
+        received = tl.sum(weight.to(tl.float32) * share[:, None, :], 2)
+        tl.store(mass + head * N + n, received, mask=n < N)
 
 
 def takes(query: Tensor, keys: Tensor, values: Tensor) -> bool:
@@ -257,38 +260,33 @@ def launch(
     if not runs_kernel(query):
         return reference(query, keys, values, position, slot_position, scaling, turns, frequencies, with_mass)
     (n_sequences, n_heads, n_slots, size), n_groups = keys.shape, query.shape[1] // keys.shape[1]
-    per_part = PIECE * _pieces_per_part(n_sequences * n_heads, triton.cdiv(n_slots, PIECE), query.device)
-    n_heads_in_all = n_sequences * n_heads
-    n_parts = max(1, triton.cdiv(n_slots, per_part))
+    n_heads_in_all, tile, overlap = n_sequences * n_heads, _most_slots(keys), overlap_of(query.device)
+    n_tiles = triton.cdiv(n_slots, tile)
+    per_part = _tiles_per_part(n_heads_in_all, n_tiles, query.device)
+    n_parts = max(1, triton.cdiv(n_tiles, per_part))
     output, weights, levels, mass = torch.empty(query.shape, dtype=query.dtype, device=query.device), None, None, None
     if with_mass:
-        weights = _scratch(query, (*query.shape[:2], n_slots), torch.float32 if query.itemsize == 4 else torch.float16)
-        levels = _scratch(query, (*query.shape[:2], triton.cdiv(n_slots, PIECE)))
+        kind = torch.float32 if query.itemsize == 4 else torch.float16
+        weights = _scratch(query, (n_heads_in_all, n_slots, n_groups), kind)
+        levels = _scratch(query, (n_heads_in_all, n_tiles, n_groups))
         mass = _scratch(query, keys.shape[:3])
     part = _scratch(query, (*query.shape[:2], n_parts, size))
     peak, total = (_scratch(query, part.shape[:3]) for _ in range(2))
     sizes = {"N": n_slots, "S": n_parts, "G": n_groups, "D": size, "BLOCK_D": max(16, triton.next_power_of_2(size))}
-    sizes["N_CLASS"], sizes["HEADS_CLASS"] = map(triton.next_power_of_2, (n_slots, n_sequences * n_heads))
+    sizes |= {"TILE": tile, "OVERLAP": bool(overlap), "num_warps": 4}
+    n_joining = n_groups + (triton.cdiv(n_slots, JOINED_SLOTS) if with_mass else 0)
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
         part_kernel[n_parts, n_heads_in_all](
             query, keys, values, position, slot_position, turns, frequencies, weights, levels, part, peak, total,
-            scaling, PART=per_part, KEY_ROOM=slot_room(keys), VALUE_ROOM=slot_room(values),
+            scaling, PART=per_part * tile, KEY_ROOM=slot_room(keys), VALUE_ROOM=slot_room(values),
             POSITION_ROOM=_room(slot_position), TURN_ROOM=_room(turns), FREE=FREE, UPCAST=INTERPRETED, H=n_heads,
-            MOST=_most_slots(keys), PIECE=PIECE, BLOCK_G=max(16, triton.next_power_of_2(n_groups)),
-            BLOCK_H=max(16, triton.next_power_of_2(size // 2)), **sizes,
+            BLOCK_G=max(16, triton.next_power_of_2(n_groups)), BLOCK_H=max(16, triton.next_power_of_2(size // 2)),
+            num_stages=3, **sizes,
         )  # fmt: skip
-        join_kernel[lambda meta: (n_groups + (triton.cdiv(n_slots, meta["TILE"]) if with_mass else 0), n_heads_in_all)](
-            weights,
-            levels,
-            part,
-            peak,
-            total,
-            output,
-            mass,
-            PIECE=PIECE,
-            BLOCK_G=triton.next_power_of_2(n_groups),
-            **sizes,
-        )
+        join_kernel[n_joining, n_heads_in_all](
+            weights, levels, part, peak, total, output, mass, BLOCK_G=triton.next_power_of_2(n_groups),
+            BLOCK_S=16 if n_parts <= 16 else MOST_PARTS, TILES=JOINED_SLOTS // tile, **sizes, **overlap,
+        )  # fmt: skip
     return Read(output, mass)
 
 
@@ -305,10 +303,10 @@ def _most_slots(keys: Tensor) -> int:
     return max(16, min(MOST_SLOTS, TILE_BYTES // (triton.next_power_of_2(keys.shape[3]) * keys.element_size())))
 
 
-def _pieces_per_part(n_heads: int, n_pieces: int, device: torch.device) -> int:
+def _tiles_per_part(n_heads: int, n_tiles: int, device: torch.device) -> int:
     """So few that the parts of all heads keep a GPU busy."""
     n_programs = programs_to_fill(device, PROGRAMS_A_PROCESSOR, PROGRAMS)
-    return max(1, triton.cdiv(n_pieces, max(1, n_programs // max(1, n_heads))))
+    return max(1, triton.cdiv(n_tiles, max(1, n_programs // max(1, n_heads))))
 
 
 def example(

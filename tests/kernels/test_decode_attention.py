@@ -73,7 +73,7 @@ def test_equals_the_librarys_attention(rolling, generator):
 def test_turning_far_is_as_exact_as_float32_angles(generator):
     """8000 positions on, an angle of 8000 is off by 2^-12 at most: half a unit of its last place."""
     query, keys, values, position, slot_position, scaling, turns, frequencies = example(
-        generator, torch.float32, "cpu", (1, 2, 3, 70, 16), turned=True
+        generator, torch.float32, "cpu", (1, 2, 3, 70, 8), turned=True
     )
     turns = turns - 8000
     angle = turns[..., None].double() * frequencies.double()
@@ -103,7 +103,7 @@ def test_whole_turns_taken_off_an_angle_leave_it_as_it_was(furthest, generator):
 
 def test_only_the_distance_of_query_and_keys_matters(generator):
     query, keys, values, position, slot_position, scaling, turns, frequencies = example(
-        generator, torch.float32, "cpu", (2, 1, 3, 70, 16), turned=True
+        generator, torch.float32, "cpu", (2, 1, 3, 70, 8), turned=True
     )
     expected = launch(query, keys, values, position, slot_position, scaling, turns, frequencies)
     by = torch.full(query.shape[:2], 37)
@@ -123,8 +123,8 @@ def test_any_number_of_parts_gives_the_same(n_programs, generator, monkeypatch):
 
 
 def test_more_parts_than_are_joined_at_a_time(generator, monkeypatch):
-    """69 parts of 16 slots."""
-    arguments = example(generator, torch.float32, "cpu", (1, 1, 2, 1100, 8))
+    """69 parts of 32 slots."""
+    arguments = example(generator, torch.float32, "cpu", (1, 1, 3, 2200, 8))
     expected = decode_attention.reference(*arguments)
     monkeypatch.setattr(decode_attention, "PROGRAMS", 1000)
     read = launch(*arguments)
@@ -134,11 +134,11 @@ def test_more_parts_than_are_joined_at_a_time(generator, monkeypatch):
 
 def test_logits_that_exp_cannot_hold(generator):
     """One slot has a logit of 900 and lies in the last part; the maximum of all parts has to reach the first."""
-    query, keys, values, position, slot_position, _ = example(generator, torch.float32, "cpu", (1, 1, 2, 130, 8))[:6]
+    query, keys, values, position, slot_position, _ = example(generator, torch.float32, "cpu", (1, 1, 3, 130, 8))[:6]
     query[:], keys[0, 0, 129] = 1.0, 900 / 8
     read = launch(query, keys, values, position, slot_position, 1.0)
-    torch.testing.assert_close(read.output, values[:, :, 129].expand(-1, 2, -1))
-    assert read.mass[0, 0].tolist() == [0.0] * 129 + [2.0]
+    torch.testing.assert_close(read.output, values[:, :, 129].expand(-1, 3, -1))
+    assert read.mass[0, 0].tolist() == [0.0] * 129 + [3.0]
 
 
 def test_weights_of_a_group_add_up_to_its_heads(generator):
@@ -218,12 +218,12 @@ def test_what_does_not_fit_is_refused(spoil, message, generator):
 
 
 def test_tiles_of_large_keys_hold_fewer_slots():
-    """64 slots of 128 numbers in bfloat16 are 16 KiB; in float32 half as many fit, and 80 numbers take up 128."""
+    """32 slots of 128 numbers in bfloat16 are 8 KiB; in float32 half as many fit, and 80 numbers take up 128."""
     tiles = [
         (size, kind, decode_attention._most_slots(torch.empty(1, 1, 1, size, dtype=kind)))
         for size, kind in [(8, torch.float32), (128, torch.bfloat16), (80, torch.float32), (512, torch.float32)]
     ]
-    assert [tile for _, _, tile in tiles] == [64, 64, 32, 16]
+    assert [tile for _, _, tile in tiles] == [32, 32, 16, 16]
 
 
 def test_bytes_by_hand(generator):

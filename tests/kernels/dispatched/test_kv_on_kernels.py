@@ -169,8 +169,9 @@ class WithoutWaiting(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         assert not any(name in func.name() for name in self.WAIT), f"{func.name()} waits for the device"
         result = func(*args, **(kwargs or {}))
-        if "copy" in func.name() and isinstance(args[0], torch.Tensor) and isinstance(result, torch.Tensor):
-            assert args[0].device == result.device, f"{func.name()} copies between host and device"
+        if "copy" in func.name():
+            devices = {tensor.device for tensor in (*args, result) if isinstance(tensor, torch.Tensor)}
+            assert len(devices) <= 1, f"{func.name()} copies between host and device"
         return result
 
 
