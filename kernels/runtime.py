@@ -6,6 +6,7 @@ triton, which fixes the choice for the whole process.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from torch import Tensor
 try:
     import triton
     import triton.language as tl
+    from triton.testing import do_bench
 except ImportError:
-    triton = tl = None
+    triton = tl = do_bench = None
 
 INTERPRETED: bool = triton is not None and bool(triton.knobs.runtime.interpret)
 
@@ -104,7 +106,8 @@ def tuned(
     def suited(configs: list[Any], arguments: dict[str, Any], **others: Any) -> list[Any]:
         return exact if exact and next(iter(arguments.values())).dtype == torch.float32 else usual
 
-    return triton.autotune(usual + exact, key=key, prune_configs_by={"early_config_prune": suited})
+    quick = partial(do_bench, warmup=5, rep=20)  # milliseconds a setting, where triton would take 125
+    return triton.autotune(usual + exact, key=key, prune_configs_by={"early_config_prune": suited}, do_bench=quick)
 
 
 def _config(setting: dict[str, int]) -> Any:
