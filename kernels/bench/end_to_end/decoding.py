@@ -91,7 +91,7 @@ CELLS = (
 QUICK = (
     Cell(60, 2, finds_largest=True),
     Cell(60, 1, as_graph=False, fused=True, methods=(FULL, H2O_KEPT)),
-    Cell(60, LARGEST, as_graph=False, methods=(D2O_KEPT,)),
+    Cell(60, LARGEST, as_graph=False, methods=(FULL, D2O_KEPT)),
 )
 CHECKED, QUICK_CHECKED = (2048, 1), (170, 1)  # tokens and sequences; of 170, 34 slots are kept, 32 of them unrounded
 
