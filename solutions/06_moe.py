@@ -747,11 +747,11 @@ print(claims.ONE_OF_EIGHT.judge())
 # the same FLOP per byte. But the losses hardly differ: the differences between the models are about as large as the
 # standard deviations over the seeds. Only top-1 with the balance loss has a visibly higher loss.
 #
-# The claim below the table compares top-1 with the dense model, and our three seeds do not agree: with seed 0 the
-# mixture has a lower loss, with seed 2 a higher one. A likely reason is the length of the training. Our models are
-# trained on 1.6 million bytes, hardly more than the dense model has weights, and each expert sees only a part of them.
-# The experts of Switch were trained for 100,000 steps. In other words, that experts pay off is a statement about long
-# training.
+# The claim below the table compares top-1 with the dense model. Its sample is the three seeds, and they do not agree:
+# with seed 0 the mixture has a lower loss, with seed 2 a higher one. So the claim is undecided. A likely reason is the
+# length of the training. Our models are trained on 1.6 million bytes, hardly more than the dense model has weights, and
+# each expert sees only a part of them. The experts of Switch were trained for 100,000 steps. In other words, that
+# experts pay off is a statement about long training.
 #
 # The last column of the table explains why there is a balance loss at all: without it, a single expert of a top-1 model
 # ended with nearly all bytes of its block (100 %, the maximum over blocks and seeds). How do the loads develop during

@@ -37,7 +37,7 @@ def _only_obs(key: str, measured: Measured) -> Effect:
     """The fraction of networks that OBS alone gets right; if OBS misses some, minus the fraction that it misses."""
     total, n = xor_counts(measured, key)
     alone = total["OBS"] - max(total["magnitude"], total["OBD"]) if total["OBS"] == n else total["OBS"] - n
-    return of_count(alone, n)
+    return of_count(alone, n, n=n)
 
 
 def _counts_shown(key: str, measured: Measured) -> str:
@@ -84,7 +84,7 @@ def lossless_counts(measured: Measured, problem: int) -> tuple[int, int, int]:
 def _reaches_published(problem: int, measured: Measured) -> Effect:
     """Exact: a claim that something is possible holds once it has happened."""
     _, n_reached, n = lossless_counts(measured, problem)
-    return of_count(n_reached, n)
+    return of_count(n_reached, n, n=n)
 
 
 def _show_reached(problem: int, measured: Measured) -> str:

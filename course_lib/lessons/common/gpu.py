@@ -1,7 +1,7 @@
-"""What one run of `make gpu` measured: kernels/bench/results/gpu_h200.json, as the lessons show it.
+"""Tables of one run of `make gpu`, kernels/bench/results/gpu_h200.json, for the lessons.
 
-A bench has contests, a contest has sides, and the first side is the anchor. Verdicts are the file's own: "wins" and
-"loses" are said where 10 to 90 % of the repetitions lie on one side of the anchor.
+A bench has contests, a contest has sides, and the first side is the anchor. The verdicts "wins" and "loses" are those
+of the file: they mean that 10 to 90 % of the repetitions lie on one side of the anchor.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from course_lib.lessons.common.table import Table, number, percent, with_range
 from course_lib.lessons.common.verdicts import Effect
 
 RESULT = "gpu_h200"
+NOTED = {"tokens/s": 0, "memory (GB)": 1}  # columns that not every bench of a model has, and their decimals
 SAID = {"wins": "wins", "even": "is even", "loses": "loses"}  # by verdict
 
 
@@ -71,6 +72,26 @@ def table(
     )
 
 
+def whole_model(
+    bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None
+) -> Table:
+    """One row per side of a bench of a whole model: its time, and what else the bench noted of it."""
+    measured = measured or results()
+    rows = [_row_of_model(row) for row in timed(bench, contests, sides, measured)]
+    noted = [name for name in ("tokens/s", "memory (GB)") if any(row[name] is not None for row in rows)]
+    rows = [{name: value for name, value in row.items() if name in noted or name not in NOTED} for row in rows]
+    return Table(
+        rows,
+        caption=f"{bench}: a model of Llama-3-8B's shape with random weights (bfloat16)",
+        formats={
+            "time (ms)": number(2),
+            **{name: number(digits) for name, digits in NOTED.items() if name in noted},
+            ("speedup", "slowest", "fastest"): with_range(2),
+        },
+        note="speedup: over the first side of the same setting; in brackets, 10 % to 90 % of the repetitions.",
+    )
+
+
 def everywhere(bench: str, side: str, measured: Measured | None = None) -> str:
     """In which contests of the bench a side wins and in which it loses: a sentence."""
     rows = timed(bench, sides=[side], measured=measured)
@@ -112,6 +133,20 @@ def _row(row: Row) -> Row:
         | dict(zip(("speedup", "slowest", "fastest"), speedup, strict=True))
         | {"verdict": "anchor" if is_timed and is_anchor else row["verdict"]}
     )
+
+
+def _row_of_model(row: Row) -> Row:
+    """Without the bound, which is that of the cache and the weights alone."""
+    found, numbers = _row(row), row.get("numbers") or {}
+    is_timed, peak = bool(row["repetitions"]), numbers.get("peak_bytes")
+    return {
+        "setting": row["contest"],
+        "method": row["side"],
+        "time (ms)": row["median_seconds"] * 1e3 if is_timed else None,
+        "tokens/s": numbers.get("tokens_per_second"),
+        "memory (GB)": None if peak is None else peak / 1e9,
+        **{name: found[name] for name in ("speedup", "slowest", "fastest", "verdict")},
+    }
 
 
 def _fraction(value: float) -> str:

@@ -133,14 +133,18 @@ def _autocorrelation(samples: Float[Tensor, "n"] | Sequence[int | float]) -> flo
     return sum(a * b for a, b in pairwise(deviations)) / variance
 
 
-def of_count(n_held: int, of: int, more_than: float = 0.0) -> Effect:
-    """A fraction of all cases that exist, such as the layers of a model, that must exceed a threshold: exact."""
-    return Effect(value=n_held / of - more_than, error=0.0, n=of)
+def of_count(n_held: int, of: int, more_than: float = 0.0, n: int | None = None) -> Effect:
+    """A fraction of all cases that exist, such as the layers of a model, that must exceed a threshold: exact.
+
+    Layers, blocks and heads of one model are no sample. Where the cases are independent, such as networks trained
+    with other seeds, pass their number as `n`.
+    """
+    return Effect(value=n_held / of - more_than, error=0.0, n=n)
 
 
 def of_examples(cases: Mapping[str, Effect]) -> Effect:
     """The fraction of the cases that hold, after Holm's correction: one is enough for "can", "up to" and "permits"."""
-    return of_count(list(decide_cases(cases).values()).count(HOLDS), len(cases))
+    return of_count(list(decide_cases(cases).values()).count(HOLDS), len(cases), n=len(cases))
 
 
 def of_independent(better: tuple[float, float], worse: tuple[float, float], threshold: float = 0.0) -> Effect:

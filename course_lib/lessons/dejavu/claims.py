@@ -3,20 +3,33 @@
 import math
 from functools import partial
 
-from course_lib.lessons.common.claim import PERCENT, TIMES, Claim, Unit
-from course_lib.lessons.common.results import load_published, rows
+from course_lib.lessons.common.claim import (
+    MOST,
+    NATS,
+    NO_LOSS,
+    NUMBER,
+    OTHER_LOSSES,
+    OTHER_MAJORITIES,
+    PERCENT,
+    TIMES,
+    WHY_MOST,
+    WHY_NO_LOSS,
+    Claim,
+    Unit,
+)
+from course_lib.lessons.common.results import load_published, percent, rows
 from course_lib.lessons.dejavu import effects
 from course_lib.lessons.dejavu.experiments.heads import OUTPUT
 from course_lib.lessons.dejavu.experiments.oracle import ALONE, EMBEDDING, ORACLE, RECORDED, STATIC, WAYS
-from course_lib.lessons.dejavu.experiments.trained import COPY, PREDICTOR
+from course_lib.lessons.dejavu.experiments.search import SCAN as SCAN_ALL
+from course_lib.lessons.dejavu.experiments.trained import COPY, PREDICTOR, SCAN
 from course_lib.lessons.dejavu.experiments.trained import STATIC as ONE_SET
-from course_lib.lessons.dejavu.results import CHEAP, CLOSE, GATED, RELU
+from course_lib.lessons.dejavu.results import GATED, RELU
 
 COSINE = 0.95  # of the residual before and after a block
 SHORT = 0.5  # of the residual's length
-MOST = 0.5  # of the blocks
 LOST = 0.01  # of the recall, by reading an earlier block
-DEARER = 0.02  # nats per token
+LEFT = 0.15  # of the neurons, where the paper skips 85 %
 BATCH = 4  # sequences that are decoded together
 
 DEJA_VU = "Liu and others (2023), arXiv:2310.17157"
@@ -25,6 +38,9 @@ RELU_STRIKES_BACK = "Mirzadeh and others (2023), arXiv:2310.04564"
 
 _claim = partial(Claim, results=("dejavu/measured",), source=DEJA_VU)
 _predicted = partial(_claim, results=("dejavu/experiments/dejavu_predictors",))
+_decoded = partial(_claim, results=("dejavu/experiments/relu_predictors",))
+_timed = partial(_claim, results=("bench/cpu_contextual",), unit=TIMES)
+_harmless = {"below": NO_LOSS, "because": WHY_NO_LOSS, "other_thresholds": OTHER_LOSSES}
 
 
 def _published(table: str, column: str, **wanted: str) -> float:
@@ -34,34 +50,27 @@ def _published(table: str, column: str, **wanted: str) -> float:
 
 # A small set exists: an oracle computes all values and keeps the largest.
 
-_cheap = partial(
-    _claim,
-    below=CHEAP,
-    because="accuracy is kept means at most 5 % more perplexity",
-    other_thresholds=(0.02, 0.1, 0.2),
-    larger_models=True,
-)
-_exists = partial(_cheap, quantity="loss increase")
+_exists = partial(_claim, **_harmless, larger_models=True, quantity="loss increase")
 FEW_HEADS = _exists(
     id="dejavu-few-heads",
-    text=f"keeping a fifth of the heads, chosen for each token by an oracle, costs less than {CHEAP} nats per token",
+    text=f"keeping a fifth of the heads, chosen for each token by an oracle, costs less than {NO_LOSS} nats per token",
     measure=partial(effects.fewest, table="heads", smallest="kept", chosen_by=OUTPUT),
-    refuted=f"a fifth of the heads, chosen by an oracle, that costs over {CHEAP} nats",
+    refuted=f"a fifth of the heads, chosen by an oracle, that costs over {NO_LOSS} nats",
     published="no loss of accuracy with 80 % of the heads skipped (OPT-175B)",
 )
 FEW_NEURONS = _exists(
     id="dejavu-few-neurons",
-    text=f"keeping 5 % of the neurons, chosen for each token by an oracle, costs less than {CHEAP} nats per token",
+    text=f"keeping 5 % of the neurons, chosen for each token by an oracle, costs less than {NO_LOSS} nats per token",
     measure=partial(effects.fewest, table="neurons", smallest="density", chosen_by=ORACLE),
-    refuted=f"a twentieth of the neurons, chosen by an oracle, that costs over {CHEAP} nats",
+    refuted=f"a twentieth of the neurons, chosen by an oracle, that costs over {NO_LOSS} nats",
     published="no loss of accuracy with 95 % of the neurons skipped (OPT-175B)",
 )
 FEW_OF_BOTH = _exists(
     id="dejavu-few-of-both",
     text="keeping heads and neurons with a seventh of the weights, chosen for each token by an oracle, costs less than "
-    f"{CHEAP} nats per token",
-    measure=partial(effects.fewest, table="together", smallest="left"),
-    refuted=f"heads and neurons with a seventh of the weights or less that cost over {CHEAP} nats",
+    f"{NO_LOSS} nats per token",
+    measure=effects.nearest_to_a_seventh,
+    refuted=f"heads and neurons with about a seventh of the weights that cost over {NO_LOSS} nats",
     published="no loss of accuracy with 85 % of the weights skipped (OPT-175B)",
 )
 RELU_ZEROS = _claim(
@@ -79,6 +88,13 @@ RELU_ZEROS = _claim(
 # The choice depends on the context.
 
 
+INPUT_MATTERS = _claim(
+    id="dejavu-input-matters",
+    text="neurons and heads chosen for each token by an oracle have a lower loss than static ones",
+    measure=lambda measured: effects.between_choices(measured, ORACLE, STATIC) | effects.own_heads(measured),
+    quantity="loss with a static set minus that with each token's own",
+    refuted="a static set of neurons or heads with a loss as low",
+)
 CONTEXT_HELPS, TOKEN_HELPS, EMBEDDING_HELPS, ON_THE_FLY = (
     _claim(
         id=f"dejavu-{name}",
@@ -147,16 +163,23 @@ def _published_cost() -> str:
 PREDICTOR_CHEAP_GATED, PREDICTOR_CHEAP = (
     _predicted(
         id=f"dejavu-predictor-cheap{suffix}",
-        text=f"in {place}, neurons chosen by a trained predictor cost less than {CLOSE} nats per token",
+        text=f"in {place}, neurons chosen by a trained predictor cost less than {NO_LOSS} nats per token",
         measure=partial(effects.predictor_cost, model=model),
-        below=CLOSE,
-        because="almost no loss means at most 2 % more perplexity",
-        other_thresholds=(0.01, 0.05, 0.1),
+        **_harmless,
         quantity="loss increase",
-        refuted=f"neurons chosen by a trained predictor that cost over {CLOSE} nats",
+        refuted=f"neurons chosen by a trained predictor that cost over {NO_LOSS} nats",
         published=_published_cost,
     )
     for suffix, model, place in (("-gated", GATED, "SmolLM2"), ("", RELU, "the ReLU model"))
+)
+PREDICTOR_AT_FIFTEEN = _decoded(
+    id="dejavu-predictor-at-15",
+    text=f"in the ReLU model, trained predictors that skip 85 % of the neurons cost less than {NO_LOSS} nats per token",
+    measure=partial(effects.predicted_bytes, density=LEFT),
+    **_harmless,
+    quantity="loss increase with 15 % of the neurons",
+    refuted=f"15 % of the neurons, chosen by trained predictors, that cost over {NO_LOSS} nats",
+    published=_published_cost,
 )
 PREDICTED_HEADS, PREDICTED_HEADS_RELU = (
     _predicted(
@@ -175,6 +198,7 @@ AHEAD, AHEAD_BY_TWO, AHEAD_BY_FOUR = (
         measure=partial(effects.recall_lost, ahead=n_blocks),
         below=LOST,
         because="one percentage point is the smallest loss of recall that the course counts",
+        criterion="less than one percentage point: the smallest loss of recall that the course counts",
         other_thresholds=(0.005, 0.02),
         unit=Unit("percentage points", scale=100),
         quantity="recall lost, mean of the blocks",
@@ -205,30 +229,53 @@ NEAREST = _predicted(
     published=_published_search,
 )
 
+
+def _show_found(measured: dict) -> str:
+    gaps = effects.between_selectors(measured, GATED, SCAN, ONE_SET)
+    (scan,) = rows(measured, "search", way=SCAN_ALL)
+    recall, chance = percent(scan["recall"]), percent(scan["density"])
+    return (
+        f"{NATS.several(gaps)}: loss with a static set minus that with nearest rows; on one token a scan of all rows "
+        f"finds {recall} of the needed neurons ({chance} by chance)"
+    )
+
+
+SEARCH_PREDICTS = _predicted(
+    id="dejavu-search-predicts",
+    text="in SmolLM2, neurons found by a nearest-neighbour search have a lower loss than a static set",
+    measure=partial(effects.between_selectors, model=GATED, better=SCAN, worse=ONE_SET),
+    shown=_show_found,
+    quantity="loss with a static set minus that with nearest rows",
+    refuted="a static set with a loss as low",
+)
+
 # The residual changes slowly from block to block.
 
-_slow = partial(
-    _claim,
-    above=MOST,
-    because="most blocks are more than half of them",
-    other_thresholds=(0.75, 0.9, 0.95),
-    unit=Unit("% of the blocks", scale=100),
-    quantity="fraction of the blocks, by model",
-)
-SLOW = _slow(
+SLOW = _claim(
     id="dejavu-slow",
-    text=f"most blocks after the first turn the residual little: its cosine before and after is above {COSINE}",
-    measure=partial(effects.fitting_blocks, column="cosine", low=COSINE),
-    shown=partial(effects.counted_blocks, column="cosine", low=COSINE),
-    refuted=f"a model in which a quarter of the blocks or more have a cosine of {COSINE} or less",
+    text=f"blocks after the first turn the residual little: in the median block its cosine before and after is above "
+    f"{COSINE}",
+    measure=partial(effects.median_of_blocks, column="cosine"),
+    shown=partial(effects.shown_medians, column="cosine", low=COSINE),
+    above=COSINE,
+    because="very high means more than 0.95; the source names no number",
+    other_thresholds=(0.9, 0.98),
+    unit=NUMBER,
+    quantity="median of the blocks after the first, by model",
+    refuted=f"a model whose median block has a cosine of {COSINE} or less",
     published="a cosine of about 0.99 from the second block on (OPT-175B)",
 )
-RESIDUAL_DOMINATES = _slow(
+RESIDUAL_DOMINATES = _claim(
     id="dejavu-residual-dominates",
     text="most MLPs after the first block add a vector that is less than half as long as the residual",
     measure=partial(effects.fitting_blocks, column="size_ratio_mlp", high=SHORT),
     shown=partial(effects.counted_blocks, column="size_ratio_mlp", high=SHORT),
-    refuted="a model in which a quarter of the MLPs or more add over half of the residual's length",
+    above=MOST,
+    because=WHY_MOST,
+    other_thresholds=OTHER_MAJORITIES,
+    unit=Unit("% of the blocks", scale=100),
+    quantity="fraction of the blocks, by model",
+    refuted="a model in which half of the MLPs or more add over half of the residual's length",
 )
 
 
@@ -246,13 +293,11 @@ def _published_skipping(setting: str) -> str:
 IN_PARALLEL, PAIRS_IN_PARALLEL, SKIP_FOURTH, SKIP_SECOND = (
     _claim(
         id=f"dejavu-{name}",
-        text=f"{what} for less than {CHEAP} nats per token",
+        text=f"{what} for less than {NO_LOSS} nats per token",
         measure=partial(effects.altered, way=way),
-        below=CHEAP,
-        because="accuracy is kept means at most 5 % more perplexity",
-        other_thresholds=(0.02, 0.1, 0.2),
+        **_harmless,
         quantity="loss increase",
-        refuted=f"a model that loses over {CHEAP} nats",
+        refuted=f"a model that loses over {NO_LOSS} nats",
         published=published,
         larger_models=True,
     )
@@ -292,13 +337,12 @@ GREEDY_LEVELS = _claim(
 )
 SWAPPED_RELU = _claim(
     id="dejavu-swapped-relu",
-    text=f"SiLU can be replaced by ReLU without training for less than {CHEAP} nats per token",
+    text=f"SiLU can be replaced by ReLU without training for less than {NO_LOSS} nats per token",
     source=RELU_STRIKES_BACK,
     measure=effects.swapped,
-    below=CHEAP,
-    because="5 % more perplexity is what the course allows for a small loss",
+    **_harmless,
     quantity="loss increase",
-    refuted=f"a model that loses over {CHEAP} nats",
+    refuted=f"a model that loses over {NO_LOSS} nats",
 )
 HALF_WINDOWS = _claim(
     id="dejavu-half-windows",
@@ -331,15 +375,53 @@ BATCH_NEEDS_MORE = _claim(
     quantity="fraction of the neurons that they need minus twice that of one sequence",
     refuted="a batch that needs no more than twice the neurons of one sequence",
 )
+GAINS_AT_ONE = _timed(
+    id="dejavu-gains-at-one",
+    text="an MLP that reads only needed rows gains most at batch size 1",
+    measure=effects.alone_over_batches,
+    quantity="speedup at batch size 1 over that at a larger one (SmolLM2's MLPs, 10 % per token, independent tokens)",
+    refuted="a larger batch that gains as much",
+)
+
+
+def _show_batches(bench: dict) -> str:
+    gains = effects.union_speedups(bench)
+    return ", ".join(f"{TIMES(gain)} ({name})" for name, gain in gains.items()) + ": dense time over that of the rows"
+
+
+BATCHES_FASTER = _timed(
+    id="dejavu-batches-faster",
+    text="MLPs that read only the rows that any sequence of a batch needs are faster than dense at larger batches too",
+    measure=lambda bench: {name: gain for name, gain in effects.union_speedups(bench).items() if name != effects.ALONE},
+    shown=_show_batches,
+    quantity="dense time over that of the rows, by batch size (SmolLM2's MLPs, 10 % per token, independent tokens)",
+    refuted="a batch that is no faster",
+)
+
+
+def _show_gated(bench: dict, predictions: dict) -> str:
+    gains, costs = effects.predicted_rows(bench), effects.predictor_cost(predictions, GATED)
+    name, cost = next(iter(costs.items()))
+    times = ", ".join(f"{TIMES(gain)} ({density})" for density, gain in gains.items())
+    return f"{times}; but the predictor costs {NATS(cost)} ({name})"
+
+
+GATED_FASTER = _timed(
+    id="dejavu-gated-faster",
+    text="in a small model with SiLU, a predictor and the rows that it chooses take less time than the dense MLP",
+    results=("bench/cpu_contextual", "dejavu/experiments/dejavu_predictors"),
+    measure=lambda bench, _: effects.predicted_rows(bench),
+    shown=_show_gated,
+    quantity="dense time over that of predictor and rows, by density (SmolLM2's MLPs)",
+    refuted="a density at which predictor and rows take as long",
+)
 ROUNDED = _claim(
     id="dejavu-rounded",
-    text=f"in a model with rounded weights, leaving out half of the neurons costs at most {DEARER} nats per token more",
+    text=f"with rounded weights, leaving out half of the neurons costs at most {NO_LOSS} nats per token more",
     measure=effects.dearer,
-    below=DEARER,
-    because="2 % more perplexity is what the course allows for an additional loss",
-    other_thresholds=(0.01, 0.05),
+    **_harmless,
     quantity="cost of leaving out neurons in the rounded model minus that without rounding",
-    refuted=f"a grid on which leaving out neurons costs over {DEARER} nats more",
+    refuted=f"a grid on which leaving out neurons costs over {NO_LOSS} nats more",
     published="accuracy 0.86, 0.452, 0.726 and 0.754 on four tasks with 4-bit weights, "
     "dense 0.86, 0.446, 0.726 and 0.758 (OPT-175B)",
 )

@@ -5,10 +5,10 @@ Case names start with the model; estimates are in nats per token where nothing e
 
 import math
 from collections.abc import Mapping
-from statistics import fmean
+from statistics import fmean, median
 
 from course_lib.lessons.common import gpu
-from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
+from course_lib.lessons.common.effects import Row, log_gap, of_repetitions, side_by_side
 from course_lib.lessons.common.results import percent, rows
 from course_lib.lessons.common.verdicts import Effect, of_count, of_samples
 from course_lib.lessons.dejavu import results
@@ -21,6 +21,8 @@ from course_lib.lessons.dejavu.experiments.trained import PREDICTOR
 from course_lib.lessons.dejavu.results import RELU, Measured, above_dense
 
 LISTED = ("inverted lists, half of them", "half of the inverted lists")  # a case's name without a comma
+SEVENTH = 1 / 7  # of the weights of the blocks
+ALONE = "batch size 1"
 OFF = 0.02  # of the inputs: thresholds that keep more or less than asked by more than that are not compared
 Estimates = dict[str, Effect]
 
@@ -32,6 +34,16 @@ def fewest(measured: Measured, table: str, smallest: str, **wanted: str) -> Esti
         if those := rows(measured, table, model=model, **wanted):
             row = min(those, key=lambda row: row[smallest])
             effects[f"{model}, {_amount(row)}"] = above_dense(measured, row)
+    return effects
+
+
+def nearest_to_a_seventh(measured: Measured) -> Estimates:
+    """By model: the loss increase with the heads and neurons whose weights are nearest to a seventh of the blocks'."""
+    effects = {}
+    for model in results.models(measured, "together"):
+        those = rows(measured, "together", model=model)
+        row = min(those, key=lambda row: abs(math.log(row["left"] / SEVENTH)))
+        effects[f"{model}, {_amount(row)}"] = above_dense(measured, row)
     return effects
 
 
@@ -83,6 +95,12 @@ def predictor_cost(measured: Measured, model: str) -> Estimates:
     return _by_share({(model, row["density"]): above_dense(measured, row) for row in those})
 
 
+def predicted_bytes(decoded: Measured, density: float) -> Effect:
+    """The loss increase of the ReLU model with the predictors that decode its text, window by window."""
+    whole, few = (results.one(decoded, "decoded", way="predicted", density=each) for each in (1.0, density))
+    return log_gap(whole, few)
+
+
 def predicted_heads(measured: Measured, model: str) -> Estimates:
     """The loss with fixed heads minus that with predicted ones, by number of heads."""
     effects = {}
@@ -93,7 +111,7 @@ def predicted_heads(measured: Measured, model: str) -> Estimates:
 
 
 def recall_lost(measured: Measured, ahead: int) -> Estimates:
-    """By model: the recall that a predictor loses by reading x `ahead` blocks earlier, block by block.
+    """By model: the recall that a predictor loses by reading x `ahead` blocks earlier, mean of all blocks: counted.
 
     A model without a block that far after another is no case.
     """
@@ -103,7 +121,7 @@ def recall_lost(measured: Measured, ahead: int) -> Estimates:
         own = {row["block"]: row["recall"] for row in trained if row["lookahead"] == 0}
         earlier = [row for row in trained if row["lookahead"] == ahead and row["block"] >= ahead]
         if earlier:
-            effects[model] = of_samples([own[row["block"]] - row["recall"] for row in earlier])
+            effects[model] = Effect(value=fmean(own[row["block"]] - row["recall"] for row in earlier), error=0.0)
     return effects
 
 
@@ -123,15 +141,37 @@ def fitting_blocks(measured: Measured, column: str, low: float = -math.inf, high
     """By model: the fraction of the blocks after the first whose median lies between two limits."""
     effects = {}
     for model in results.models(measured, "slow_change"):
-        _, *blocks = rows(measured, "slow_change", model=model)
+        blocks = _after_the_first(measured, model)
         effects[model] = of_count(sum(low < row[column] < high for row in blocks), len(blocks))
     return effects
 
 
 def counted_blocks(measured: Measured, **limits: float | str) -> str:
-    """The same as counts: "25 of 29 blocks (SmolLM2), 3 of 3 (ReLU model)"."""
-    found = fitting_blocks(measured, **limits).items()
-    return ", ".join(f"{round(effect.value * effect.n)} of {effect.n} blocks ({model})" for model, effect in found)
+    """The same as counts: "25 of 29 blocks (SmolLM2), 3 of 3 blocks (ReLU model)"."""
+    parts = []
+    for model, effect in fitting_blocks(measured, **limits).items():
+        n = len(_after_the_first(measured, model))
+        parts.append(f"{round(effect.value * n)} of {n} blocks ({model})")
+    return ", ".join(parts)
+
+
+def _after_the_first(measured: Measured, model: str) -> list[Row]:
+    return rows(measured, "slow_change", model=model)[1:]
+
+
+def median_of_blocks(measured: Measured, column: str) -> Estimates:
+    """By model: the median of the blocks after the first; no block is left out."""
+    return {
+        model: Effect(value=median(row[column] for row in _after_the_first(measured, model)), error=0.0)
+        for model in results.models(measured, "slow_change")
+    }
+
+
+def shown_medians(measured: Measured, column: str, low: float) -> str:
+    """The same with counts: "median 0.968 (SmolLM2), 0.987 (ReLU model); above 0.95 in 25 of 29 blocks (SmolLM2)"."""
+    medians = median_of_blocks(measured, column).items()
+    counts = counted_blocks(measured, column=column, low=low)
+    return f"median {', '.join(f'{each.value:.3f} ({model})' for model, each in medians)}; above {low} in {counts}"
 
 
 def altered(measured: Measured, way: str) -> Estimates:
@@ -214,6 +254,28 @@ def decoding(bench: Measured) -> Estimates:
             share = row["contest"].partition("%")[0].removesuffix(".0")
             effects[f"{share} % of the neurons"] = of_repetitions(row)
     return effects
+
+
+def union_speedups(bench: Measured) -> Estimates:
+    """By batch size: log of the dense time of an MLP over that of the rows that any of the tokens needs."""
+    return {_batch_size(row): of_repetitions(row) for row in rows(bench, "sides", side="rows of the union")}
+
+
+def alone_over_batches(bench: Measured) -> Estimates:
+    """By larger batch size: log of the speedup at batch size 1 over that at this one."""
+    alone, *others = rows(bench, "sides", side="rows of the union")
+    return {_batch_size(row): side_by_side(alone, row) for row in others}
+
+
+def _batch_size(row: Row) -> str:
+    return "batch size " + row["contest"].removeprefix("batch of ").partition(",")[0]
+
+
+def predicted_rows(bench: Measured) -> Estimates:
+    """By density below 1: log of the dense time of an MLP over that of a predictor and of the rows that it chooses."""
+    timed = rows(bench, "sides", side="predictor, then embedding_bag")
+    densities = {row["contest"].partition("%")[0]: row for row in timed}
+    return {f"{name} % of the neurons": of_repetitions(row) for name, row in densities.items() if name != "100"}
 
 
 def gathered(bench: Measured) -> Estimates:

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from course_lib.lessons.common.claim import NO_LOSS
 from course_lib.lessons.common.dots import ERROR_BARS
 from course_lib.lessons.common.effects import Row
 from course_lib.lessons.common.results import listed, percent, rows
@@ -322,9 +323,9 @@ def predicted(measured: Measured | None = None) -> Figure:
         ticks = [f"{row['chosen_by']}, {percent(row['bytes'] / row['mlp_bytes'], 1)}" for row in shown]
         axes.set_yticks(range(len(shown)), ticks)
         axes.set_ylim(-0.6, len(shown) - 0.4)
-        close = sum(effect.below(results.CHEAP).holds for effect in effects)
+        close = sum(effect.below(NO_LOSS).holds for effect in effects)
         title = f"{model}, {percent(fraction)} of the neurons: {close} of {len(shown)}\nclearly cost less than "
-        label(axes, f"{title}{results.CHEAP} nats", f"nats per token above dense ({ERROR_BARS})")
+        label(axes, f"{title}{NO_LOSS} nats", f"nats per token above dense ({ERROR_BARS})")
     panels[0].set_ylabel("chosen by, and its bytes\nin % of those of the MLPs")
     return fig
 

@@ -14,8 +14,6 @@ from course_lib.lessons.dejavu.experiments.ground import GATED, RELU
 Measured = dict[str, Any]
 
 MODELS = (GATED, RELU)
-CHEAP = 0.05  # nats per token above the dense model: 5 % of the perplexity, which the lesson calls "no loss"
-CLOSE = 0.02  # the same for a predictor
 
 
 def results() -> Measured:

@@ -3,34 +3,44 @@
 Dimension key: N texts, L layers, A heads.
 """
 
+import math
 import re
-from statistics import median
+from statistics import correlation as correlation_of
+from statistics import fmean, median
 from typing import Any
 
 import torch
 from jaxtyping import Float
+from scipy.special import ndtri
 from torch import Tensor
 
 from course_lib.kv.quantized import Quantized
 from course_lib.lessons.common.effects import Row, accuracy_gap, log_gap, share_gap, side_by_side
 from course_lib.lessons.common.results import rows
-from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples
-from course_lib.measure.paired import mean_and_error
+from course_lib.lessons.common.verdicts import Effect, of_samples
 
 Measured = dict[str, Any]
 FULL, WINDOW = "Full", "Window"
+FIXED_PATTERNS = (WINDOW, "StreamingLLM")  # positions alone decide what they keep
 FULL_WRITER = "full"  # the cache of heavy.json that keeps everything
 HEAVIEST, SPARED, RANDOM = "heaviest", "heaviest but the first", "random"  # which tokens are masked
 SPARSE = PERSISTENT = 0.95  # of the weights of a layer (H2O); of the tokens that matter later (Scissorhands)
+HALF = 0.5  # of the weights of a layer
+FITS = 0.95  # r² of a power law
 SUFFICE = 0.05  # of the tokens: "over 95 % of the weights are negligible"
 NEAR_TOKENS = 16  # of a query, itself included; as the experiment counts them
 DEPTHS = (0.5, 0.9)  # the middle and the end of a prompt
 FIFTH = 0.2  # of the prompt
 
 
-def layers(measured: Measured) -> list[Row]:
-    """Attention statistics by layer, on texts without special tokens."""
-    return rows(measured, "attention", start="text")
+def layers(measured: Measured, start: str = "text") -> list[Row]:
+    """Attention statistics by layer, on texts that begin with a word ("text") or with a special token ("special")."""
+    return rows(measured, "attention", start=start)
+
+
+def counted(value: float, measured: Measured) -> Effect:
+    """A number that all layers give together. It has no error, and its sample is the texts, not the layers."""
+    return Effect(value=value, error=0.0, n=layers(measured)[0].get("n_windows"))
 
 
 def budget_name(row: Row) -> str:
@@ -48,9 +58,40 @@ def is_sparse(measured: Measured) -> list[bool]:
     return [row["sparsity"] > SPARSE for row in layers(measured)]
 
 
+def is_mostly_sparse(measured: Measured) -> list[bool]:
+    return [row["sparsity"] > HALF for row in layers(measured)]
+
+
 def follows_power_law(measured: Measured) -> list[bool]:
-    """Whether a power of the rank fits the attention that tokens receive better than an exponential does."""
+    """Whether a power of the rank fits the attention that tokens receive closely."""
+    return [row["r_squared"] > FITS for row in layers(measured)]
+
+
+def is_heavy_tailed(measured: Measured) -> list[bool]:
+    """Whether a power of the rank fits better than an exponential, as many heavy-tailed curves would."""
     return [row["r_squared"] > row["exponential_r_squared"] for row in layers(measured)]
+
+
+def beats_log_normal(measured: Measured) -> list[bool]:
+    """Whether a power law fits the stored curve better than a log-normal distribution of as many values does.
+
+    Of n values from a log-normal distribution, the logarithm of the k-th largest is linear in the normal quantile of
+    1 - (k - 1/2) / n. Both lines are fitted to the same ranks, those of the power law.
+    """
+    return [_power_law_is_closer(row, curve) for row, curve in zip(layers(measured), _curves(measured), strict=True)]
+
+
+def _curves(measured: Measured) -> list[Row]:
+    return rows(measured, "mass_by_rank", start="text")
+
+
+def _power_law_is_closer(layer: Row, curve: Row) -> bool:
+    points = zip(curve["rank"], curve["mass"], strict=True)
+    fitted = [(rank, math.log(mass)) for rank, mass in points if layer["first_rank"] <= rank <= layer["last_rank"]]
+    mass = [log_mass for _, log_mass in fitted]
+    power = [math.log(rank) for rank, _ in fitted]
+    log_normal = [float(ndtri(1 - (rank - 0.5) / layer["length"])) for rank, _ in fitted]
+    return correlation_of(power, mass) ** 2 > correlation_of(log_normal, mass) ** 2
 
 
 def is_persistent(measured: Measured) -> list[bool]:
@@ -62,50 +103,51 @@ def is_persistent(measured: Measured) -> list[bool]:
     return [row["persistence_mean"] > PERSISTENT for row in layers(measured)]
 
 
-# The median of all layers: exact, since no layer is left out.
+# The median of all layers: no layer is left out.
 
 
-def _median(values: list[float]) -> Effect:
-    return Effect(value=median(values), error=0.0, n=len(values))
-
-
-def first_token_weight(measured: Measured) -> Effect:
+def first_token_weight(measured: Measured, start: str = "text") -> Effect:
     """The fraction of all attention that the first token receives."""
-    return _median([row["first_token"] for row in layers(measured)])
+    return counted(median(row["first_token"] for row in layers(measured, start)), measured)
 
 
-def first_token_in_even_shares(measured: Measured) -> Effect:
+def first_token_in_even_shares(measured: Measured, start: str = "text") -> Effect:
     """The same over that of an even distribution. Query i spreads over i tokens: 1 / i each."""
-    length = layers(measured)[0]["length"]
+    length = layers(measured, start)[0]["length"]
     even = sum(1 / i for i in range(1, length + 1)) / length
-    return _median([row["first_token"] / even for row in layers(measured)])
+    return counted(median(row["first_token"] / even for row in layers(measured, start)), measured)
 
 
 def neighbours_in_even_shares(measured: Measured) -> Effect:
     """Attention to the NEAR_TOKENS nearest tokens over that of an even distribution."""
     _, *kinds = rows(measured, "attention_kinds", start="text")
     even = sum(min(NEAR_TOKENS / i, 1) for i in range(1, kinds[0]["length"] + 1)) / kinds[0]["length"]
-    return _median([row["near"] / even for row in kinds])
+    return counted(median(row["near"] / even for row in kinds), measured)
 
 
 def punctuation_over_words(measured: Measured) -> Effect:
     """Attention per punctuation token over attention per word token, beyond the nearest tokens."""
     tokens, *kinds = rows(measured, "attention_kinds", start="text")
     by_word = tokens["punctuation"] / tokens["word"]
-    return _median([row["punctuation"] / (by_word * row["word"]) for row in kinds])
+    return counted(median(row["punctuation"] / (by_word * row["word"]) for row in kinds), measured)
 
 
-def top_5_percent(measured: Measured) -> Effect:
-    """The fraction of all attention that the 5 % most attended tokens receive."""
-    return _median([row["top_5_percent"] for row in layers(measured)])
+def top_5_percent(measured: Measured, but_first: bool = False) -> Effect:
+    """The fraction of all attention that the 5 % most attended tokens receive, with or without the first token."""
+    return counted(median(row["top_5_percent"] - but_first * row["first_token"] for row in layers(measured)), measured)
+
+
+def thirds(measured: Measured) -> tuple[list[float], list[float]]:
+    """The fraction of negligible weights in each layer of the first and of the last third."""
+    sparsity = [row["sparsity"] for row in layers(measured)]
+    third = len(sparsity) // 3
+    return sparsity[:third], sparsity[-third:]
 
 
 def deep_minus_shallow(measured: Measured) -> Effect:
     """Fraction of negligible weights: the mean of the last third of the layers minus that of the first third."""
-    sparsity = [row["sparsity"] for row in layers(measured)]
-    third = len(sparsity) // 3
-    deeper = of_independent(mean_and_error(sparsity[:third]), mean_and_error(sparsity[-third:]))
-    return Effect(value=deeper.value, error=deeper.error, n=third)
+    first, last = map(fmean, thirds(measured))
+    return counted(last - first, measured)
 
 
 # Compressed prompts, streams and needles, from measured.json.
@@ -126,10 +168,34 @@ def gains(measured: Measured, policy: str, rivals: tuple[str, ...]) -> dict[str,
     }
 
 
-def window_over_full(measured: Measured) -> dict[str, Effect]:
-    """At every budget: perplexity of a plain window over that of the full cache, as a logarithm."""
+def gain_at_tightest(measured: Measured, policy: str, rival: str) -> Effect:
+    """The same at the smallest budget."""
+    return next(iter(gains(measured, policy, (rival,)).values()))
+
+
+def losses_by_budget(measured: Measured, policies: tuple[str, ...]) -> dict[str, Effect]:
+    """By policy and budget: its perplexity over that of the full cache, as a logarithm."""
     (full,) = rows(measured, "compressed", policy=FULL)
-    return {budget_name(row): log_gap(full, row) for row in by_budget(measured, "compressed", policy=WINDOW)}
+    return {
+        (f"{policy} with " if len(policies) > 1 else "") + budget_name(row): log_gap(full, row)
+        for policy in policies
+        for row in by_budget(measured, "compressed", policy=policy)
+    }
+
+
+def range_of_bytes(measured: Measured, policy: str, rival: str) -> tuple[float, float]:
+    """The smallest and the largest number of bytes of a policy over those of a rival with the same budget."""
+    table = by_budget(measured, "compressed", policy=policy)
+    ratios = [row["bytes"] / compressed(measured, rival, row["budget"])["bytes"] for row in table]
+    return min(ratios), max(ratios)
+
+
+def saved_by_eviction(measured: Measured) -> dict[str, Effect]:
+    """Bytes and slots of the full cache over those of H2O with a fifth of it, as logarithms; a step reads all slots."""
+    (full,) = rows(measured, "compressed", policy=FULL)
+    h2o = compressed(measured, "H2O", FIFTH)
+    columns = {"bytes": "bytes", "slots": "multiplications per step"}
+    return {name: Effect(value=math.log(full[key] / h2o[key]), error=0.0) for key, name in columns.items()}
 
 
 def smallest_cache(measured: Measured, policy: str, times: int | float) -> Row:
@@ -202,9 +268,9 @@ def needles_above_window(measured: Measured, window: Row) -> dict[str, Effect]:
     return {row["policy"]: accuracy_gap(row, window, "exact") for row in others if row["policy"] not in (WINDOW, FULL)}
 
 
-def second_answers(measured: Measured) -> dict[str, Row]:
-    """The second of two questions, by cache."""
-    return {row["policy"]: row for row in rows(measured, "second_needle", question=2)}
+def second_answers(measured: Measured, question: int = 2) -> dict[str, Row]:
+    """The second of two questions (or the first), by cache."""
+    return {row["policy"]: row for row in rows(measured, "second_needle", question=question)}
 
 
 def looks_again(policy: str) -> bool:
@@ -225,6 +291,19 @@ def gains_of_looking_again(measured: Measured) -> dict[str, Effect]:
         for name, row in second_answers(measured).items()
         if looks_again(name)
     }
+
+
+def beyond_twice_local(measured: Measured) -> dict[str, Effect]:
+    """Right answers minus twice those of a window with sinks, text by text, by question and rule for looking again."""
+    effects = {}
+    for question, ordinal in ((1, "first"), (2, "second")):
+        answers = second_answers(measured, question)
+        local = answers["StreamingLLM"]["right"]
+        for name, row in answers.items():
+            if looks_again(name):
+                gaps = [int(ours) - 2 * int(theirs) for ours, theirs in zip(row["right"], local, strict=True)]
+                effects[f"{ordinal} question {name.removeprefix('recycled, ')}"] = of_samples(gaps)
+    return effects
 
 
 # Heavy hitters, from heavy.json.
@@ -249,6 +328,14 @@ def masked_above_random(heavy: Measured, which: str) -> dict[str, Effect]:
         pairs = zip(row["losses"], chance["losses"], strict=True)
         effects[f"{100 * row['share']:.0f} % masked"] = of_samples([heavy - random for heavy, random in pairs])
     return effects
+
+
+def beyond_a_quarter(heavy: Measured) -> dict[str, Effect]:
+    """By budget: the fraction of the tokens kept by H2O's sum that lie in the first quarter of a prompt, minus 25 %."""
+    return {
+        budget_name(row): of_samples(row["first_quarter"], threshold=0.25)
+        for row in by_budget(heavy, "bias", score="sum")
+    }
 
 
 def sum_minus_mean(heavy: Measured, column: str) -> dict[str, Effect]:

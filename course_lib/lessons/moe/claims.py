@@ -1,13 +1,22 @@
 """The claims of lesson 06: what papers say of experts, balance and routers, and how we judge it.
 
-Each seed is a case of a claim about losses: models of one seed are compared window by window.
+A claim about losses compares models of one seed; the seeds, of which there are two or three, are its samples.
 """
 
 from functools import partial
 from math import log
 from typing import Any
 
-from course_lib.lessons.common.claim import POINTS, Claim, Unit
+from course_lib.lessons.common.claim import (
+    MOST,
+    NO_LOSS,
+    OTHER_LOSSES,
+    OTHER_MAJORITIES,
+    POINTS,
+    WHY_MOST,
+    Claim,
+    Unit,
+)
 from course_lib.lessons.common.results import load_published, rows
 from course_lib.lessons.common.verdicts import Effect
 from course_lib.lessons.moe import pairs
@@ -16,8 +25,6 @@ from course_lib.lessons.moe.experiments.moe_upcycling import DENSE as DENSE_TRAI
 
 Measured = dict[str, Any]
 MORE_WEIGHTS, AS_MANY = 3.0, 1.05  # times the weights of the dense model, at most so many times its multiplications
-COST = 0.01  # nats per byte that the z-loss may cost
-MOST = 0.5  # of the blocks
 NATS_PER_BYTE = Unit("nats per byte", signed=True)
 EPOCHS = Unit("epochs", signed=True)
 
@@ -55,9 +62,9 @@ def _load_published() -> str:
     return f"the busiest expert has {row['largest_over_mean']:.1f} times the mean load (MoE-256)"
 
 
-def _lower(better: str, worse: str, *results: Measured) -> dict[str, Effect]:
-    """By seed: the loss of one kind of model minus that of another, in one result or in two."""
-    return pairs.lower(results[0] if len(results) == 1 else pairs.joined(*results), better, worse)
+def _lower(better: str, worse: str, *results: Measured) -> Effect:
+    """By how much the loss of one kind of model is lower than that of another, in one result or in two."""
+    return pairs.over_seeds(pairs.lower(results[0] if len(results) == 1 else pairs.joined(*results), better, worse))
 
 
 # Experts and balance.
@@ -67,7 +74,7 @@ ONE_OF_EIGHT = _claim(
     text="one of 8 experts per byte has a lower loss than a dense model with as many multiplications",
     measure=partial(_lower, "top-1", "dense"),
     quantity="loss of the dense model minus that of top-1",
-    refuted="a seed with which the dense model of as many multiplications has a loss as low",
+    refuted="a dense model of as many multiplications with a loss as low",
     published=partial(
         _switch_quality, "switch_capacity", {"model": "Switch, top-1", "capacity_factor": 1.0},
         {"model": "T5-Base, dense"}, "Switch compared with T5-Base",
@@ -80,7 +87,7 @@ TWO_OF_EIGHT = _claim(
     source=SHAZEER,
     measure=partial(_lower, "top-2", "dense"),
     quantity="loss of the dense model minus that of top-2",
-    refuted="a seed with which the dense model of as many multiplications has a loss as low",
+    refuted="a dense model of as many multiplications with a loss as low",
 )
 TWO_SMALL_EXPERTS = _claim(
     id="moe-two-small-experts",
@@ -88,7 +95,7 @@ TWO_SMALL_EXPERTS = _claim(
     source="",
     measure=partial(_lower, "top-2", "top-1"),
     quantity="loss of top-1 minus that of top-2",
-    refuted="a seed with which one large expert has a loss as low",
+    refuted="one large expert with a loss as low",
 )
 
 
@@ -133,12 +140,12 @@ COLLAPSE, COLLAPSE_TOP_2 = (
         source=SHAZEER,
         measure=partial(pairs.collapsed, name=name, k=k),
         above=MOST,
-        because="most blocks are more than half of them",
-        other_thresholds=(0.0, 0.9),
+        because=WHY_MOST,
+        other_thresholds=OTHER_MAJORITIES,
         unit=Unit("% of the blocks", scale=100),
         shown=partial(pairs.collapsed_blocks, name=name, k=k),
-        quantity="fraction of the blocks",
-        refuted="a seed with which at least half of the blocks use their experts more evenly",
+        quantity="fraction of the blocks, mean of the seeds",
+        refuted="at least half of the blocks that use their experts more evenly",
         published=_load_published,
     )
     for suffix, name, k, experts in (("", "top-1", 1, "one expert gets"), ("-top-2", "top-2", 2, "two experts get"))
@@ -150,7 +157,7 @@ BALANCED_TOP_1, BALANCED_TOP_2 = (
         source=SHAZEER,
         measure=partial(_lower, f"{name}, balanced", name),
         quantity="loss without the balance loss minus that with it",
-        refuted="a seed with which the loss is no lower",
+        refuted="a loss that is no lower",
         published=_balance_published,
     )
     for name in ("top-1", "top-2")
@@ -163,7 +170,7 @@ JITTER = _routers(
     text="jitter, noise on the router's input, lowers the loss on held-out text",
     measure=partial(_lower, "top-1, balanced, jitter", "top-1, balanced"),
     quantity="loss without jitter minus that with it",
-    refuted="a seed with which jitter does not lower the loss",
+    refuted="jitter that does not lower the loss",
     published=partial(
         _switch_quality, "switch_exploration", {"router": "jitter on the router's input"},
         {"router": "the most likely expert"}, "Switch",
@@ -177,8 +184,8 @@ def _smaller_logits(key: str, *results: Measured) -> Effect:
     return pairs.falls(pairs.joined(*results), Z_LOSS, NO_Z_LOSS, key)
 
 
-def _shown_logits(key: str, *results: Measured) -> str:
-    return pairs.with_and_without(pairs.joined(*results), Z_LOSS, NO_Z_LOSS, key)
+def _shown_logits(key: str, what: str, *results: Measured) -> str:
+    return f"{what}: {pairs.with_and_without(pairs.joined(*results), Z_LOSS, NO_Z_LOSS, key)}"
 
 
 Z_LOG_SUM, Z_SMALLER = (
@@ -187,7 +194,8 @@ Z_LOG_SUM, Z_SMALLER = (
         text=f"the z-loss makes {what} smaller",
         source=ST_MOE,
         measure=partial(_smaller_logits, key),
-        shown=partial(_shown_logits, key),
+        shown=partial(_shown_logits, key, what),
+        criterion="smaller with the z-loss than without, mean of the seeds",
         quantity=f"{what} without the z-loss minus that with it, mean over blocks",
         refuted="logits as large with the z-loss as without",
     )
@@ -205,15 +213,15 @@ _z_loss = partial(
 Z_LOWERS_LOSS = _z_loss(
     id="moe-z-lowers-loss",
     text="the z-loss lowers the loss on held-out text",
-    refuted="a seed with which the loss is no lower",
+    refuted="a loss that is no lower",
 )
 Z_CHEAP = _z_loss(
     id="moe-z-cheap",
-    text=f"the z-loss costs less than {COST} nats per byte on held-out text",
-    above=-COST,
-    because="0.01 nats per byte is the smallest increase that the course counts as a loss",
-    other_thresholds=(-0.02, 0.0),
-    refuted=f"a seed with which the z-loss costs {COST} nats per byte or more",
+    text=f"the z-loss costs less than {NO_LOSS} nats per byte on held-out text",
+    above=-NO_LOSS,
+    because="no loss means less than 5 % more perplexity (0.05 nats per byte)",
+    other_thresholds=(*(-loss for loss in OTHER_LOSSES), 0.0),
+    refuted=f"a z-loss that costs {NO_LOSS} nats per byte or more",
 )
 
 
@@ -221,9 +229,9 @@ def _evener(control: str, *results: Measured) -> Effect:
     return pairs.falls(pairs.joined(*results), "top-2, sigmoid, bias", control, pairs.busiest)
 
 
-def _cheaper_balance(*results: Measured) -> dict[str, Effect]:
+def _cheaper_balance(*results: Measured) -> Effect:
     by_loss, by_bias = ("top-2", "top-2, balanced"), ("top-2, sigmoid", "top-2, sigmoid, bias")
-    return pairs.costs_more(pairs.joined(*results), by_loss, by_bias)
+    return pairs.over_seeds(pairs.costs_more(pairs.joined(*results), by_loss, by_bias))
 
 
 BIAS_EVENS = _routers(
@@ -250,14 +258,15 @@ BIAS_CHEAPER = _routers(
     source=DEEPSEEK,
     measure=_cheaper_balance,
     quantity="what the balance loss costs minus what the bias costs",
-    refuted="a seed with which the bias costs as much",
+    refuted="a bias that costs as much",
     larger_models=True,
 )
 
 
-def _read_by_bytes(*results: Measured) -> dict[str, Effect]:
+def _read_by_bytes(*results: Measured) -> Effect:
     found = pairs.joined(*results)
-    return pairs.gains(rows(found, "models", model="top-2, balanced"), rows(found, "future", read_by="bytes choose"))
+    read_by_bytes = rows(found, "future", read_by="bytes choose")
+    return pairs.over_seeds(pairs.gains(rows(found, "models", model="top-2, balanced"), read_by_bytes))
 
 
 EXPERT_CHOICE = _routers(
@@ -266,7 +275,7 @@ EXPERT_CHOICE = _routers(
     source=EXPERT_CHOICE_PAPER,
     measure=partial(_lower, "expert choice", "top-2, balanced"),
     quantity="loss of balanced top-2 minus that of expert choice",
-    refuted="a seed with which balanced top-2 has a loss as low",
+    refuted="balanced top-2 with a loss as low",
 )
 EXPERT_CHOICE_ALONE = _routers(
     id="moe-expert-choice-alone",
@@ -274,15 +283,15 @@ EXPERT_CHOICE_ALONE = _routers(
     source=EXPERT_CHOICE_PAPER,
     measure=_read_by_bytes,
     quantity="loss of the model trained with expert choice minus that of balanced top-2",
-    refuted="a seed with which the model trained with expert choice has a loss as low",
+    refuted="a model trained with expert choice that has a loss as low",
 )
 
 # Copies of a dense model, trained on.
 
 
-def _trained_on(name: str, measured: Measured) -> dict[str, Effect]:
+def _trained_on(name: str, measured: Measured) -> Effect:
     last = max(row["steps"] for row in rows(measured, "models"))
-    return pairs.lower(measured, name, DENSE_TRAINED, steps=last)
+    return pairs.over_seeds(pairs.lower(measured, name, DENSE_TRAINED, steps=last))
 
 
 _MADE_OF = {
@@ -298,7 +307,7 @@ UPCYCLED, UPCYCLED_NOISE, UPCYCLED_REDRAWN, UPCYCLED_TOP_1 = (
         source=DROP_UPCYCLING if "redrawn" in name else UPCYCLING,
         measure=partial(_trained_on, name),
         quantity="loss of the dense model minus that of the copies",
-        refuted="a seed with which the dense model has a loss as low",
+        refuted="a dense model with a loss as low",
     )
     for id_, name in zip(
         ("moe-upcycled", "moe-upcycled-noise", "moe-upcycled-redrawn", "moe-upcycled-top-1"), ARMS, strict=True
@@ -359,8 +368,8 @@ EM_CLIMBS = _classic(
 )
 
 
-def _between_lstms(name: str, measured: Measured) -> dict[str, Effect]:
-    return pairs.lower(measured, name, "dense", table="recurrent")
+def _between_lstms(name: str, measured: Measured) -> Effect:
+    return pairs.over_seeds(pairs.lower(measured, name, "dense", table="recurrent"))
 
 
 RECURRENT, RECURRENT_BALANCED = (
@@ -370,7 +379,7 @@ RECURRENT, RECURRENT_BALANCED = (
         source=SHAZEER,
         measure=partial(_between_lstms, f"4 of 16 experts{how and ', balanced'}"),
         quantity="loss with dense neurons minus that with experts",
-        refuted="a seed with which the dense neurons have a loss as low",
+        refuted="dense neurons with a loss as low",
     )
     for suffix, how in (("", ""), ("-balanced", " with a balance loss"))
 )

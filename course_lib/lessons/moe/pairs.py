@@ -1,7 +1,7 @@
 """Models of one seed compared: how the claims of lesson 06 are measured, from stored results.
 
-Models of one seed read the same bytes in the same order. Window by window a seed is a case of a claim; where a single
-number is known of each model, a seed is a sample.
+Models of one seed read the same bytes in the same order. A claim is about a method, so the sample is the seeds
+(trainings), not the windows that one training was evaluated on.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,10 +10,11 @@ from statistics import fmean
 from typing import Any
 
 from course_lib.lessons.common.results import Measured, rows
-from course_lib.lessons.common.verdicts import Effect, of_count, of_samples
+from course_lib.lessons.common.verdicts import Effect, of_samples
 
 Row = dict[str, Any]
 Estimates = dict[str, Effect]
+HALF = 0.5  # of all choices of a block
 
 
 def joined(measured: Measured, routers: Measured) -> Measured:
@@ -38,6 +39,11 @@ def lower(measured: Measured, better: str, worse: str, table: str = "models", **
 def gains(better: Sequence[Row], worse: Sequence[Row]) -> Estimates:
     """By seed: by how much the losses of the second rows are above those of the first."""
     return {f"seed {seed}": of_samples(samples) for seed, samples in _differences(better, worse).items()}
+
+
+def over_seeds(by_seed: Estimates) -> Effect:
+    """The mean of the seeds' values, each of which is a sample, whatever its own error over windows."""
+    return of_samples([effect.value for effect in by_seed.values()])
 
 
 def _differences(better: Sequence[Row], worse: Sequence[Row]) -> dict[int, list[float]]:
@@ -79,21 +85,23 @@ def with_and_without(found: Measured, name: str, control: str, key: str) -> str:
     return f"{with_it:.2f} with it, {without:.2f} without"
 
 
-def collapsed(measured: Measured, name: str, k: int, share: float = 0.5) -> Estimates:
-    """By seed: in which fraction of the blocks the k busiest experts have more than this share of all choices."""
-    return {
-        f"seed {row['seed']}": of_count(
-            sum(sum(sorted(block["load"])[-k:]) > share for block in row["blocks"]), len(row["blocks"])
-        )
-        for row in rows(measured, "models", model=name)
-    }
+def collapsed(measured: Measured, name: str, k: int) -> Effect:
+    """The fraction of the blocks in which the k busiest experts have more than half of all choices; n seeds."""
+    return of_samples([fmean(blocks) for blocks in _is_collapsed(measured, name, k)])
 
 
 def collapsed_blocks(measured: Measured, name: str, k: int) -> str:
-    """The same as counts: "1, 1 and 1 of 4 blocks with seeds 0, 1 and 2"."""
-    by_seed = collapsed(measured, name, k)
-    counts = ", ".join(str(round(effect.value * effect.n)) for effect in by_seed.values())
-    return f"in {counts} of {next(iter(by_seed.values())).n} blocks ({len(by_seed)} seeds)"
+    """The same as counts: "in 1, 1, 1 of 4 blocks (3 seeds)"."""
+    by_seed = _is_collapsed(measured, name, k)
+    return f"in {', '.join(str(sum(blocks)) for blocks in by_seed)} of {len(by_seed[0])} blocks ({len(by_seed)} seeds)"
+
+
+def _is_collapsed(measured: Measured, name: str, k: int) -> list[list[bool]]:
+    """By seed, for each block."""
+    return [
+        [sum(sorted(block["load"])[-k:]) > HALF for block in row["blocks"]]
+        for row in rows(measured, "models", model=name)
+    ]
 
 
 def from_start(measured: Measured, key: str, name: str, other: str) -> Effect:

@@ -6,19 +6,32 @@ from math import log
 from statistics import fmean
 from typing import Any
 
-from course_lib.lessons.common.claim import PERCENT, POINTS, TIMES, Claim
+from course_lib.lessons.common.claim import (
+    HARMED,
+    MOST,
+    NO_LOSS,
+    OTHER_HARMS,
+    OTHER_LOSSES,
+    PERCENT,
+    POINTS,
+    TIMES,
+    WHY_HARMED,
+    WHY_MOST,
+    WHY_NO_LOSS,
+    Claim,
+)
 from course_lib.lessons.common.effects import share_above
 from course_lib.lessons.common.results import load_published, rows
-from course_lib.lessons.common.verdicts import Effect, of_series
+from course_lib.lessons.common.verdicts import Effect, of_samples, of_series
 from course_lib.lessons.sinks import estimates
 from course_lib.lessons.sinks.experiments import dialogue, four_ways
 
 Measured = dict[str, Any]
-COLLAPSED, WITHIN, NOT_ENOUGH, STEADY = 1.5, 1.05, 1.01, 1.05  # times the perplexity
 FLAT = 1.25  # times the time per token: clocks are not quiet
 AFRESH = 22.0  # times as fast
+STREAMED = 4_000_000  # tokens in the paper
 CIRCLES = 0.1  # of an answer
-MOST_TRAININGS = 0.5
+MORE_WHEN_IDLE = 0.1  # of the attention
 STREAMING_LLM = "Xiao and others (2023), arXiv:2309.17453"
 OVER_SINKS = "Llama-2-13B, over a window with sinks"
 LLAMA_2_13B, LLAMA_2_7B, SMALL = "Llama-2-13B", "Llama-2-7B", "160 million parameters"
@@ -27,6 +40,9 @@ _claim = partial(Claim, source=STREAMING_LLM, unit=TIMES)
 _stream = partial(_claim, results=("kv/measured",))
 _ways = partial(_claim, results=("sinks/four_ways",))
 _trained = partial(_claim, results=("sinks/sink_pretraining",))
+_harmed = {"above": HARMED, "because": WHY_HARMED, "other_thresholds": OTHER_HARMS}
+_harmless = {"below": NO_LOSS, "because": WHY_NO_LOSS, "other_thresholds": OTHER_LOSSES}
+_lossy = {"above": NO_LOSS, "because": WHY_NO_LOSS, "other_thresholds": OTHER_LOSSES}
 
 
 def _perplexity(table: str, **wanted: Any) -> float:
@@ -85,9 +101,7 @@ COLLAPSE = _stream(
     id="sinks-collapse",
     text="without a sink a window collapses: its perplexity is over 1.5 times that of the full cache",
     measure=estimates.lost_by_window,
-    above=log(COLLAPSED),
-    because="1.5 times is the course's mark of a harmed model",
-    other_thresholds=(log(1.25), log(2), log(3)),
+    **_harmed,
     quantity="perplexity of the window over that of the full cache",
     refuted="a window without first tokens within 1.5 times the perplexity of the full cache",
     published=partial(_published_ratio, "ways", "way", four_ways.WINDOW, four_ways.STREAMING, OVER_SINKS),
@@ -120,13 +134,11 @@ STEADY_TIME = _stream(
 )
 ONE_IS_NOT_ENOUGH = _stream(
     id="sinks-one-is-not-enough",
-    text="one sink is not enough: its perplexity is over 1 % above that of four",
+    text="one sink is not enough: its perplexity is over 5 % above that of four",
     measure=estimates.one_minus_four,
-    above=log(NOT_ENOUGH),
-    because="1 % is the smallest increase that the course counts as a loss",
-    other_thresholds=(log(1.005), log(1.02)),
+    **_lossy,
     quantity="perplexity with one sink over that with four",
-    refuted="one sink within 1 % of four",
+    refuted="one sink within 5 % of four",
     published=partial(_published_ratio, "sinks", "sinks", 1, 4, LLAMA_2_7B),
 )
 ROLLING = _stream(
@@ -137,25 +149,57 @@ ROLLING = _stream(
     refuted="sinks 65,536 positions away that work as well with positions of the text",
     larger_models=True,
 )
-STREAM_STEADY = _stream(
+FAR_POSITIONS = _stream(
+    id="sinks-far-positions",
+    text="beyond the trained length, positions of the text raise the perplexity to over 1.5 times",
+    measure=partial(estimates.over_no_distance, positions="original"),
+    **_harmed,
+    quantity="perplexity over that at no distance, twice the trained length and further away",
+    refuted="a distance of twice the trained length or more with less than 1.5 times the perplexity",
+)
+CACHE_POSITIONS = _stream(
+    id="sinks-cache-positions",
+    text="beyond the trained length, positions counted in the cache raise the perplexity by less than 5 %",
+    measure=partial(estimates.over_no_distance, positions="rolling"),
+    **_harmless,
+    quantity="perplexity over that at no distance, twice the trained length and further away",
+    refuted="a distance of twice the trained length or more with 5 % more perplexity",
+)
+
+
+def _show_drift(measured: Measured) -> str:
+    n_tokens = estimates.drifting_tokens(measured)
+    return (
+        f"{TIMES(estimates.drift(measured))}, over {n_tokens:,} tokens ({100 * n_tokens / STREAMED:.1f} % of 4 million)"
+    )
+
+
+STREAM_STEADY = _ways(
     id="sinks-stream-steady",
-    text="the second half of a long stream has at most 1.05 times the perplexity of the first",
-    measure=estimates.second_half_of_stream,
-    below=log(STEADY),
-    because="stable means at most 5 % more",
-    other_thresholds=(log(1.1), log(1.25)),
-    quantity="perplexity of the second half over that of the first",
-    refuted="a second half of the stream with over 5 % more perplexity",
+    text="compared with dense attention on the same text, StreamingLLM's perplexity rises by less than 5 % from the "
+    "first to the second half",
+    measure=estimates.drift,
+    shown=_show_drift,
+    **_harmless,
+    quantity="perplexity over that of dense attention within the trained length, second half over first half",
+    refuted="a second half in which StreamingLLM falls behind by 5 % more",
     published="steady perplexity over 4 million tokens",
     larger_models=True,
 )
+
+
+def _show_speedups(bench: Measured) -> str:
+    return ", ".join(f"{TIMES(gain)} ({name})" for name, gain in estimates.speedups_of_stream(bench).items())
+
+
 TWENTY_TWO = _claim(
     id="sinks-twenty-two",
     text="a token of a stream takes less than a 22nd of the time that it takes to read the largest window again",
     results=("bench/cpu_kv",),
     measure=estimates.speedup_of_stream,
+    shown=_show_speedups,
     above=log(AFRESH),
-    because="the paper's own number; it grows with the window, here 256, 512, 1,024 and 2,048 slots",
+    because='the paper\'s own number, which is an "up to", so that the largest window counts',
     other_thresholds=(log(10), log(30)),
     quantity="time to read the window again over that of one token of the stream",
     refuted="less than 22 times the speed of the largest window read again",
@@ -181,9 +225,7 @@ DENSE_BEYOND = _ways(
     id="sinks-dense-beyond",
     text="beyond the trained length, dense attention has over 1.5 times the perplexity of StreamingLLM",
     measure=partial(_above_streaming, four_ways.DENSE, "trained"),
-    above=log(COLLAPSED),
-    because="1.5 times is the course's mark of a harmed model",
-    other_thresholds=(log(1.25), log(2), log(3)),
+    **_harmed,
     quantity="perplexity of dense attention over StreamingLLM's",
     refuted="dense attention beyond the trained length within 1.5 times StreamingLLM's perplexity",
     shown=_show_dense,
@@ -193,9 +235,7 @@ WINDOW_ALONG = _ways(
     id="sinks-window-along",
     text="along the whole text, a window without sinks has over 1.5 times the perplexity of StreamingLLM",
     measure=partial(_above_streaming, four_ways.WINDOW, "budget"),
-    above=log(COLLAPSED),
-    because="1.5 times is the course's mark of a harmed model",
-    other_thresholds=(log(1.25), log(2), log(3)),
+    **_harmed,
     quantity="perplexity of the window over StreamingLLM's",
     refuted="a window without sinks within 1.5 times StreamingLLM's perplexity",
     published=partial(_published_ratio, "ways", "way", four_ways.WINDOW, four_ways.STREAMING, LLAMA_2_13B),
@@ -210,34 +250,58 @@ AS_AFRESH = _ways(
     id="sinks-as-afresh",
     text="StreamingLLM has at most 5 % more perplexity than a window that is read again for every token",
     measure=_above_afresh,
-    below=log(WITHIN),
-    because="as good means at most 5 % more perplexity",
-    other_thresholds=(0.0, log(1.02)),
+    **_harmless,
     quantity="perplexity of StreamingLLM over that of the window read again",
     refuted="over 5 % more perplexity than a window that is read again",
     published=partial(_published_ratio, "ways", "way", four_ways.STREAMING, four_ways.AFRESH, LLAMA_2_13B),
 )
+REPETITION, PERPLEXITY = "repetition", "perplexity"
+WHY_CIRCLES = "ten points are what the course calls a chat that repeats itself"
+
+
+def _chats(measured: Measured, cache: str) -> dict[str, Effect]:
+    return {
+        REPETITION: estimates.more_repeats(measured, cache, dialogue.EVERYTHING),
+        PERPLEXITY: estimates.less_likely(measured, cache, dialogue.EVERYTHING),
+    }
+
+
+def _show_chats(cache: str, measured: Measured) -> str:
+    found = _chats(measured, cache)
+    return (
+        f"{POINTS(found[REPETITION])} of repeated runs of three words in the second answers, "
+        f"{TIMES(found[PERPLEXITY])} the perplexity of both answers to the full cache, compared with everything kept"
+    )
+
+
 CHAT_COLLAPSES = _ways(
     id="sinks-chat-collapses",
     text="without sinks, repetition in the second answer of a chat rises by over 10 percentage points",
     measure=partial(estimates.more_repeats, cache=dialogue.NEWEST, everything=dialogue.EVERYTHING),
+    shown=partial(_show_chats, dialogue.NEWEST),
     above=CIRCLES,
-    because="ten points are what the course calls a chat that repeats itself",
+    because=WHY_CIRCLES,
     other_thresholds=(0.0, 0.2),
     quantity="fraction of repeated runs of three words minus that with everything kept",
     refuted="second answers without sinks that repeat little more than with everything kept",
     unit=POINTS,
 )
+
+
+def _goes_on(measured: Measured) -> dict[str, Effect]:
+    found = _chats(measured, dialogue.SINKS)
+    return {REPETITION: found[REPETITION].below(CIRCLES), PERPLEXITY: found[PERPLEXITY].below(HARMED)}
+
+
 CHAT_GOES_ON = _ways(
     id="sinks-chat-goes-on",
-    text="with four sinks, repetition in the second answer of a chat rises by less than 10 percentage points",
-    measure=partial(estimates.more_repeats, cache=dialogue.SINKS, everything=dialogue.EVERYTHING),
-    below=CIRCLES,
-    because="ten points are what the course calls a chat that repeats itself",
-    other_thresholds=(0.0, 0.2),
-    quantity="fraction of repeated runs of three words minus that with everything kept",
-    refuted="second answers with four sinks that go round in circles",
-    unit=POINTS,
+    text="with four sinks, repetition in the second answer of a chat rises by less than 10 percentage points, and the "
+    "answers have less than 1.5 times the perplexity",
+    measure=_goes_on,
+    shown=partial(_show_chats, dialogue.SINKS),
+    criterion=f"less than 10 percentage points more: {WHY_CIRCLES}; less than 1.5 times the perplexity: {WHY_HARMED}",
+    quantity="repeated runs of three words, and perplexity to the full cache, compared with everything kept",
+    refuted="answers with four sinks that go round in circles, or that are unlikely under the full cache",
 )
 
 
@@ -247,22 +311,18 @@ def _without_slots(measured: Measured) -> dict[str, Effect]:
 
 SLOT_MISSED = _trained(
     id="sinks-slot-missed",
-    text="without its first slots each of the three models has over 1 % more perplexity",
+    text="without its first slots each of the three models has over 5 % more perplexity",
     measure=_without_slots,
-    above=log(NOT_ENOUGH),
-    because="1 % is the smallest increase that the course counts as a loss",
-    other_thresholds=(log(1.005), log(1.02)),
+    **_lossy,
     quantity="perplexity without first slots over that with four, by kind of softmax",
     refuted="a model that loses nothing without its first slots",
     published=partial(_published_few, 0, estimates.VARIANTS),
 )
 VANILLA_NEEDS_MORE = _trained(
     id="sinks-vanilla-needs-more",
-    text="with one first slot the vanilla model still has over 1 % more perplexity than with four",
+    text="with one first slot the vanilla model still has over 5 % more perplexity than with four",
     measure=partial(estimates.cost_of_few, variant="vanilla", sinks=1),
-    above=log(NOT_ENOUGH),
-    because="1 % is the smallest increase that the course counts as a loss",
-    other_thresholds=(log(1.005), log(1.02)),
+    **_lossy,
     quantity="perplexity with one first slot over that with four",
     refuted="a vanilla model for which one first slot is enough",
     published=partial(_published_few, 1, ("vanilla",)),
@@ -307,26 +367,42 @@ def _show_trainings(hold: Callable[[Measured], list[bool]], measured: Measured) 
     return f"{sum(held)} of {len(held)} trainings"
 
 
+_head = partial(Claim, source="Guo and others (2024), arXiv:2410.13835", results=("sinks/backcopy",))
+
+
 def _idle(hold: Callable[[Measured], list[bool]], **record: str) -> Claim:
     """A claim on the idle head that has to hold in most trainings."""
-    return Claim(
-        source="Guo and others (2024), arXiv:2410.13835",
-        results=("sinks/backcopy",),
+    return _head(
         measure=partial(_of_trainings, hold),
         shown=partial(_show_trainings, hold),
-        above=MOST_TRAININGS,
-        because="most trainings are more than half of them",
+        above=MOST,
+        because=WHY_MOST,
         quantity="fraction of the trainings",
         unit=PERCENT,
         **record,
     )
 
 
-IDLE = _idle(
-    estimates.rests_when_idle,
+def _show_idle(measured: Measured) -> str:
+    gaps = [100 * gap for gap in estimates.idle_minus_busy(measured)]
+    none = max(100 * row["idle_first_slot"] for row in rows(measured, "attention", variant="vanilla"))
+    return (
+        f"{POINTS(of_samples([gap / 100 for gap in gaps]))} ({min(gaps):.0f} to {max(gaps):.0f} by training) with a "
+        f"learnable sink; the usual softmax forms no sink (at most {none:.1f} %)"
+    )
+
+
+IDLE = _head(
     id="sinks-idle",
-    text="in most trainings an idle head gives most of its attention to its sink",
-    refuted="half of the trainings or more whose idle head gives its attention elsewhere",
+    text="an idle head gives its sink over 10 percentage points more of its attention than a busy head does",
+    measure=lambda measured: of_samples(estimates.idle_minus_busy(measured)),
+    shown=_show_idle,
+    above=MORE_WHEN_IDLE,
+    because="a tenth of all attention is what the course calls a considerable part",
+    other_thresholds=(0.0, 0.25, 0.5),
+    quantity="attention on the sink, idle minus busy",
+    refuted="an idle head that attends to its sink little more than a busy one",
+    unit=POINTS,
 )
 BUSY = _idle(
     estimates.leaves_when_busy,
@@ -337,19 +413,19 @@ BUSY = _idle(
 NEEDS_ITS_SINK = _idle(
     estimates.needs_its_sink,
     id="sinks-needs-its-sink",
-    text="in most trainings the model with a sink loses over 0.01 nats per letter without it",
+    text=f"in most trainings the model with a sink loses over {NO_LOSS} nats per letter without it",
     refuted="half of the trainings or more that lose less",
 )
 CONTENT_WITH_ONE = _idle(
     estimates.is_content_with_one,
     id="sinks-content-with-one",
-    text="in most trainings this one slot is enough, within 0.01 nats per letter of four",
+    text=f"in most trainings this one slot is enough, within {NO_LOSS} nats per letter of four",
     refuted="half of the trainings or more that need more slots",
 )
 OTHERS_LOSE_NOTHING = _idle(
     estimates.others_lose_nothing,
     id="sinks-others-lose-nothing",
-    text="in most trainings models without a sink of their own lose less than 0.01 nats per letter",
+    text=f"in most trainings models without a sink of their own lose less than {NO_LOSS} nats per letter",
     refuted="half of the trainings or more in which they lose more",
 )
 STREAM_CLAIMS = (COLLAPSE, ONE_SINK, NEWLINES, STEADY_TIME)

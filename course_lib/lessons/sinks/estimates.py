@@ -5,15 +5,18 @@ Dimension key: C compared predictions.
 
 import math
 import re
+from statistics import fmean
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from course_lib.lessons.common.claim import NO_LOSS
 from course_lib.lessons.common.effects import Row, log_gap, of_repetitions
 from course_lib.lessons.common.results import rows
 from course_lib.lessons.common.verdicts import Effect, of_independent, of_samples, of_series
+from course_lib.lessons.sinks.experiments import four_ways
 from course_lib.measure.paired import mean_and_error
 
 Measured = dict[str, Any]
@@ -23,8 +26,8 @@ RESTORED, ALMOST = 0.8, 0.9  # of the difference of two log-perplexities
 HIGH = 3.0  # medians: norms above that are called high, as in the measurement
 HALF = 2.0  # registers must bring the largest norm down to less than a half
 MOST = 0.9  # of what all first slots do
-IDLE, BUSY = 0.5, 0.1  # of the attention of a query
-NOTICED = 0.01  # nats per letter
+BUSY = 0.1  # of the attention of a query
+TRAINED = 8192  # tokens: the length of the texts that the model was trained on
 
 
 # The long stream of lesson 07's measured.json.
@@ -84,12 +87,11 @@ def original_minus_rolling(measured: Measured) -> Effect:
     return log_gap(rolling, original)
 
 
-def second_half_of_stream(measured: Measured) -> Effect:
-    """Log-perplexity of the second half of the stream with four sinks minus that of the first."""
-    (blocks,) = by_block(measured, "4 sinks")
-    first, second = blocks[: len(blocks) // 2], blocks[len(blocks) // 2 :]
-    before, after = of_series(first), of_series(second)
-    return Effect(value=after.value - before.value, error=math.hypot(before.error, after.error), n=after.n)
+def over_no_distance(measured: Measured, positions: str) -> dict[str, Effect]:
+    """By distance of the sinks beyond the trained length: log-perplexity minus that at no distance."""
+    table = sorted(rows(measured, "gaps", positions=positions), key=lambda row: row["gap"])
+    near, *others = table
+    return {f"{row['gap']:,} positions": log_gap(near, row) for row in others if row["gap"] > TRAINED}
 
 
 def time_of_second_half(measured: Measured) -> Effect:
@@ -100,10 +102,16 @@ def time_of_second_half(measured: Measured) -> Effect:
     return of_independent(first, second)
 
 
+def speedups_of_stream(bench: Measured) -> dict[str, Effect]:
+    """By window, the smallest first: log of the time to read it again over that of one token of a stream."""
+    timed = [row for row in rows(bench, "sides", contest="a token of a stream") if row["side"] != row["anchor"]]
+    return {f"{row['shape'][-1]:,} slots": of_repetitions(row) for row in sorted(timed, key=lambda row: row["shape"])}
+
+
 def speedup_of_stream(bench: Measured) -> Effect:
-    """Log of the time to read the largest window again over that of one token of a stream."""
-    contests = [row for row in rows(bench, "sides") if row["contest"] == "a token of a stream"]
-    return of_repetitions(max((row for row in contests if row["side"] != row["anchor"]), key=lambda row: row["shape"]))
+    """That of the largest window."""
+    *_, largest = speedups_of_stream(bench).values()
+    return largest
 
 
 # Four ways to read on, and chats, from four_ways.json.
@@ -119,6 +127,31 @@ def blocks(measured: Measured, way: str, first: int) -> Float[Tensor, "n"]:
     """The losses of the blocks that begin at a token or later: every prediction, where nothing was read again."""
     (row,) = rows(measured, "ways", way=way)
     return torch.tensor(row["blocks"][math.ceil(first / row["block"]) :], dtype=torch.float64)
+
+
+def _behind_dense(measured: Measured) -> Float[Tensor, "n"]:
+    """StreamingLLM's loss minus that of dense attention by block, from the budget on up to the trained length."""
+    (row,) = rows(measured, "ways", way=four_ways.STREAMING)
+    n_blocks = (row["trained"] - row["budget"]) // row["block"]
+    sides = (blocks(measured, way, row["budget"])[:n_blocks] for way in (four_ways.STREAMING, four_ways.DENSE))
+    streaming, dense = sides
+    return streaming - dense
+
+
+def drifting_tokens(measured: Measured) -> int:
+    """How many tokens the drift is measured on."""
+    return len(_behind_dense(measured)) * rows(measured, "ways", way=four_ways.STREAMING)[0]["block"]
+
+
+def drift(measured: Measured) -> Effect:
+    """How much further StreamingLLM lies behind dense attention in the second half of the text than in the first.
+
+    Both read the same blocks, so that a harder second half of the text drops out.
+    """
+    behind = _behind_dense(measured)
+    before, after = map(of_series, (behind[: len(behind) // 2], behind[len(behind) // 2 :]))
+    error, n = math.hypot(before.error, after.error), min(before.n, after.n)
+    return Effect(value=after.value - before.value, error=error, n=n)
 
 
 def repeated(text: str) -> float:
@@ -137,6 +170,16 @@ def more_repeats(measured: Measured, cache: str, everything: str) -> Effect:
     """Repetition in the second answers with a cache minus that with everything kept."""
     pairs = zip(repeats(measured, cache, 2), repeats(measured, everything, 2), strict=True)
     return of_samples([a - b for a, b in pairs])
+
+
+def less_likely(measured: Measured, cache: str, everything: str) -> Effect:
+    """The loss of a chat's two answers to the full cache, minus that of the answers with everything kept."""
+
+    def by_chat(name: str) -> list[float]:
+        rounds = ([row["loss"] for row in rows(measured, "chats", cache=name, round=number)] for number in (1, 2))
+        return [fmean(chat) for chat in zip(*rounds, strict=True)]
+
+    return of_samples([a - b for a, b in zip(by_chat(cache), by_chat(everything), strict=True)])
 
 
 # Models trained with a sink, and vision transformers with registers, from sink_pretraining.json.
@@ -183,7 +226,7 @@ def register_effects(measured: Measured) -> dict[str, Effect]:
     }
 
 
-# A head that is idle most of the time, from backcopy.json: one boolean per training.
+# A head that is idle most of the time, from backcopy.json: one value per training.
 
 
 def _own(measured: Measured) -> list[Row]:
@@ -200,8 +243,9 @@ def _cost(measured: Measured, variant: str, sinks: int) -> list[float]:
     return [few - four for few, four in pairs]
 
 
-def rests_when_idle(measured: Measured) -> list[bool]:
-    return [row["idle_first_slot"] > IDLE for row in _own(measured)]
+def idle_minus_busy(measured: Measured) -> list[float]:
+    """By training: the attention of the idle head on its sink minus that of the busy head."""
+    return [row["idle_first_slot"] - row["busy_first_slot"] for row in _own(measured)]
 
 
 def leaves_when_busy(measured: Measured) -> list[bool]:
@@ -209,12 +253,12 @@ def leaves_when_busy(measured: Measured) -> list[bool]:
 
 
 def needs_its_sink(measured: Measured) -> list[bool]:
-    return [more > NOTICED for more in _cost(measured, "learnable sink", 0)]
+    return [more > NO_LOSS for more in _cost(measured, "learnable sink", 0)]
 
 
 def is_content_with_one(measured: Measured) -> list[bool]:
-    return [abs(more) < NOTICED for more in _cost(measured, "learnable sink", 1)]
+    return [abs(more) < NO_LOSS for more in _cost(measured, "learnable sink", 1)]
 
 
 def others_lose_nothing(measured: Measured) -> list[bool]:
-    return [more < NOTICED for variant in VARIANTS[:2] for more in _cost(measured, variant, 0)]
+    return [more < NO_LOSS for variant in VARIANTS[:2] for more in _cost(measured, variant, 0)]

@@ -47,6 +47,26 @@ def test_a_line_a_side_with_its_bound_and_its_spread():
     ]
 
 
+def test_a_whole_model_shows_what_the_bench_noted():
+    fast = row("32k", "H2O", 2.0, "wins", anchor="Full", numbers={"tokens_per_second": 800.4, "peak_bytes": 25e9})
+    bench = {
+        "dtype": "bfloat16",
+        "rows": [row("32k", "Full", anchor="Full", numbers={"tokens_per_second": 400.2}), fast],
+    }
+    table = gpu.whole_model("decoding", measured=RUN | {"benches": {"decoding": bench}})
+    assert headings(table)[:5] == ["setting", "method", "time (ms)", "tokens/s", "memory (GB)"]
+    assert rows(table) == [
+        ["32k", "Full", "0.04", "400", "–", "–", "anchor"],
+        ["32k", "H2O", "0.02", "800", "25.0", "2.00 (1.98–2.02)", "wins"],
+    ]
+
+
+def test_a_whole_model_without_notes_has_no_such_columns():
+    bench = {"dtype": "bfloat16", "rows": [row("32 blocks", "score"), row("32 blocks", "2:4", 0.5, "loses")]}
+    table = gpu.whole_model("pruning", measured=RUN | {"benches": {"pruning": bench}})
+    assert headings(table)[:4] == ["setting", "method", "time (ms)", "speedup"]
+
+
 def test_the_sides_that_are_asked_for_in_their_order():
     table = gpu.table("product", sides=["kernel", "dense"], measured=RUN)
     assert table.frame["side"].tolist() == ["dense", "kernel"] * 3

@@ -109,7 +109,8 @@ def test_the_word_of_a_verdict_leaves_the_details_out(text):
 def test_effects_from_samples_counts_and_two_results():
     assert of_samples([1.0, 2.0, 3.0], threshold=0.5) == Effect(value=1.5, error=1 / 3**0.5, n=3)
     assert of_samples(torch.tensor([2.0])) == Effect(value=2.0, error=math.inf, n=1)
-    assert of_count(29, 30, more_than=0.5) == Effect(value=29 / 30 - 0.5, error=0.0, n=30)
+    assert of_count(29, 30, more_than=0.5) == Effect(value=29 / 30 - 0.5, error=0.0)  # layers are no sample
+    assert of_count(7, 10, n=10) == Effect(value=0.7, error=0.0, n=10)
     assert verdict(of_count(1, 30, more_than=0.5)) == "does not hold"  # one layer of thirty is not "partly"
     assert verdict(of_count(15, 30, more_than=0.5)) == "does not hold"  # half of them are not most
     assert of_independent((1.0, 0.3), (3.0, 0.4), threshold=1.0) == Effect(value=1.0, error=0.5)

@@ -1,5 +1,8 @@
 """Figures, tables and claims of `course reproduce kv`, from made-up rows: their sentences follow from the numbers."""
 
+import math
+from statistics import NormalDist
+
 import pytest
 from figure_titles import title
 from table_cells import rows as cells
@@ -29,7 +32,10 @@ def compressed(name, budget, perplexity):
     return row | {"standard_error": 1.0, "losses": LOSSES[name]}
 
 
-def made_up(second=0.9, window=0.1):
+RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def made_up(second=0.9, window=0.1, of_rank=lambda rank: 1 / rank):
     budgets = (0.1, 0.2)
     layer = {"start": "text", "slope": -0.8, "r_squared": 0.9, "exponential_r_squared": 0.7, "pivotal_any": 0.8}
     layer |= {"pivotal_mean": 0.1, "first_rank": 2, "last_rank": 512, "length": 1024}
@@ -41,6 +47,9 @@ def made_up(second=0.9, window=0.1):
             "attention": [
                 layer | {"layer": i, "sparsity": s, "persistence_any": p, "persistence_mean": mean}
                 for i, (s, p, mean) in enumerate(((0.7, 0.99, 0.99), (0.96, 0.9, 0.6), (0.97, 0.96, 0.99)))
+            ],
+            "mass_by_rank": [
+                {"start": "text", "rank": list(RANKS), "mass": [of_rank(rank) for rank in RANKS]} for _ in range(3)
             ],
             "compressed": [compressed("Full", 1.0, 20.0)]
             + [
@@ -120,13 +129,27 @@ def test_claims_on_attention_are_counted_by_layer():
         claim.judge(made_up()) for claim in (claims.SPARSE, claims.POWER_LAW, claims.PERSISTENCE)
     )
     assert (sparse.ours, sparse.words) == ("2 of 3 layers, 88 % of the weights on average", "not at this scale")
-    assert power.ours == "3 of 3 layers (ranks 2 to 512 of 1024; median exponent -0.80)"
-    assert persistent.ours == (
-        "2 of 3 layers, 86 % on average (10 % by chance); by the paper's count, in which a single query is enough, "
-        "95 % (80 % by chance)"
+    assert power.ours == (
+        "0 of 3 layers (ranks 2 to 512 of 1024; median exponent -0.80); better than an exponential in 3 of 3 layers, "
+        "than a log-normal in 3 of 3 layers"
     )
-    assert (power.words, persistent.words) == ("holds", "holds")
+    assert persistent.ours == (
+        "2 of 3 layers, 86 % on average (10 % by chance). By the paper's count a single query is enough: 95 % (80 % by "
+        "chance)"
+    )
+    assert (power.words, persistent.words) == ("does not hold", "holds")  # r² is 0.9
+    closer = made_up()
+    for row in closer["tables"]["attention"][:2]:
+        row["r_squared"] = 0.96
+    assert claims.POWER_LAW.judge(closer).words == "holds"
     assert title(plots.persistence(made_up())).startswith("Above 95 % in 2 of 3 layers")
+
+
+def test_a_power_law_is_compared_with_a_log_normal():
+    assert claims.THAN_LOG_NORMAL.judge(made_up()).words == "holds"
+    normal = made_up(of_rank=lambda rank: math.exp(2 * NormalDist().inv_cdf(1 - (rank - 0.5) / 1024)))
+    judged = claims.THAN_LOG_NORMAL.judge(normal)
+    assert (judged.words, judged.ours) == ("does not hold", "0 of 3 layers")
 
 
 def test_heavy_hitters_are_compared_prompt_by_prompt():

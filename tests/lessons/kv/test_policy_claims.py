@@ -14,6 +14,11 @@ def losses(mean):
     return [mean + each for each in NOISE]
 
 
+def right_answers(share, n=20):
+    """So many ones, at other places for every share."""
+    return "".join("1" if (7 * i) % n < round(share * n) else "0" for i in range(n))
+
+
 def made_up(**means):
     """Log-perplexities of 3 everywhere; `means` by policy, and those of StreamingH2O, "4 bits", middle and end."""
     mean = dict.fromkeys((*POLICIES, "Full", "4 bits", "StreamingH2O"), 3.0) | means
@@ -22,6 +27,8 @@ def made_up(**means):
     compressed += [
         label | {"policy": name, "budget": 0.2, "bytes": 500, "losses": losses(mean[name])} for name in POLICIES
     ]
+    for row in compressed:
+        row["slots"] = mean.get("slots", 100) if row["policy"] == "H2O" else 512
     quantized = [
         label | {"policy": name, "budget": 0.2, "bits": 4, "bytes": 100, "losses": losses(mean["4 bits"])}
         for name in ("Scissorhands", "StreamingLLM")
@@ -37,8 +44,13 @@ def made_up(**means):
         for d, where in ((0.5, "middle"), (0.9, "end"))
     ]
     second = [
-        {"policy": f"recycled, {how}", "question": 2, "exact": share, "n": 20}
-        for how, share in (("by similarity", mean.get("similar", 0.5)), ("every 8 steps", 0.5))
+        {"policy": name, "question": question, "exact": share, "n": 20, "right": right_answers(share)}
+        for question in (1, 2)
+        for name, share in (
+            ("StreamingLLM", mean.get("local", 0.2)),
+            ("recycled, by similarity", mean.get("similar", 0.5)),
+            ("recycled, every 8 steps", mean.get("fixed", 0.5)),
+        )
     ]
     return {
         "tables": {
@@ -63,7 +75,18 @@ def made_up(**means):
         ),
         ({"EMS": 3.1}, claims.EMS_BEST, "not at this scale"),
         ({"D2O": 2.9}, claims.D2O_MERGES, "holds"),
-        ({"D2O": 3.1}, claims.D2O_MERGES, "not at this scale"),
+        ({"D2O": 3.1}, claims.D2O_MERGES, "does not hold"),
+        ({"D2O": 2.9}, claims.D2O_TIGHT, "holds"),
+        ({"D2O": 3.1}, claims.D2O_TIGHT, "does not hold"),
+        ({"Window": 3.5, "StreamingLLM": 3.1}, claims.FIXED_PATTERNS, "holds"),
+        ({"Window": 3.5}, claims.FIXED_PATTERNS, "mixed"),
+        ({}, claims.FIXED_PATTERNS, "does not hold"),
+        ({}, claims.MEMORY_AND_PRODUCTS, "holds"),
+        ({"slots": 512}, claims.MEMORY_AND_PRODUCTS, "mixed"),
+        ({"similar": 1.0, "fixed": 1.0}, claims.DOUBLES, "holds"),
+        ({"similar": 1.0, "fixed": 0.0}, claims.DOUBLES, "holds partly (2 of 4)"),
+        ({"similar": 0.1, "fixed": 0.0, "local": 0.6}, claims.DOUBLES, "does not hold"),
+        ({"similar": 0.5, "fixed": 0.5, "local": 0.25}, claims.DOUBLES, "undecided"),
         ({}, claims.EMS_NEEDLES, "holds"),
         ({"needles": 0.5}, claims.EMS_NEEDLES, "not at this scale"),
         ({"needles": 0.95}, claims.EMS_NEEDLES, "undecided"),
@@ -74,7 +97,7 @@ def made_up(**means):
         ({"end": 0.5, "middle": 0.5}, claims.FORGETS_THE_MIDDLE, "undecided"),
         ({"similar": 1.0}, claims.BY_SIMILARITY, "holds"),
         ({"similar": 0.0}, claims.BY_SIMILARITY, "not at this scale"),
-        ({"similar": 0.5}, claims.BY_SIMILARITY, "undecided"),
+        ({"similar": 0.55}, claims.BY_SIMILARITY, "undecided"),
     ],
 )
 def test_each_claim_turns_with_its_numbers(means, claim, word):
@@ -97,19 +120,31 @@ def test_bytes_of_codes_by_hand():
     assert claims.TWENTY_TIMES.judge().words == "does not hold"
 
 
+def test_the_largest_of_all_lengths_is_up_to():
+    judged = claims.TWENTY_TIMES.judge()
+    assert judged.estimates[""].value == pytest.approx(estimates.times_smaller_with_codes(32768))
+    assert judged.flips["15 times"] == "holds"
+
+
+def test_the_bytes_of_a_merging_cache_are_shown():
+    found = made_up(D2O=3.1)
+    next(row for row in found["tables"]["compressed"] if row["policy"] == "D2O")["bytes"] = 950
+    assert claims.D2O_MERGES.judge(found).ours.endswith("with 1.9 to 1.9 times H2O's bytes")
+
+
 @pytest.mark.parametrize(("window", "word"), [(3.2, "does not hold"), (3.8, "holds")])
 def test_a_window_collapses_beyond_one_and_a_half_times(window, word):
     assert claims.WINDOW_COLLAPSES.judge(made_up(Window=window)).words == word  # e^0.2 = 1.22, e^0.8 = 2.23
 
 
-def heavy(early=0.5, mean=3.0, h2o=1.0):
+def heavy(early=0.5, mean=3.0, h2o=1.0, window=2.0):
     bias = [
         {"score": score, "budget": 0.2, "first_quarter": losses(share), "losses": losses(value)}
         for score, share, value in (("sum", early, 3.0), ("mean", 0.3, mean))
     ]
     written = [
         {"policy": name, "distinct": [0.5, 0.5, 0.5], "losses": losses(value)}
-        for name, value in (("full", 0.8), ("window", 2.0), ("4 sinks + window", 1.0), ("H2O", h2o))
+        for name, value in (("full", 0.8), ("window", window), ("4 sinks + window", 1.0), ("H2O", h2o))
     ]
     for index, row in enumerate((*bias, *written)):  # pairs that differ by a little
         row["losses"] = [loss + 0.001 * index * i for i, loss in enumerate(row["losses"])]
@@ -123,11 +158,12 @@ def heavy(early=0.5, mean=3.0, h2o=1.0):
     [
         ({}, claims.SUM_IS_BIASED, "holds"),
         ({"early": 0.1}, claims.SUM_IS_BIASED, "does not hold"),
-        ({"early": 0.301}, claims.SUM_IS_BIASED, "undecided"),
+        ({"early": 0.2505}, claims.SUM_IS_BIASED, "undecided"),
         ({"mean": 2.9}, claims.MEANS_READ_BETTER, "holds"),
         ({"mean": 3.1}, claims.MEANS_READ_BETTER, "does not hold"),
-        ({}, claims.WRITES_ON, "holds"),
-        ({"h2o": 3.0}, claims.WRITES_ON, "does not hold"),
+        ({}, claims.WRITES_ON, "holds"),  # e^1.2 and e^0.2 times the text of the full cache
+        ({"h2o": 3.0}, claims.WRITES_ON, "mixed (holds in window; fails in H2O)"),
+        ({"h2o": 3.0, "window": 0.9}, claims.WRITES_ON, "does not hold"),
     ],
 )
 def test_claims_on_bias_turn_with_their_numbers(changed, claim, word):
@@ -146,9 +182,9 @@ def test_repetition_is_compared_prompt_by_prompt(distinct, word):
 
 
 @pytest.mark.parametrize(
-    ("loss", "word"), [(2.0, "holds"), (2.1, "not at this scale"), (2.01, "undecided")], ids=["same", "more", "near"]
+    ("loss", "word"), [(2.0, "holds"), (2.1, "not at this scale"), (2.05, "undecided")], ids=["same", "more", "near"]
 )
-def test_a_twentieth_is_enough_within_one_per_cent(loss, word):
+def test_a_twentieth_is_enough_within_five_per_cent(loss, word):
     row = {"share": 0.05, "losses": [loss, loss + 0.001, loss - 0.001], "full": [2.0, 2.0, 2.0], "same": [1.0]}
     assert claims.FIVE_PER_CENT.judge({"tables": {"enough": [row]}}).words.startswith(word)
 
@@ -156,6 +192,7 @@ def test_a_twentieth_is_enough_within_one_per_cent(loss, word):
 def bench(h2o=6.0, recycled=2.0, stream=2.0, whole=2.0):
     """Speedups over another cache; the claims compare with nothing evicted."""
     sides, times = [], {"nothing evicted": whole, "H2O, 20 %": h2o, "recycled, 20 % read": recycled}
+    times["DynamicCache"] = 1.0
     for contest in ("8 steps of 1 at 4096 tokens", "8 steps of 8 at 4096 tokens"):
         for side, t in (times | {"StreamingLLM, 20 %": stream}).items():
             row = {"contest": contest, "side": side, "times_anchor": t}
@@ -179,3 +216,9 @@ def bench(h2o=6.0, recycled=2.0, stream=2.0, whole=2.0):
 )
 def test_claims_on_speed_turn_with_their_numbers(changed, claim, word):
     assert claim.judge(bench(**changed)).words == word
+
+
+def test_the_latency_is_shown_beside_both_caches():
+    ours = claims.LATENCY_CLAIM.judge(bench()).ours
+    assert ours.startswith("compared with nothing evicted 3.0")
+    assert "with transformers' DynamicCache 6.0" in ours

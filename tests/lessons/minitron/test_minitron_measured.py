@@ -104,6 +104,10 @@ def test_which_way_is_ahead_follows_the_windows(committed):
     worse = changed(committed, "equal_parameters", {"kind": "depth", "steps": 40}, 9.0)
     assert plots.width_or_depth(worse).axes[0].get_title(loc="left").endswith("fewer neurons: none")
     assert claims.WIDTH.judge(worse).words == "holds"
+    assert list(claims.WIDTH.judge(worse).effects) == list(claims.PAPERS_SCORES)
+    assert claims.WIDTH.judge(better).words == claims.WIDTH.judge(committed).words  # even distances are no score
+    fewer = changed(committed, "equal_parameters", {"kind": "depth", "steps": 40}, -9.0)
+    assert claims.WIDTH.judge(fewer).words == "not at this scale"
 
 
 def test_claims_change_with_the_numbers(committed):

@@ -31,8 +31,9 @@ def small():
         {"depth": 2, "log_likelihood": [-3.0, -2.0, -2.0], "error": [0.2, 0.1, 0.06]},
     ]
     recurrent = [
-        {"model": "dense", "seed": 0, "losses": [2.0, 2.2, 2.1]},
-        {"model": "4 of 16 experts", "seed": 0, "losses": [1.9, 2.1, 2.0]},
+        {"model": name, "seed": seed, "losses": [2.0 - lower, 2.2 - lower, 2.1 - lower]}
+        for name, gains in (("dense", (0.0, 0.0, 0.0)), ("4 of 16 experts", (0.1, 0.12, 0.08)))
+        for seed, lower in enumerate(gains)
     ]
     return {"tables": {"vowels": vowels, "arm": arm, "recurrent": recurrent}}
 
@@ -53,9 +54,13 @@ def test_a_likelihood_that_falls_is_noticed(small):
     assert claims.EM_CLIMBS.judge(small).words == "does not hold"
 
 
-def test_experts_between_lstms_are_compared_window_by_window(small):
+@pytest.mark.parametrize(("more", "verdict"), [(0.0, "holds"), (0.1, "undecided"), (0.2, "does not hold")])
+def test_experts_between_lstms_are_compared_seed_by_seed(small, more, verdict):
+    for row in small["tables"]["recurrent"]:
+        if row["model"] != "dense":
+            row["losses"] = [loss + more for loss in row["losses"]]
     judged = claims.RECURRENT.judge(small)
-    assert (judged.words, judged.estimates["seed 0"].value) == ("holds", pytest.approx(0.1))
+    assert (judged.verdict, judged.estimates[""].value, judged.n) == (verdict, pytest.approx(0.1 - more), "3")
 
 
 def test_the_table_compares_each_model_with_another(committed):

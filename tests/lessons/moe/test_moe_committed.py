@@ -33,6 +33,13 @@ def test_no_kind_of_experts_is_ahead_from_every_beginning(committed):
     assert 1 < read / dense["parameters"] < 2
 
 
+def test_what_is_said_of_experts_balance_and_copies():
+    by_loss = (claims.ONE_OF_EIGHT, claims.TWO_OF_EIGHT, claims.BALANCED_TOP_1, claims.BALANCED_TOP_2)
+    assert {claim.judge().verdict for claim in by_loss} == {"undecided"}
+    assert claims.UPCYCLED_TOP_1.judge().words == "holds"
+    assert claims.UPCYCLED_REDRAWN.judge().words == "does not hold"
+
+
 def test_balance_evens_loads_and_does_not_pay_in_loss(committed):
     assert all(effect.fails for effect in pairs.lower(committed, "top-1, balanced", "top-1").values())
     two_experts = pairs.lower(committed, "top-2, balanced", "top-2").values()
@@ -58,7 +65,7 @@ def test_loads_are_most_uneven_after_some_twenty_steps(committed):
 def test_what_is_said_of_jitter_z_loss_bias_and_choosing_experts():
     assert claims.JITTER.judge().words == "holds"
     found = pairs.joined(*plots.with_routers())
-    gains = [effect.value for effect in claims.JITTER.judge().estimates.values()]
+    gains = [effect.value for effect in pairs.lower(found, "top-1, balanced, jitter", "top-1, balanced").values()]
     ends = [row["loss"] for row in rows(found, "models", model="top-1, balanced")]
     assert 0.003 < min(gains) < max(gains) < stdev(ends) / 2  # Switch: -1.471 to -1.468
     assert {claim.judge().words for claim in (claims.Z_LOG_SUM, claims.Z_SMALLER, claims.Z_CHEAP)} == {"holds"}
@@ -69,9 +76,8 @@ def test_what_is_said_of_jitter_z_loss_bias_and_choosing_experts():
     assert sums[0] / sums[1] == pytest.approx(1 / 3, abs=0.04)
     assert heights[0] / heights[1] > 0.9
     assert claims.BIAS_EVENS.judge().words == claims.BIAS_EVENS_MORE.judge().words == "holds"
-    assert claims.BIAS_CHEAPER.judge().verdict == "undecided"  # after Holm's correction no seed fails
-    assert claims.EXPERT_CHOICE.judge().words == "mixed (holds in seed 1; fails in seed 0, seed 2)"
-    assert claims.EXPERT_CHOICE_ALONE.judge().words == "mixed (holds in seed 0, seed 2; fails in seed 1)"
+    others = (claims.BIAS_CHEAPER, claims.EXPERT_CHOICE, claims.EXPERT_CHOICE_ALONE)
+    assert {claim.judge().verdict for claim in others} == {"undecided"}
 
 
 def test_the_figures_of_the_deck_are_drawn_from_it():

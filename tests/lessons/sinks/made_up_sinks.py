@@ -39,7 +39,7 @@ def made_up_stream(everything=10.0, **changed):
     return {"tables": {"streaming": streaming, "streaming_curves": curves, "gaps": gaps} | changed}
 
 
-def made_up_ways(dense=3.0, window=3.0, afresh=2.0, circles="a b c a b c a b c"):
+def made_up_ways(dense=3.0, window=3.0, afresh=2.0, circles="a b c a b c a b c", with_sinks="f e d c b a", lost=0.0):
     spread = [0.01 * i for i in range(-5, 6)]
     table = [
         {"way": way, "trained": 8, "budget": 4, "block": 4, "blocks": [2.0, loss, loss + 0.1, loss], "losses": losses}
@@ -48,7 +48,8 @@ def made_up_ways(dense=3.0, window=3.0, afresh=2.0, circles="a b c a b c a b c")
     ]
     chats = [
         {"cache": cache, "round": number, "budget": 4, "question": "what?", "text": text}
-        for cache, text in zip(dialogue.CACHES, ("a b c d e f", circles, "f e d c b a"), strict=True)
+        | {"loss": 1.0 + lost * (cache != dialogue.EVERYTHING)}
+        for cache, text in zip(dialogue.CACHES, ("a b c d e f", circles, with_sinks), strict=True)
         for number in (1, 2)
         for _ in range(3)
     ]

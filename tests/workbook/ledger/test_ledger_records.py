@@ -23,7 +23,6 @@ NO_CLAIM = {  # results that no claim of the documents is about
     "compress/experiments/prompt_words": IDEAS,
     "dejavu/experiments/dejavu_ideas": IDEAS,
     "dejavu/experiments/relu_model": LOG,
-    "dejavu/experiments/relu_predictors": "how the predictors were trained that the bench of chen-9 runs",
     "kv/experiments/own_text": IDEAS,
     "minitron/experiments/byte_model": LOG,
     "minitron/experiments/shapes": IDEAS,

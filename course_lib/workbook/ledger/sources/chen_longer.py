@@ -24,7 +24,7 @@ SOURCE = Source(
             id="chen-longer-3",
             at="LLMs are Very Expensive to Deploy (lengths)",
             says="Log perplexity rises once the input is longer than the pretrained length.",
-            claim="sinks-rolling",
+            claim="sinks-far-positions",
         ),
         Statement(
             id="chen-longer-4",

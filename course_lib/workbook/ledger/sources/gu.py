@@ -255,7 +255,7 @@ SOURCE = Source(
             id="gu-39",
             at="Attention matrices are highly sparse",
             says="Attention matrices of LLMs are over 95 % sparse at inference.",
-            claim="kv-sparse",
+            claim="kv-mean-sparsity",
             published="over 95 %",
         ),
         Statement(
@@ -281,7 +281,7 @@ SOURCE = Source(
             id="gu-43",
             at="Attention matrices are highly sparse",
             says="Special tokens, such as the first one, are important.",
-            claim="kv-first-token",
+            claim="kv-special-token",
         ),
         Statement(
             id="gu-44",
@@ -323,7 +323,7 @@ SOURCE = Source(
             id="gu-50",
             at="Attention Sinks",
             says="Positions within the cache allow decoding beyond the pretrained length.",
-            claim="sinks-rolling",
+            claim="sinks-cache-positions",
         ),
         Statement(
             id="gu-51",

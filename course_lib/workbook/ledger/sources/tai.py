@@ -341,13 +341,13 @@ SOURCE = Source(
             id="tai-50",
             at="Dynamic activation sparsity: KV Cache Pruning",
             says="A cache eviction policy reduces memory and compute.",
-            claim="kv-faster",
+            claim="kv-memory-and-products",
         ),
         Statement(
             id="tai-51",
             at="Attention matrices are approximately sparse",
             says="Attention matrices are approximately sparse.",
-            claim="kv-sparse",
+            claim="kv-mostly-sparse",
         ),
         Statement(
             id="tai-52",
