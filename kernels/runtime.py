@@ -8,7 +8,7 @@ triton, which fixes the choice for the whole process.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -17,8 +17,9 @@ from torch import Tensor
 try:
     import triton
     import triton.language as tl
+    from triton.testing import do_bench
 except ImportError:
-    triton = tl = None
+    triton = tl = do_bench = None
 
 _in_order: ContextVar[bool] = ContextVar("kernels may not overlap", default=False)
 INTERPRETED: bool = triton is not None and bool(triton.knobs.runtime.interpret)
@@ -131,7 +132,8 @@ def tuned(
             return usual
         return [config for config in usual if promising(config.kwargs, **others)] or usual
 
-    return triton.autotune(usual + exact, key=key, prune_configs_by={"early_config_prune": suited})
+    quick = partial(do_bench, warmup=5, rep=20)  # milliseconds a setting, where triton would take 125
+    return triton.autotune(usual + exact, key=key, prune_configs_by={"early_config_prune": suited}, do_bench=quick)
 
 
 def _config(setting: dict[str, int]) -> Any:

@@ -141,7 +141,8 @@ def _line(row: dict[str, Any]) -> str:
         return f"{head} {row['verdict']}, relative error {row['relative_error']:.1e}"
     times = f"{row['median_seconds'] * 1e6:>10,.1f} us, bound {row['bound_seconds'] * 1e6:>9,.1f} us"
     line = f"{head} {times} ({100 * row['share_of_bound']:>3.0f} %), {row['times_anchor']:>6.2f}x  {row['verdict']}"
-    further = [f"{name} {value:,.6g}" for name, value in row.get("numbers", {}).items()]
+    numbers = row.get("numbers", {}).items()
+    further = [f"{name}: {value}" if isinstance(value, str) else f"{name} {value:,.6g}" for name, value in numbers]
     return "\n    ".join([line, *([", ".join(further)] if further else [])])
 
 

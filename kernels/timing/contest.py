@@ -53,7 +53,7 @@ class Side:
     work: Work
     expected: Tensor | None = None
     opened: Callable[[], AbstractContextManager[Callable[[], Tensor]]] | None = None
-    numbers: Callable[[float], dict[str, float]] | None = None
+    numbers: Callable[[float], dict[str, float | str]] | None = None
 
 
 @dataclass(frozen=True)

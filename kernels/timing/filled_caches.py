@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, StaticCache
 
 from course_lib.kv.cache import evicting
 from course_lib.kv.layers import EvictingCache
+from course_lib.kv.policies.d2o import D2O
 from course_lib.kv.policies.full import Full
 from course_lib.kv.policies.h2o import H2O
 from course_lib.kv.policies.snapkv import SnapKV
@@ -32,10 +33,13 @@ FULL, STATIC = "Full", "StaticCache, sdpa"
 WINDOW, STREAMING, SNAPKV = "window, 20 %", "StreamingLLM, 20 %", "SnapKV, 20 %"
 H2O_KEPT, LOW_BITS = "H2O, 20 %", "H2O, 20 %, 4 bits"
 FULL_STEP, RECYCLED = "recycled, a full step", "recycled, 20 % read"
+D2O_KEPT = "D2O, 20 %"
 METHODS = (FULL, STATIC, WINDOW, STREAMING, H2O_KEPT, LOW_BITS, SNAPKV, FULL_STEP, RECYCLED)
 SHARE = 0.2  # of the tokens, that the methods keep or read
 EVERY = Recycled().every  # steps of recycled attention, of which one is full
-ROOM = 64  # slots of transformers' cache for the steps that are timed
+ROOM = 64  # slots ahead, for the steps that are timed
+NOTES = 0.02  # bytes of position and mass, for each byte of a slot's key and value
+MERGING = 6  # copies of a layer's keys and values: some are in float32
 KEY_SCALE = 2.5  # of the slots: attention to keys that are all equally good would average the values away
 
 
@@ -69,6 +73,11 @@ class FilledCache:
         n_bytes = shape.cache_bytes(n_slots, self.n_sequences, number_bytes)
         return n_bytes * (4 + 2 * 16 / 32) / (8 * number_bytes) if self.method == LOW_BITS else n_bytes
 
+    def bytes_needed(self, shape: Transformer, number_bytes: int) -> float:
+        """Also of notes on the slots, slots ahead and, in D2O, of what a layer needs to merge."""
+        n_bytes = self.vector_bytes(shape, number_bytes, self.n_held + ROOM)
+        return n_bytes * (1 + NOTES + (MERGING / shape.n_blocks if self.method == D2O_KEPT else 0))
+
     def work(self, shape: Transformer, number_bytes: int) -> Work:
         """A step reads every matrix once, and what attention needs of the cache."""
         step = shape.decode_step(self.n_read, self.n_sequences, number_bytes)
@@ -89,6 +98,8 @@ class FilledCache:
             with opened(model, policy, **settings) as cache:
                 try:
                     cache.fill_(*self._vectors(model, place, n_filled))
+                    if isinstance(policy, D2O):
+                        _divide_evenly(cache)
                     yield cache
                 finally:
                     cache.reset()  # it refers to itself, so that its memory would wait for the garbage collector
@@ -101,11 +112,11 @@ class FilledCache:
         return cache
 
     def _vectors(self, model: PreTrainedModel, place: Place, n_slots: int) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, H, N, D), the same at each call."""
+        """Keys and values (B, H, N, D), the same at each call and for all sequences, which take no memory here."""
         size, generator = heads(model), on_device(place)
-        shape, settings = (self.n_sequences, size.n_key_value, n_slots, size.size), {"generator": generator}
+        shape, settings = (1, size.n_key_value, n_slots, size.size), {"generator": generator}
         keys, values = (torch.randn(shape, dtype=place.dtype, device=place.device, **settings) for _ in range(2))
-        return keys.mul_(KEY_SCALE), values
+        return tuple(each.expand(self.n_sequences, -1, -1, -1) for each in (keys.mul_(KEY_SCALE), values))
 
 
 def bytes_allocated(cache: EvictingCache | StaticCache) -> int:
@@ -113,6 +124,13 @@ def bytes_allocated(cache: EvictingCache | StaticCache) -> int:
     if isinstance(cache, StaticCache):
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
     return cache.bytes_allocated
+
+
+def _divide_evenly(cache: EvictingCache) -> None:
+    """Every layer has the same share of what D2O keeps, so that each evicts and merges in every step."""
+    for slots in cache.slots:
+        slots.per_head["share"] = torch.ones(slots.shape, device=slots.position.device)
+    cache.is_allocated = True
 
 
 def _policy(method: str, n_kept: int) -> tuple[EvictionPolicy, dict[str, Any]]:
@@ -125,6 +143,7 @@ def _policy(method: str, n_kept: int) -> tuple[EvictionPolicy, dict[str, Any]]:
         H2O_KEPT: (h2o, {}),
         LOW_BITS: (h2o, {"vectors": Quantized(bits=4)}),
         SNAPKV: (SnapKV(budget=n_kept, recent=min(64, n_kept)), {}),
+        D2O_KEPT: (D2O(budget=n_kept, recent=n_kept // 2, spared=()), {}),
         FULL_STEP: (Recycled(budget=n_kept, every=1), {}),
         RECYCLED: (Recycled(budget=n_kept, every=None), {}),
     }

@@ -9,6 +9,7 @@ from course_lib.kernels.bench.end_to_end import decoding
 from course_lib.kernels.timing import graphs
 from course_lib.kernels.timing.contest import Clock, Contest, DoesNotFit, Place, Side
 from course_lib.kernels.timing.filled_caches import (
+    D2O_KEPT,
     FULL,
     FULL_STEP,
     H2O_KEPT,
@@ -43,10 +44,11 @@ def rows_of(place, contests):
 
 def test_every_side_is_right_and_says_tokens_and_bytes(place):
     rows = rows_of(place, decoding.contests(place))
-    assert [row["side"] for row in rows] == [*METHODS, FULL, H2O_KEPT]
+    assert [row["side"] for row in rows] == [*METHODS, FULL, H2O_KEPT, FULL, D2O_KEPT]
     assert {row["contest"] for row in rows} == {
         "batch 2, 60 tokens",
         "batch 1, 60 tokens, no CUDA graph, fused parts",
+        "largest batch, 60 tokens: Full, D2O, 20 %, no CUDA graph",
     }
     for row in rows:
         assert row["right"]
@@ -56,6 +58,8 @@ def test_every_side_is_right_and_says_tokens_and_bytes(place):
     first = {row["side"]: row for row in rows[: len(METHODS)]}
     h2o = first[H2O_KEPT]
     assert h2o["numbers"]["tokens_per_second"] == pytest.approx(2 / h2o["median_seconds"])
+    assert h2o["numbers"]["times_full"] == pytest.approx(first[FULL]["median_seconds"] / h2o["median_seconds"])
+    assert (rows[-1]["numbers"]["largest_batch"], rows[-1]["shape"]) == (2, (decoding.LARGEST, 60))
     full, recycled = first[FULL_STEP]["median_seconds"], first[RECYCLED]
     assert recycled["numbers"]["tokens_per_second"] == pytest.approx(
         2 / ((49 * recycled["median_seconds"] + full) / 50)
@@ -178,29 +182,56 @@ def test_a_step_that_waits_for_the_gpu_is_not_recorded(fake_gpu):
     assert "capture" not in fake_gpu
 
 
-def test_a_method_that_no_graph_can_hold_is_timed_as_it_is(place, monkeypatch, capsys):
+def test_a_method_that_no_graph_can_hold_is_timed_as_it_is(place, monkeypatch):
     def refuse(step, device):
         step()
         raise NotCapturable("it waits")
 
     monkeypatch.setattr(decoding, "captured", refuse)
     rows = rows_of(place, [next(decoding.contests(place))])
-    assert [row["numbers"]["graph"] for row in rows] == [0.0] * len(METHODS)
-    assert "no CUDA graph: it waits" in capsys.readouterr().out
+    assert [(row["numbers"]["graph"], row["numbers"]["no_graph"]) for row in rows] == [(0.0, "it waits")] * len(METHODS)
 
 
 def test_the_largest_batch_follows_from_what_a_sequence_took(monkeypatch):
-    """On a GPU with 63 GiB free next to the model, of which 1 is kept in reserve; 2 GiB are the clock's."""
+    """On a GPU with 65 GiB free next to the model, of which 3 are kept in reserve; 2 GiB are the clock's."""
     gib = 2**30
     decoder = decoding.Decoder(torch.nn.Module(), TINY, SimpleNamespace(device=torch.device("cuda")), 2 * gib)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 2 * gib)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (63 * gib, 80 * gib))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (65 * gib, 80 * gib))
     asked = []
     monkeypatch.setattr(torch, "empty", lambda n, dtype, device: asked.append(n))
     numbers = decoder._largest_batch(decoding.Cell(32768, 8), peak_bytes=32 * gib)
     assert numbers == {"bytes_per_sequence": 4 * gib, "largest_batch": 16, "was_allocated": 1.0}
     assert asked == [16 * 4 * gib - 2 * gib]
+
+
+def test_the_largest_batch_is_what_fits_beside_the_reserve(place, monkeypatch):
+    """H2O's and D2O's on a GPU with 128 GB free: five times as many sequences as with all slots, or fewer to merge."""
+    decoder = decoding.Decoder(torch.nn.Module(), LLAMA3_8B, place, 0)
+    assert decoder._as_many_as_fit(FULL, 32768) == 2
+    monkeypatch.setattr(decoding.Decoder, "free_bytes", lambda self: 128e9 + decoding.RESERVE)
+    decoder.place = SimpleNamespace(device=torch.device("cuda"), dtype=torch.bfloat16)
+    assert [decoder._as_many_as_fit(method, 32768) for method in (FULL, H2O_KEPT, D2O_KEPT)] == [29, 144, 122]
+
+
+def test_every_cell_is_named_once():
+    assert len({cell.name for cell in decoding.CELLS}) == len(decoding.CELLS)
+
+
+def test_d2o_evicts_and_merges_in_each_layer_and_step(place):
+    model = random_llama(TINY, place)
+    filled = FilledCache(D2O_KEPT, 60, 2)
+    with filled.opened(model, place) as cache:
+        decoder = decoding.Decoder(model, TINY, place, 0)
+        step = decoder.greedy(cache, filled)
+        for n_steps in (1, 2):
+            before = [slots.keys.clone() for slots in cache.slots]
+            step()
+            assert cache.n_evicted == n_steps * TINY.n_blocks
+            assert {slots.n for slots in cache.slots} == {filled.n_kept}
+            changed = [(slots.keys != old).any(dim=3).sum() for slots, old in zip(cache.slots, before, strict=True)]
+            assert min(changed) > 4  # a new token in each head, and what was merged
 
 
 class FakeClock:

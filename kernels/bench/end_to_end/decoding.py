@@ -3,7 +3,7 @@
 Weights and slots are random, and the slots are filled directly, as after a prompt: no time depends on their values. A
 step is recorded as a CUDA graph and replayed; one contest without graphs shows what the launches cost. Two caches of a
 long text rarely fit next to each other, so the sides are timed one after the other. Each is checked at a smaller size:
-two steps, by the library's kernels and by its PyTorch code.
+two steps, by the library's kernels and by its PyTorch code. Three contests decode with the largest batch that fits.
 """
 
 import gc
@@ -17,12 +17,15 @@ import torch
 from course_lib.kernels.dispatch import kernels
 from course_lib.kernels.timing.contest import Contest, DoesNotFit, Place, Side
 from course_lib.kernels.timing.filled_caches import (
+    D2O_KEPT,
     EVERY,
     FULL,
     FULL_STEP,
     H2O_KEPT,
+    LOW_BITS,
     METHODS,
     RECYCLED,
+    SNAPKV,
     STATIC,
     STREAMING,
     WINDOW,
@@ -33,17 +36,22 @@ from course_lib.kernels.timing.fused_parts import fused_parts
 from course_lib.kernels.timing.graphs import NotCapturable, captured
 from course_lib.kernels.timing.random_llama import LLAMA3_8B, TINY, random_llama
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import PreTrainedModel, StaticCache
 
 from course_lib.kv.layers import EvictingCache
 from course_lib.measure.roofline import Transformer
 
-GPU_SECONDS = 115  # the model included
+GPU_SECONDS = 95  # the model included
 CHECKED_ONCE = True  # other numbers would need another model
 # Of the logits. In bfloat16 each of two right ways is off by 0.016 after 64 branches of rounding, hence both from each
 # other by 0.022; values that are shifted by one slot, or attention without any, are off by 0.16 to 0.22.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
-RESERVE = 2**30  # bytes of a GPU that no cache can have
+RESERVE = 3 * 2**30  # bytes of a GPU that no cache can have: activations, graphs, workspaces
+LARGEST = 0  # sequences of a cell: as many as fit
+PREPARED = 32  # sequences in place of those
+# cuDNN would build a plan for each new length of a cache that grows, in each step and while a graph is recorded.
+WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True)
@@ -51,30 +59,40 @@ class Cell:
     """What one contest measures."""
 
     n_context: int  # tokens before the step
-    n_sequences: int
+    n_sequences: int  # or LARGEST
     as_graph: bool = True
     fused: bool = False  # the small operations of the model, which the library leaves as they are
     methods: tuple[str, ...] = METHODS
-    finds_largest: bool = False  # the largest batch that fits
+    finds_largest: bool = False  # also computes the largest batch that fits
 
     @property
     def name(self) -> str:
         how = ("" if self.as_graph else ", no CUDA graph") + (", fused parts" if self.fused else "")
+        if self.n_sequences == LARGEST:
+            return f"largest batch, {self.n_context:,} tokens: {', '.join(self.methods)}{how}"
         return f"batch {self.n_sequences}, {self.n_context:,} tokens{how}"
 
 
 # The most important first, as the time may not be enough for all.
 CELLS = (
     Cell(32768, 8, finds_largest=True),
-    Cell(8192, 1),
-    Cell(8192, 32),
-    Cell(32768, 8, fused=True, methods=(FULL, WINDOW, H2O_KEPT)),
-    Cell(8192, 1, as_graph=False, methods=(FULL, STATIC, STREAMING, H2O_KEPT)),
-    Cell(32768, 1),
-    Cell(32768, 32),
-    Cell(8192, 8),
+    Cell(8192, 1, methods=(FULL, STATIC, WINDOW, H2O_KEPT, SNAPKV, LOW_BITS)),
+    Cell(8192, 32, methods=(FULL, WINDOW, STREAMING, H2O_KEPT)),
+    # Each at its own largest batch. The steps of D2O wait for the GPU, as each merges what it evicts.
+    Cell(32768, LARGEST, methods=(FULL,)),
+    Cell(32768, LARGEST, methods=(H2O_KEPT,)),
+    Cell(32768, LARGEST, as_graph=False, methods=(D2O_KEPT,)),
+    Cell(32768, 1, methods=(FULL, STATIC, H2O_KEPT)),
+    Cell(32768, 32, methods=(FULL, WINDOW, H2O_KEPT)),
+    Cell(8192, 1, as_graph=False, methods=(FULL, H2O_KEPT)),
+    Cell(8192, 8, methods=(FULL, H2O_KEPT)),
+    Cell(32768, 8, fused=True, methods=(FULL, H2O_KEPT)),
 )
-QUICK = (Cell(60, 2, finds_largest=True), Cell(60, 1, as_graph=False, fused=True, methods=(FULL, H2O_KEPT)))
+QUICK = (
+    Cell(60, 2, finds_largest=True),
+    Cell(60, 1, as_graph=False, fused=True, methods=(FULL, H2O_KEPT)),
+    Cell(60, LARGEST, as_graph=False, methods=(FULL, D2O_KEPT)),
+)
 CHECKED, QUICK_CHECKED = (2048, 1), (170, 1)  # tokens and sequences; of 170, 34 slots are kept, 32 of them unrounded
 
 
@@ -87,8 +105,10 @@ def contests(
     before = allocated(place.device)
     shape = shape or (TINY if place.quick else LLAMA3_8B)
     decoder = Decoder(random_llama(shape, place), shape, place, before)
-    checks = {method: decoder.check(method) for method in METHODS}
-    for cell in cells or (QUICK if place.quick else CELLS):
+    cells = cells or (QUICK if place.quick else CELLS)
+    methods = dict.fromkeys(name for cell in cells for name in cell.methods)
+    checks = {method: decoder.check(method) for method in methods}
+    for cell in cells:
         with fused_parts(decoder.model) if cell.fused else nullcontext():
             yield decoder.contest(cell, checks)
 
@@ -98,16 +118,19 @@ def prepared(place: Place, cells: tuple[Cell, ...] = CELLS) -> Iterator[Contest]
     if place.quick:
         yield from contests(place)
         return
-    own = tuple(replace(cell, methods=tuple(name for name in cell.methods if name != STATIC)) for cell in cells)
-    yield from contests(place, own, replace(LLAMA3_8B, n_blocks=1, vocabulary=1024))
+    own = []
+    for cell in cells:
+        methods = tuple(name for name in cell.methods if name != STATIC)
+        own.append(replace(cell, methods=methods, n_sequences=cell.n_sequences or PREPARED, finds_largest=False))
+    yield from contests(place, tuple(own), replace(LLAMA3_8B, n_blocks=1, vocabulary=1024))
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
     """How much faster H2O decodes than the cache that keeps all, by contest."""
-    rows = [row for row in rows if row["side"] == H2O_KEPT and row["repetitions"] and row["anchor"] == FULL]
+    rows = [row for row in rows if row["side"] == H2O_KEPT and "times_full" in row.get("numbers", {})]
     return " ".join(
         f"{row['contest']}: H2O with 20 % of the slots decodes {row['numbers']['tokens_per_second']:,.0f} tokens per "
-        f"second, {row['times_anchor']:.2f} times as many as with all."
+        f"second, {row['numbers']['times_full']:.2f} times as many as with all."
         for row in rows
     )
 
@@ -121,6 +144,7 @@ class Decoder:
     place: Place
     before: int  # bytes that were allocated before the model was
     full_step_seconds: dict[Cell, float] = field(default_factory=dict)
+    full_rates: dict[tuple[int, int], float] = field(default_factory=dict)  # tokens per second, by context and batch
 
     @property
     def model_bytes(self) -> int:
@@ -130,16 +154,23 @@ class Decoder:
         sides = [self._side(method, cell, *checks[method]) for method in cell.methods]
         return Contest(cell.name, (cell.n_sequences, cell.n_context), sides, sides[0].expected)
 
+    def _as_many_as_fit(self, method: str, n_context: int) -> int:
+        """Sequences; 2 where there is no GPU."""
+        if self.place.device.type != "cuda":
+            return 2
+        room = self.free_bytes() - RESERVE
+        return int(room / FilledCache(method, n_context, 1).bytes_needed(self.shape, self.place.dtype.itemsize))
+
     def _side(self, method: str, cell: Cell, check: Callable[[], Tensor], expected: Tensor) -> Side:
-        measured: dict[str, float] = {}
-        filled = FilledCache(method, cell.n_context, cell.n_sequences)
+        measured: dict[str, float | str] = {}
+        filled = FilledCache(method, cell.n_context, cell.n_sequences or self._as_many_as_fit(method, cell.n_context))
         return Side(
             method,
             check,
             filled.work(self.shape, self.place.dtype.itemsize),
             expected,
             opened=lambda: self._opened(filled, cell.as_graph, measured),
-            numbers=lambda seconds: self._numbers(method, cell, measured, seconds),
+            numbers=lambda seconds: self._numbers(filled, cell, measured, seconds),
         )
 
     def check(self, method: str) -> tuple[Callable[[], Tensor], Tensor]:
@@ -171,7 +202,8 @@ class Decoder:
 
         @torch.no_grad()
         def run() -> Tensor:
-            output = self.model(token, position_ids=position, past_key_values=cache, use_cache=True)
+            with nullcontext() if filled.method == STATIC else sdpa_kernel(WITHOUT_PLANS):
+                output = self.model(token, position_ids=position, past_key_values=cache, use_cache=True)
             position.add_(1)
             return output.logits[:, -1]
 
@@ -189,7 +221,7 @@ class Decoder:
         return run
 
     @contextmanager
-    def _opened(self, filled: FilledCache, as_graph: bool, measured: dict[str, float]) -> Iterator[Callable]:
+    def _opened(self, filled: FilledCache, as_graph: bool, measured: dict[str, float | str]) -> Iterator[Callable]:
         """A step of decoding; afterwards its memory has been measured and freed."""
         self._check_fits(filled)
         try:
@@ -205,7 +237,7 @@ class Decoder:
             raise _with_traceback(error) from None
 
     def _ready(
-        self, stack: ExitStack, filled: FilledCache, as_graph: bool, measured: dict[str, float]
+        self, stack: ExitStack, filled: FilledCache, as_graph: bool, measured: dict[str, float | str]
     ) -> tuple[EvictingCache | StaticCache, Callable[[], Tensor]]:
         """The cache and its step, as a CUDA graph where that is asked for and the method allows it."""
         if as_graph:
@@ -214,9 +246,10 @@ class Decoder:
                 measured["graph"] = 1.0
                 return cache, captured(self.greedy(cache, filled), self.place.device)
             except NotCapturable as why:
-                print(f"{filled}: no CUDA graph: {why}")
+                measured["no_graph"] = str(why)
             stack.close()
             del cache
+            self.free_bytes()
         measured["graph"] = 0.0
         cache = self._fill(stack, filled)
         run = self.greedy(cache, filled)
@@ -250,15 +283,23 @@ class Decoder:
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(self.place.device)[0]
 
-    def _numbers(self, method: str, cell: Cell, measured: dict[str, float], seconds: float) -> dict[str, float]:
+    def _numbers(
+        self, filled: FilledCache, cell: Cell, measured: dict[str, float | str], seconds: float
+    ) -> dict[str, float | str]:
         """Further results. Of the steps of recycled attention, one in 50 is full."""
-        numbers = dict(measured)
-        if method == FULL_STEP:
+        numbers, kind = dict(measured), (cell.n_context, cell.n_sequences)
+        if filled.method == FULL_STEP:
             self.full_step_seconds[cell] = seconds
-        elif method == RECYCLED and cell in self.full_step_seconds:
+        elif filled.method == RECYCLED and cell in self.full_step_seconds:
             seconds = ((EVERY - 1) * seconds + self.full_step_seconds[cell]) / EVERY
             numbers["seconds_with_full_steps"] = seconds
-        numbers["tokens_per_second"] = cell.n_sequences / seconds
+        numbers["tokens_per_second"] = rate = filled.n_sequences / seconds
+        if filled.method == FULL:
+            self.full_rates[kind] = rate
+        if kind in self.full_rates:
+            numbers["times_full"] = rate / self.full_rates[kind]
+        if cell.n_sequences == LARGEST:
+            numbers["largest_batch"] = filled.n_sequences
         if cell.finds_largest and self.place.device.type == "cuda":
             numbers |= self._largest_batch(cell, numbers["peak_bytes"])
         return numbers
