@@ -50,10 +50,15 @@ def bytes_moved(
 
 
 @jit
-def ordered(score):
-    """Integers in the order of the scores. The bits of a float below zero, the sign apart, grow as the float falls."""
-    bits = tl.where(score == 0.0, 0.0, score).to(tl.int32, bitcast=True)  # where -0 equals +0
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+def nth_float(place):
+    """The float at a place in the order of all floats: 0 for zero, 1 for the least above it, -1 for -0."""
+    return (place ^ ((place >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+
+
+@jit
+def count(where):
+    """Of a whole row. Counted in float32: a GPU compares into 1.0 and 0.0 in one instruction, and adds those faster."""
+    return tl.sum(tl.where(where, 1.0, 0.0), 0).to(tl.int32)
 
 
 @jit(lengths=("n_leaving",))
@@ -61,6 +66,7 @@ def row_kernel(
     weight, norm, pruned, keep, has_nan, n_leaving, I: tl.constexpr, BLOCK_I: tl.constexpr
 ):  # fmt: skip
     """One row."""
+    INFINITE: tl.constexpr = 0x7F800000  # its place; those above it are no numbers
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK_I)
     inside = column < I
@@ -70,18 +76,21 @@ def row_kernel(
     nan = tl.max((score != score).to(tl.int32), 0)
     if nan > 0:
         tl.store(has_nan, 1)
-    order = tl.where(inside, ordered(score), 0x7FFFFFFF)
-    # The n-th smallest is the largest number that fewer than n others lie below. Its sign first, then bit by bit.
-    n_below = tl.sum((order < 0).to(tl.int32), 0)
+    score = tl.where(inside, score, float("inf"))  # stays: the last of all, even of equals
+    # The n-th smallest is the largest number that fewer than n others lie below. Its sign first, then bit by bit, until
+    # a number is found that exactly n lie below.
+    n_below = count(score < 0.0)
+    trial = n_below * 0
     edge = tl.where(n_below < n_leaving, 0, -0x80000000).to(tl.int32)
-    step = n_below * 0 + 0x40000000
-    for _ in range(31):
+    step = trial + 0x40000000
+    while (step > 0) & (n_below != n_leaving):
         trial = edge + step
-        n_below = tl.sum((order < trial).to(tl.int32), 0)
+        n_below = tl.where(trial > INFINITE, BLOCK_I, count(score < nth_float(trial)))
         edge = tl.where(n_below < n_leaving, trial, edge)
         step = step >> 1
-    tied = (order == edge).to(tl.int32)
-    missing = n_leaving - tl.sum((order < edge).to(tl.int32), 0)  # of those that tie, so many leave
+    edge = nth_float(tl.where(n_below == n_leaving, trial, edge))
+    tied = (score == edge).to(tl.int32)
+    missing = n_leaving - count(score < edge)  # of those that tie, so many leave
     last = n_below * 0 + BLOCK_I
     if tl.sum(tied, 0) > missing:
         # The column of the last one that leaves: the largest that fewer than `missing` lie before.
@@ -91,7 +100,8 @@ def row_kernel(
             n_before = tl.sum(tl.where(column < last + step, tied, 0), 0)
             last = tl.where(n_before < missing, last + step, last)
             step = step >> 1
-    stays = (order > edge) | ((tied > 0) & (column > last))
+        last = tl.where(missing > 0, last, -1)
+    stays = (score > edge) | ((tied > 0) & (column > last))
     if pruned is not None:
         w = tl.load(weight + row * I + column, mask=inside, other=0.0)  # again, rather than held in registers
         tl.store(pruned + row * I + column, tl.where(stays, w, 0.0), mask=inside)
