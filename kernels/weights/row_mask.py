@@ -3,9 +3,14 @@ https://arxiv.org/abs/2306.11695: score and choice within each output row in one
 
 Dimension key: O outputs (rows), I inputs (columns).
 
-A row of scores stays in registers. The largest score that leaves is found bit by bit: 32 counts of how many scores lie
-below a trial value, each an addition per score, where sorting would move every score many times. Exactly `n_leaving`
-entries of each row leave, the lowest first, and of equal scores the lower index, as a stable sort would have it.
+A row of scores stays in registers. The edge between those that leave and those that stay is found bit by bit: at most
+32 counts of how many scores lie below a trial value, where sorting would move every score many times. Exactly
+`n_leaving` entries of each row leave, the lowest first, and of equal scores the lower index, as a stable sort would
+have it.
+
+Counting is the limit, not memory. A count is a comparison and an addition per score, three cycles of a quarter of a
+multiprocessor for 32 scores, and rows of 4,096 random scores need 20 counts (of 14,336: 22). For 14,336 x 4,096 weights
+that is 107 us at the 1.98 GHz of an H200, whose memory moves them in 55.
 """
 
 from __future__ import annotations
@@ -49,23 +54,14 @@ def bytes_moved(
     return weight.numel() * (width + written) + (0 if norm is None else norm.nbytes)
 
 
-@jit
-def nth_float(place):
-    """The float at a place in the order of all floats: 0 for zero, 1 for the least above it, -1 for -0."""
-    return (place ^ ((place >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
-
-
-@jit
-def count(where):
-    """Of a whole row. Counted in float32: a GPU compares into 1.0 and 0.0 in one instruction, and adds those faster."""
-    return tl.sum(tl.where(where, 1.0, 0.0), 0).to(tl.int32)
-
-
 @jit(lengths=("n_leaving",))
 def row_kernel(
     weight, norm, pruned, keep, has_nan, n_leaving, I: tl.constexpr, BLOCK_I: tl.constexpr
 ):  # fmt: skip
-    """One row."""
+    """One row. Counted in float32: a GPU compares into 1.0 and 0.0 in one instruction, and adds those sooner.
+
+    `trial`, `edge` and `step` are places in the order of all floats: 0 for zero, 1 for the least above it, -1 for -0.
+    """
     INFINITE: tl.constexpr = 0x7F800000  # its place; those above it are no numbers
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK_I)
@@ -79,18 +75,22 @@ def row_kernel(
     score = tl.where(inside, score, float("inf"))  # stays: the last of all, even of equals
     # The n-th smallest is the largest number that fewer than n others lie below. Its sign first, then bit by bit, until
     # a number is found that exactly n lie below.
-    n_below = count(score < 0.0)
+    n_below = tl.sum(tl.where(score < 0.0, 1.0, 0.0), 0).to(tl.int32)
     trial = n_below * 0
     edge = tl.where(n_below < n_leaving, 0, -0x80000000).to(tl.int32)
     step = trial + 0x40000000
     while (step > 0) & (n_below != n_leaving):
         trial = edge + step
-        n_below = tl.where(trial > INFINITE, BLOCK_I, count(score < nth_float(trial)))
+        number = (trial ^ ((trial >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+        n_below = tl.sum(tl.where(score < number, 1.0, 0.0), 0).to(tl.int32)
+        n_below = tl.where(trial > INFINITE, BLOCK_I, n_below)
         edge = tl.where(n_below < n_leaving, trial, edge)
         step = step >> 1
-    edge = nth_float(tl.where(n_below == n_leaving, trial, edge))
+    edge = tl.where(n_below == n_leaving, trial, edge)
+    edge = (edge ^ ((edge >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
     tied = (score == edge).to(tl.int32)
-    missing = n_leaving - count(score < edge)  # of those that tie, so many leave
+    # Of those that tie, so many leave:
+    missing = n_leaving - tl.sum(tl.where(score < edge, 1.0, 0.0), 0).to(tl.int32)
     last = n_below * 0 + BLOCK_I
     if tl.sum(tied, 0) > missing:
         # The column of the last one that leaves: the largest that fewer than `missing` lie before.
