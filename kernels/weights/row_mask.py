@@ -3,9 +3,14 @@ https://arxiv.org/abs/2306.11695: score and choice within each output row in one
 
 Dimension key: O outputs (rows), I inputs (columns).
 
-A row of scores stays in registers. The largest score that leaves is found bit by bit: 32 counts of how many scores lie
-below a trial value, each an addition per score, where sorting would move every score many times. Exactly `n_leaving`
-entries of each row leave, the lowest first, and of equal scores the lower index, as a stable sort would have it.
+A row of scores stays in registers. The edge between those that leave and those that stay is found bit by bit: at most
+32 counts of how many scores lie below a trial value, where sorting would move every score many times. Exactly
+`n_leaving` entries of each row leave, the lowest first, and of equal scores the lower index, as a stable sort would
+have it.
+
+Counting is the limit, not memory. A count is a comparison and an addition per score, three cycles of a quarter of a
+multiprocessor for 32 scores, and rows of 4,096 random scores need 20 counts (of 14,336: 22). For 14,336 x 4,096 weights
+that is 107 us at the 1.98 GHz of an H200, whose memory moves them in 55.
 """
 
 from __future__ import annotations
@@ -49,18 +54,15 @@ def bytes_moved(
     return weight.numel() * (width + written) + (0 if norm is None else norm.nbytes)
 
 
-@jit
-def ordered(score):
-    """Integers in the order of the scores. The bits of a float below zero, the sign apart, grow as the float falls."""
-    bits = tl.where(score == 0.0, 0.0, score).to(tl.int32, bitcast=True)  # where -0 equals +0
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
-
-
 @jit(lengths=("n_leaving",))
 def row_kernel(
     weight, norm, pruned, keep, has_nan, n_leaving, I: tl.constexpr, BLOCK_I: tl.constexpr
 ):  # fmt: skip
-    """One row."""
+    """One row. Counted in float32: a GPU compares into 1.0 and 0.0 in one instruction, and adds those sooner.
+
+    `trial`, `edge` and `step` are places in the order of all floats: 0 for zero, 1 for the least above it, -1 for -0.
+    """
+    INFINITE: tl.constexpr = 0x7F800000  # its place; those above it are no numbers
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK_I)
     inside = column < I
@@ -70,18 +72,25 @@ def row_kernel(
     nan = tl.max((score != score).to(tl.int32), 0)
     if nan > 0:
         tl.store(has_nan, 1)
-    order = tl.where(inside, ordered(score), 0x7FFFFFFF)
-    # The n-th smallest is the largest number that fewer than n others lie below. Its sign first, then bit by bit.
-    n_below = tl.sum((order < 0).to(tl.int32), 0)
+    score = tl.where(inside, score, float("inf"))  # stays: the last of all, even of equals
+    # The n-th smallest is the largest number that fewer than n others lie below. Its sign first, then bit by bit, until
+    # a number is found that exactly n lie below.
+    n_below = tl.sum(tl.where(score < 0.0, 1.0, 0.0), 0).to(tl.int32)
+    trial = n_below * 0
     edge = tl.where(n_below < n_leaving, 0, -0x80000000).to(tl.int32)
-    step = n_below * 0 + 0x40000000
-    for _ in range(31):
+    step = trial + 0x40000000
+    while (step > 0) & (n_below != n_leaving):
         trial = edge + step
-        n_below = tl.sum((order < trial).to(tl.int32), 0)
+        number = (trial ^ ((trial >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+        n_below = tl.sum(tl.where(score < number, 1.0, 0.0), 0).to(tl.int32)
+        n_below = tl.where(trial > INFINITE, BLOCK_I, n_below)
         edge = tl.where(n_below < n_leaving, trial, edge)
         step = step >> 1
-    tied = (order == edge).to(tl.int32)
-    missing = n_leaving - tl.sum((order < edge).to(tl.int32), 0)  # of those that tie, so many leave
+    edge = tl.where(n_below == n_leaving, trial, edge)
+    edge = (edge ^ ((edge >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
+    tied = (score == edge).to(tl.int32)
+    # Of those that tie, so many leave:
+    missing = n_leaving - tl.sum(tl.where(score < edge, 1.0, 0.0), 0).to(tl.int32)
     last = n_below * 0 + BLOCK_I
     if tl.sum(tied, 0) > missing:
         # The column of the last one that leaves: the largest that fewer than `missing` lie before.
@@ -91,7 +100,8 @@ def row_kernel(
             n_before = tl.sum(tl.where(column < last + step, tied, 0), 0)
             last = tl.where(n_before < missing, last + step, last)
             step = step >> 1
-    stays = (order > edge) | ((tied > 0) & (column > last))
+        last = tl.where(missing > 0, last, -1)
+    stays = (score > edge) | ((tied > 0) & (column > last))
     if pruned is not None:
         w = tl.load(weight + row * I + column, mask=inside, other=0.0)  # again, rather than held in registers
         tl.store(pruned + row * I + column, tl.where(stays, w, 0.0), mask=inside)

@@ -14,6 +14,7 @@ from course_lib.measure.roofline import Work
 from course_lib.pruning.layerwise.cholesky import Factor
 from course_lib.pruning.layerwise.solver import solve
 from course_lib.sparsity.patterns import NofM
+from course_lib.sparsity.ranking import keep_highest
 
 # The widest layer of a 7B model. Fewer on a CPU: among a million near ties of 2:4, rounding would turn one.
 ROWS = {"cpu": 1024, "cuda": 14336}
@@ -25,6 +26,7 @@ def contests(place: Place) -> Iterator[Contest]:
     for name, n, m in (("half, mask given", None, None), ("2:4", 2, 4)):
         arguments = sparsegpt_columns.example(place.generator, DTYPE, str(place.device), shape, n, m)
         yield _contest(name, arguments)
+    yield _choice(place, shape)
 
 
 def _contest(name: str, arguments: tuple[Tensor, Tensor, Tensor | None, int, int, Tensor | None]) -> Contest:
@@ -52,3 +54,18 @@ def _transposed(weight: Tensor, upper: Tensor, keep: Tensor) -> Tensor:
         error = work[i] * leaves[i]
         work[i + 1 :].addr_(owed[i, i + 1 :], error, alpha=-1)
     return (work * (1 - leaves)).T
+
+
+def _choice(place: Place, shape: tuple[int, int]) -> Contest:
+    """What precedes the columns without n of m: half of all scores in the block leave, of equals the first."""
+    score = place.randn(*shape).to(DTYPE).abs().reshape(1, -1)
+    n_leaving = score.numel() // 2
+
+    def by_topk() -> Tensor:
+        edge = score.topk(n_leaving, largest=False, sorted=False).values.amax(1, keepdim=True)
+        below, tied = score < edge, score == edge
+        return ~(below | (tied & (tied.cumsum(1) <= n_leaving - below.sum(1, keepdim=True))))
+
+    work = Work(score.numel(), score.nbytes + score.numel())
+    sides = [Side("library", lambda: keep_highest(score, n_leaving), work), Side("topk for the edge", by_topk, work)]
+    return Contest("half of a block", shape, sides, keep_highest(score, n_leaving))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from course_lib.pruning.layerwise import cholesky
 from course_lib.pruning.layerwise.cholesky import factorise
 from course_lib.pruning.layerwise.gram import Gram
 
@@ -108,3 +109,13 @@ def test_what_is_refused():
 def test_a_damping_that_is_no_share_is_refused(damping):
     with pytest.raises(ValueError, match=f"got damping {damping!r}; expected at least 0"):
         factorise(torch.eye(3), damping)
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 77])
+def test_a_gpus_inverse_by_halves_equals_solving(size, generator, monkeypatch):
+    monkeypatch.setattr(cholesky, "LEAF", 4)
+    inputs = torch.randn(2 * size, size, generator=generator, dtype=torch.float64)
+    root = torch.linalg.cholesky(inputs.T @ inputs, upper=True)
+    got = cholesky._inverse_by_halves(root, torch.zeros_like(root))
+    torch.testing.assert_close(got, cholesky._inverse(root))
+    assert not got.tril(-1).any()
