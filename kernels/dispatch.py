@@ -1,8 +1,9 @@
 """Decides whether a method runs its Triton kernel or its PyTorch code.
 
 A method asks `kernel_for("weights.wanda_mask", weight, m=4)` and gets the kernel's module, or None where it has to run
-its own code. Kernels run on CUDA tensors of the supported float types, without gradients, unless they are switched off:
-for a whole process by the environment variable COURSE_KERNELS=off, for a block of code by `with kernels(False):`.
+its own code. Kernels run on CUDA tensors of the supported float types, and on masks, without gradients, unless they
+are switched off: for a whole process by the environment variable COURSE_KERNELS=off, for a block of code by
+`with kernels(False):`.
 On a CPU the answer is None, so nothing changes there, and triton is not even imported. The tests run the kernels on a
 CPU as well: under TRITON_INTERPRET=1, `with kernels(True):` switches them on.
 """
@@ -44,7 +45,7 @@ def kernel_for(name: str, *tensors: Tensor, **settings: object) -> ModuleType | 
     Raises:
         ValueError: COURSE_KERNELS is neither "on" nor "off".
     """
-    if not _wanted(tensors[0].is_cuda) or tensors[0].dtype not in FLOATS:
+    if not _wanted(tensors[0].is_cuda) or tensors[0].dtype not in (*FLOATS, torch.bool):
         return None
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return None

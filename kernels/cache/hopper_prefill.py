@@ -11,8 +11,12 @@ a program do different things, as in FlashAttention-3 (Shah and others, 2024, ht
 - two groups of four warps have 64 queries each, and no barrier: one computes exponentials, while the other multiplies;
 - within a group, the products with the values of one block run while the exponentials of the next are computed.
 
-A program goes through several blocks of queries, so that copies for the next begin before the last is written. The
+Each program has one block of queries of one head. Programs for late blocks, whose lists are long, begin first. The
 queries' own block comes first: it is the only one that hides keys, and gives every query a finite maximum.
+
+On an H200, with all blocks of 32,768 tokens (32 heads on 8, of size 128), it takes 13.0 ms and torch's fused attention
+14.5 ms; with 0.3 of them 4.0 ms. Programs that stay, one for each multiprocessor, took as long there, but 970 instead
+of 819 us for 8,192 tokens: their last blocks of queries end at different times.
 """
 
 from __future__ import annotations
@@ -111,7 +115,7 @@ def _copy(
 
 @_jit()
 def _attend(
-    tiles, ready, free, turns, counts, output, scaling, T, N, n_tiles, WHICH: gl.constexpr, TURNS: gl.constexpr,
+    tiles, ready, free, counts, output, scaling, T, N, n_tiles, WHICH: gl.constexpr,
     G: gl.constexpr, S: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """One group of warps, with rows WHICH * 64 to WHICH * 64 + 63 of each block of queries."""
@@ -126,7 +130,6 @@ def _attend(
     nothing = gl.zeros([64, S], gl.float32, of_logits)
     n_blocks = 0
     n_done = 0
-    n_turns = 0
     for tile in range(gl.program_id(0), n_tiles, gl.num_programs(0)):
         _, i, head = _place_of(tile, N, G)
         count = gl.load(counts + head * N + i)
@@ -153,15 +156,10 @@ def _attend(
             n_blocks += 1
             stage = n_blocks % STAGES
             mbarrier.wait(k_ready.index(stage), n_blocks // STAGES & 1)
-            if TURNS:  # one group multiplies first, then the other
-                mbarrier.wait(turns.index(WHICH), (n_turns & 1) ^ (1 - WHICH))
             k = k_tiles.index(stage).reshape([S, D]).permute((1, 0))
             logit = warpgroup_mma(q, k, nothing, use_acc=False, is_async=True)
             mbarrier.wait(v_ready.index(before), phase_before)
             read = warpgroup_mma(left, v_tiles.index(before).reshape([S, D]), read, is_async=True)
-            if TURNS:
-                mbarrier.arrive(turns.index(1 - WHICH))
-                n_turns += 1
             logit = warpgroup_mma_wait(1, [logit])
             mbarrier.arrive(k_free.index(stage))
             higher = gl.maximum(best, gl.max(logit, 1) * scaling)
@@ -191,7 +189,7 @@ def _attend(
 @_jit(do_not_specialize=["T", "N", "M", "n_tiles"])
 def hopper_kernel(
     query, keys, values, columns, counts, output, scaling, T, N, M, n_tiles,
-    G: gl.constexpr, S: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr, TURNS: gl.constexpr,
+    G: gl.constexpr, S: gl.constexpr, D: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """Exponentials are powers of 2: `scaling` holds the logarithm's factor."""
     q_tiles = gl.allocate_shared_memory(query.dtype, [4, 1, 64, D], query.layout)
@@ -199,7 +197,6 @@ def hopper_kernel(
     v_tiles = gl.allocate_shared_memory(values.dtype, [STAGES, 1, S, D], values.layout)
     q_ready = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     q_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    turns = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     k_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     k_free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -207,7 +204,6 @@ def hopper_kernel(
     for n in gl.static_range(2):
         mbarrier.init(q_ready.index(n), count=1)
         mbarrier.init(q_free.index(n), count=2)
-        mbarrier.init(turns.index(n), count=1)
     for n in gl.static_range(STAGES):
         mbarrier.init(k_ready.index(n), count=1)
         mbarrier.init(k_free.index(n), count=2)
@@ -220,8 +216,8 @@ def hopper_kernel(
     sources = (query, keys, values)
     gl.warp_specialize(
         [
-            (_attend, (tiles, ready, free, turns, counts, output, scaling, T, N, n_tiles, 0, TURNS, G, S, D, STAGES)),
-            (_attend, (tiles, ready, free, turns, counts, output, scaling, T, N, n_tiles, 1, TURNS, G, S, D, STAGES)),
+            (_attend, (tiles, ready, free, counts, output, scaling, T, N, n_tiles, 0, G, S, D, STAGES)),
+            (_attend, (tiles, ready, free, counts, output, scaling, T, N, n_tiles, 1, G, S, D, STAGES)),
             (_copy, (sources, tiles, ready, free, columns, counts, N, M, n_tiles, G, S, STAGES)),
         ],
         [4, 1],
@@ -230,26 +226,22 @@ def hopper_kernel(
 
 
 def attend(
-    query: Tensor, keys: Tensor, values: Tensor, columns: Tensor, counts: Tensor, scaling: float, block_size: int,
-    turns: bool = True, persistent: bool = True,
-) -> Tensor:  # fmt: skip
+    query: Tensor, keys: Tensor, values: Tensor, columns: Tensor, counts: Tensor, scaling: float, block_size: int
+) -> Tensor:
     """What `block_sparse_prefill.launch` gives, whose arguments these are, checked there."""
     n_heads, n_tokens, size = query.shape
     n_blocks = triton.cdiv(n_tokens, block_size)
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     n_tiles = n_heads * n_blocks
-    n_programs = n_tiles
-    if persistent:
-        n_programs = min(n_tiles, torch.cuda.get_device_properties(query.device).multi_processor_count)
     dtype = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16}[query.dtype]
     described = []
     for tensor, rows in ((query, 64), (keys, block_size), (values, block_size)):
         layout = gl.NVMMASharedLayout.get_default_for([1, rows, size], dtype)
         described.append(TensorDescriptor.from_tensor(tensor, [1, rows, size], layout))
     with torch.cuda.device_of(query):
-        hopper_kernel[(n_programs,)](
+        hopper_kernel[(n_tiles,)](
             *described, columns, counts, output, scaling * LOG2_E, T=n_tokens, N=n_blocks, M=columns.shape[2],
-            n_tiles=n_tiles, G=n_heads // keys.shape[0], S=block_size, D=size, STAGES=STAGES, TURNS=turns,
+            n_tiles=n_tiles, G=n_heads // keys.shape[0], S=block_size, D=size, STAGES=STAGES,
             num_warps=4, maxnreg=168,
         )  # fmt: skip
     return output

@@ -24,6 +24,7 @@ from torch.nn.functional import pad
 
 LOG2_E = math.log2(math.e)
 DIAGONALS = 4  # that one block of keys meets: the queries' distances span two blocks, each between two diagonals
+ROWS = 16  # of the last queries, whose blocks one program adds up
 MOST_ROWS = 128  # a program holds the logits of so many queries and keys
 # For the tests: the last block ragged, with grouped heads, blocks no power of 2; whole blocks; as many queries as keys.
 CASES = (
@@ -88,6 +89,68 @@ def line_kernel(
         tl.store(sums + (row * 4 + t * S) + r, tl.sum(weight * part, 1), mask=r < S)
 
 
+@jit(lengths=("N",))
+def row_kernel(peaks, sums, best, total, N, S: tl.constexpr, BLOCK_N: tl.constexpr, ROWS: tl.constexpr):
+    """Some rows of one head: their largest logit of all blocks, and their softmax denominator."""
+    head = tl.program_id(1).to(tl.int64)
+    r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = (r < S)[None, :]
+    highest = tl.full([ROWS], float("-inf"), tl.float32)
+    for start in range(0, N, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        at = (head * N + n)[:, None] * S + r[None, :]
+        peak = tl.load(peaks + at, mask=(n < N)[:, None] & inside, other=float("-inf"))
+        highest = tl.maximum(highest, tl.max(peak, 0))
+    denominator = tl.zeros([ROWS], tl.float32)
+    for start in range(0, N, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        some = (n < N)[:, None] & inside
+        peak = tl.load(peaks + (head * N + n)[:, None] * S + r[None, :], mask=some, other=float("-inf"))
+        held = tl.zeros([BLOCK_N, ROWS], tl.float32)
+        for t in tl.static_range(4):
+            held += tl.load(sums + ((head * N + n) * 4 + t)[:, None] * S + r[None, :], mask=some, other=0.0)
+        # Every real row has its own key.
+        factor = tl.exp2(peak - tl.where(r < S, highest, 0.0)[None, :])
+        denominator += tl.sum(held * factor, 0)
+    tl.store(best + head * S + r, highest, mask=r < S)
+    tl.store(total + head * S + r, denominator, mask=r < S)
+
+
+@jit
+def _mass(peaks, sums, best, total, row, t, r, some, S: tl.constexpr):
+    """What parts t of some blocks hold, on average over the rows. `row`: of the block and head."""
+    peak = tl.load(peaks + row[:, None] * S + r[None, :], mask=some, other=float("-inf"))
+    held = tl.load(sums + (row * 4 + t)[:, None] * S + r[None, :], mask=some, other=0.0)
+    return tl.sum(held * tl.exp2(peak - best[None, :]) / (total * S)[None, :], 1)
+
+
+@jit(lengths=("N",))
+def sum_kernel(
+    peaks, sums, best, total, columns, diagonals, N, FIRST: tl.constexpr,
+    S: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Some columns and as many diagonals of one head. Block j and part t lie on diagonal N - 1 - FIRST - j + t: FIRST
+    is 1, or 2 where the last block is ragged, since the last queries are not aligned with blocks then.
+    """
+    head = tl.program_id(1).to(tl.int64)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    r = tl.arange(0, BLOCK)
+    inside = (r < S)[None, :]
+    highest = tl.load(best + head * S + r, mask=r < S, other=0.0)
+    denominator = tl.load(total + head * S + r, mask=r < S, other=1.0)
+    column = tl.zeros([BLOCK_N], tl.float32)
+    diagonal = tl.zeros([BLOCK_N], tl.float32)
+    for t in range(4):
+        some = (n < N)[:, None] & inside
+        column += _mass(peaks, sums, highest, denominator, head * N + n, t, r, some, S)
+        for beyond in range(3):  # what lies beyond the last diagonal counts for it
+            j = N - 1 - FIRST - n - beyond + t
+            some = ((n < N) & (j >= 0) & (j < N) & ((beyond == 0) | (n == N - 1)))[:, None] & inside
+            diagonal += _mass(peaks, sums, highest, denominator, head * N + j, t, r, some, S)
+    tl.store(columns + head * N + n, column, mask=n < N)
+    tl.store(diagonals + head * N + n, diagonal, mask=n < N)
+
+
 def launch(
     query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, block_size: int
 ) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
@@ -104,16 +167,23 @@ def launch(
     n_blocks = triton.cdiv(n_tokens, block_size)
     peaks = torch.empty(n_heads, n_blocks, block_size, dtype=torch.float32, device=query.device)
     sums = torch.empty(n_heads, n_blocks, DIAGONALS, block_size, dtype=torch.float32, device=query.device)
+    best, total = torch.empty(2, n_heads, block_size, dtype=torch.float32, device=query.device)
+    columns, diagonals = torch.empty(2, n_heads, n_blocks, dtype=torch.float32, device=query.device)
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
         line_kernel[(n_blocks, n_heads)](
             query, keys, peaks, sums, scaling * LOG2_E, T=n_tokens, N=n_blocks, UPCAST=INTERPRETED,
             G=n_heads // keys.shape[0], S=block_size, D=size, BLOCK=max(16, triton.next_power_of_2(block_size)),
             BLOCK_D=max(16, triton.next_power_of_2(size)), num_warps=8,
         )  # fmt: skip
-    factor = (peaks - peaks.amax(dim=1, keepdim=True)).exp2_()  # (heads, N, S); every row has its own key
-    denominator = (factor * sums.sum(dim=2)).sum(dim=1, keepdim=True)
-    mass = (sums * (factor / (denominator * block_size))[:, :, None]).sum(dim=3)  # (heads, N, 4)
-    return mass.sum(dim=2), _on_diagonals(mass, n_tokens % block_size != 0)
+        rows = max(16, triton.next_power_of_2(block_size))
+        row_kernel[(triton.cdiv(rows, ROWS), n_heads)](
+            peaks, sums, best, total, N=n_blocks, S=block_size, BLOCK_N=32, ROWS=ROWS, num_warps=4
+        )
+        sum_kernel[(triton.cdiv(n_blocks, 16), n_heads)](
+            peaks, sums, best, total, columns, diagonals, N=n_blocks, FIRST=1 + (n_tokens % block_size != 0),
+            S=block_size, BLOCK_N=16, BLOCK=rows, num_warps=4,
+        )  # fmt: skip
+    return columns, diagonals
 
 
 def takes(query: Tensor, keys: Tensor, block_size: int) -> bool:
@@ -130,19 +200,6 @@ def example(
     n_heads, n_groups, n_tokens, size = shape
     query = torch.randn(n_heads * n_groups, n_tokens, size, **where).to(dtype).to(device)
     return query, torch.randn(n_heads, n_tokens, size, **where).to(dtype).to(device), 2 * size**-0.5, block_size
-
-
-def _on_diagonals(mass: Float[Tensor, "heads N 4"], is_ragged: bool) -> Float[Tensor, "heads N"]:
-    """Sums over the blocks of keys that meet each diagonal: block j and part t lie on diagonal N - 2 - j + t, or one
-    less where the last block is ragged, since the last queries are not aligned with blocks then.
-    """
-    n = mass.shape[1]
-    wide = mass.new_zeros(mass.shape[0], n + DIAGONALS - 1)
-    for t in range(DIAGONALS):
-        wide[:, t : t + n] += mass[:, :, t].flip(1)
-    first = 1 + is_ragged
-    wide[:, first + n - 1] += wide[:, first + n :].sum(dim=1)  # there is no diagonal beyond the last
-    return wide[:, first : first + n].contiguous()
 
 
 def _check(query: Tensor, keys: Tensor, block_size: int) -> None:

@@ -4,8 +4,9 @@ Dimension key: R rows of N entries.
 
 A map of 256 by 256 blocks for each of 32 heads has 2 million entries, which torch sorts row by row, after which it adds
 them up in that order. But the set is known by its smallest entry: as long as an entry is too small, what is at least as
-large holds more than enough. A program has one row and halves the range of that entry 31 times, once for each bit of a
-float32 that is not negative: the order of these numbers is that of their bits. Sums are in float64.
+large holds more than enough. A program has one row and halves the range of that entry until one is left,
+at most 31 times, once for each bit of a float32 that is not negative: the order of these numbers is that of their bits.
+Sums are in float64.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 FORCED = 0x7F800000  # the bits of infinity: such entries come before all others
-MOST_AT_ONCE = 16384  # entries that a program has in registers
+MOST_AT_ONCE = 8192  # entries that a program has in registers; 16,384 do not fit there
 # For the tests: random rows with forced entries; a budget that is more than the share needs; equal entries.
 CASES = (
     {"shape": (3, 70), "share": 0.6, "at_least": 1, "n_forced": 5},
@@ -71,7 +72,9 @@ def set_kernel(mass, always, keep, share, share_rest, at_least, N, BLOCK: tl.con
     # The entries in places of at least `low` are enough; those of at least `high` are not.
     low = tl.full([], 0, tl.int32)
     high = tl.full([], 0x7F800001, tl.int32)
-    while high - low > 1:
+    n_low = N + tl.full([], 0, tl.int32)
+    n_high = tl.full([], 0, tl.int32)
+    while (high - low > 1) & (n_low - n_high > 1):  # until one place, or one entry, lies between
         middle = low + (high - low) // 2
         held = tl.zeros([BLOCK], tl.float64)
         count = tl.zeros([BLOCK], tl.int32)
@@ -79,25 +82,29 @@ def set_kernel(mass, always, keep, share, share_rest, at_least, N, BLOCK: tl.con
             value, place = _chunk(mass, always, start, N, BLOCK)
             held += tl.where(place >= middle, value, 0.0)
             count += (place >= middle).to(tl.int32)
-        enough = (tl.sum(held, 0) >= wanted) & (tl.sum(count, 0) >= fewest)
+        n_held = tl.sum(count, 0)
+        enough = (tl.sum(held, 0) >= wanted) & (n_held >= fewest)
+        n_low = tl.where(enough, n_held, n_low)
+        n_high = tl.where(enough, n_high, n_held)
         low = tl.where(enough, middle, low)
         high = tl.where(enough, high, middle)
-    # All in later places than `low` are kept, and of those in this place as many as it takes.
+    # All from `high` on are kept, and of those before it, which are equal, as many as it takes.
     held = tl.zeros([BLOCK], tl.float64)
     count = tl.zeros([BLOCK], tl.int32)
     for start in range(0, N, BLOCK):
         value, place = _chunk(mass, always, start, N, BLOCK)
-        held += tl.where(place > low, value, 0.0)
-        count += (place > low).to(tl.int32)
+        held += tl.where(place >= high, value, 0.0)
+        count += (place >= high).to(tl.int32)
     missing = wanted - tl.sum(held, 0)
     size = low.to(tl.float32, bitcast=True).to(tl.float64)
     by_mass = tl.where(size > 0, tl.ceil(missing / tl.where(size > 0, size, 1.0)), 0.0)
     by_mass = tl.minimum(tl.maximum(by_mass, 0.0), 1e9).to(tl.int32)
     left = tl.maximum(by_mass, fewest - tl.sum(count, 0))
+    left = tl.where((high - low > 1) & ((wanted > 0) | (fewest > 0)), 1, left)
     for start in range(0, N, BLOCK):
         value, place = _chunk(mass, always, start, N, BLOCK)
-        equal = (place == low).to(tl.int32)
-        chosen = (place > low) | ((place == low) & (tl.cumsum(equal, 0) <= left))
+        equal = ((place >= low) & (place < high)).to(tl.int32)
+        chosen = (place >= high) | ((equal != 0) & (tl.cumsum(equal, 0) <= left))
         n = start + tl.arange(0, BLOCK)
         tl.store(keep + n, chosen.to(tl.uint8), mask=n < N)
         left -= tl.sum(equal, 0)

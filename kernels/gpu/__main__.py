@@ -150,6 +150,7 @@ def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
     kernels = options.tests
     if kernels is None:
         kernels = [name.split(".")[-1] for name in _modules("kernels", "\ndef launch(")]
+        kernels.append("hopper_prefill")  # which another kernel launches
         kernels += [str(path.relative_to(ROOT)) for path in sorted(DISPATCHED.glob("test_*.py"))]
     known = _modules("kernels/bench", "\ndef contests(")
     by_name = {name.split(".")[-1]: name for name in known}

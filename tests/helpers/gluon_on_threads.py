@@ -110,7 +110,7 @@ def python_of(kernel: Any) -> Any:
     return getattr(kernel, "fn", kernel)
 
 
-def run(module: ModuleType, arguments: tuple, n_programs: int, turns: bool, monkeypatch: Any) -> Tensor:
+def run(module: ModuleType, arguments: tuple, n_programs: int, monkeypatch: Any) -> Tensor:
     """What `hopper_prefill.attend` would write, by programs that run one after another."""
     query, keys, values, columns, counts, scaling, size = arguments
     n_tokens, stages = query.shape[1], module.STAGES
@@ -139,7 +139,7 @@ def run(module: ModuleType, arguments: tuple, n_programs: int, turns: bool, monk
     for number in range(n_programs):
         tiles = room(4, 64), room(stages, size), room(stages, size)
         ready, free = ([barriers(n, count) for n in (2, stages, stages)] for count in (1, 2))
-        order, failed = barriers(2, 1), []
+        failed: list[BaseException] = []
         shared = {"tiles": tiles, "ready": ready, "free": free, "counts": Pointer(counts)}
 
         def begin(function: Any, number: int = number, failed: list = failed, **named: Any) -> threading.Thread:
@@ -154,7 +154,7 @@ def run(module: ModuleType, arguments: tuple, n_programs: int, turns: bool, monk
             thread.start()
             return thread
 
-        rest = {"turns": order, "output": Pointer(output), "scaling": scaling * module.LOG2_E, "TURNS": turns}
+        rest = {"output": Pointer(output), "scaling": scaling * module.LOG2_E}
         sources = described(query, 64), described(keys, size), described(values, size)
         lists = {"columns": Pointer(columns), "M": columns.shape[2]}
         threads = [

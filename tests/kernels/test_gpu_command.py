@@ -251,6 +251,7 @@ def test_every_kernel_and_bench_is_found_and_the_benches_share_what_is_left():
     without = [name for name in names if not name.endswith(".py") and not (folder / f"test_{name}.py").exists()]
     assert set(without) <= {"line_masses", "smallest_set"}, "only those that the tests of all kernels are enough for"
     assert all((ROOT / name).exists() for name in names if name.endswith(".py"))
+    assert "hopper_prefill" in names
     assert "tests/kernels/dispatched/test_every_method_on_kernels.py" in names
     assert {"course_lib.kernels.bench.weights.nm_matmul", "course_lib.kernels.bench.sparsegpt"} <= set(benches)
     assert not {"course_lib.kernels.timing.contest", "course_lib.kernels.timing.rows"} & set(benches)

@@ -35,10 +35,10 @@ class OfDensity(SparsePrefill):
         n = score.shape[1]
         causal, always = causal_blocks(n, score.device), always_read(n, score.device)
         score = score.masked_fill(~causal, -torch.inf).masked_fill(always, torch.inf).flatten(1)
-        count = max(round(self.density * n * (n + 1) / 2), int(always.sum()))
+        count = max(round(self.density * n * (n + 1) / 2), 2 * n - 1)  # of which `always` has so many
         kept = score.argsort(dim=1, descending=True, stable=True)[:, :count]
         reads = torch.zeros_like(score, dtype=torch.bool).scatter(1, kept, True).view(-1, n, n)
-        return BlockIndex(reads, query.shape[1], self.block_size)
+        return BlockIndex(reads, query.shape[1], self.block_size, is_checked=True)
 
     @abstractmethod
     def _score(

@@ -5,16 +5,19 @@ Dimension key: H key-value heads, heads = H * G query heads, T tokens in N block
 
 from dataclasses import dataclass
 from math import ceil
+from types import ModuleType
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from course_lib.attention.checks import check_finite
 from course_lib.attention.prefill.cumulative import check_masses, smallest_set, smallest_set_of_checked
 from course_lib.attention.prefill.divergence import jensen_shannon
 from course_lib.attention.prefill.index import BlockIndex, always_read, causal_blocks, dense_index
 from course_lib.attention.prefill.lines import block_means, line_masses, where_lines_are
 from course_lib.attention.prefill.pattern import SparsePrefill
+from course_lib.kernels.dispatch import kernel_for
 from course_lib.settings import check_count, is_real
 
 
@@ -59,6 +62,8 @@ class FlexPrefill(SparsePrefill):
         n_heads, n_tokens = query.shape[:2]
         if self.gamma == 1:
             return dense_index(n_heads, n_tokens, self.block_size, query.device)
+        if kernel := self._kernel(query, keys):
+            return self._choose_on_kernels(kernel, query, keys, scaling)
         masses = self._masses(query, keys, scaling)
         check_masses(self.gamma, *masses)
         aware = self._divergence(query, keys, scaling, masses[0]) < self.tau
@@ -67,6 +72,34 @@ class FlexPrefill(SparsePrefill):
             asked_for = self._blocks(query, keys, scaling) | self._lines(masses, share=0.0)
             reads = torch.where(aware[:, None, None], asked_for, reads)
         return BlockIndex(reads, n_tokens, self.block_size, aware)
+
+    def _check_numbers(self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"]) -> None:
+        if self.gamma == 1 or not self._kernel(query, keys):
+            super()._check_numbers(query, keys)
+
+    def _kernel(self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"]) -> ModuleType | None:
+        if type(self) is not FlexPrefill:  # it may choose by other masses
+            return None
+        return kernel_for("cache.prefill_index", query, keys, block_size=self.block_size)
+
+    def _choose_on_kernels(
+        self, kernel: ModuleType, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
+    ) -> BlockIndex:
+        """The same in few launches, all of which are queued before the only wait for the GPU: the check of numbers."""
+        query_means, key_means = block_means(query, self.block_size), block_means(keys, self.block_size)
+        masses = torch.stack(line_masses(query, keys, scaling, self.block_size))  # (2, heads, N)
+        lines, budget = self._enough(masses, self.gamma), self._enough(masses, share=0.0)
+        aware = kernel.aware_heads(query.contiguous(), key_means, masses[0], scaling, self.tau, self.block_size)
+        if self.tau == 0:  # no head is query-aware, so what these say is not read
+            blocks = masses.new_empty(query.shape[0], masses.shape[2], masses.shape[2], dtype=torch.bool)
+        else:
+            guess, always = self._map(query_means, key_means, scaling)
+            blocks = smallest_set_of_checked(guess.flatten(1), self.gamma, always=always.flatten(1)).view_as(guess)
+        reads = kernel.blocks_read(lines, budget, blocks, aware)
+        if not bool((query_means.sum() + key_means.sum() + masses.sum()).isfinite()):  # or too large for their sum
+            check_finite("queries and keys", query, keys)
+            check_masses(self.gamma, *masses)
+        return BlockIndex(reads, query.shape[1], self.block_size, aware, is_checked=True)
 
     def _masses(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
@@ -96,21 +129,27 @@ class FlexPrefill(SparsePrefill):
         columns, diagonals = masses
         return where_lines_are(self._enough(columns, share), self._enough(diagonals, share))
 
-    def _enough(self, mass: Float[Tensor, "heads N"], share: float) -> Bool[Tensor, "heads N"]:
+    def _enough(self, mass: Float[Tensor, "*heads N"], share: float) -> Bool[Tensor, "*heads N"]:
         """Which lines of one kind stay; the first column and the main diagonal do in any case."""
         first = torch.zeros_like(mass, dtype=torch.bool)
-        first[:, 0] = True
+        first[..., 0] = True
         return smallest_set_of_checked(mass, share, ceil(self.min_budget / self.block_size), always=first)
 
     def _blocks(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
     ) -> Bool[Tensor, "heads N N"]:
         """The fewest blocks of the whole map of block means that hold γ of it (algorithm 4)."""
-        logits = _products(block_means(query, self.block_size), block_means(keys, self.block_size), scaling)
+        guess, always = self._map(block_means(query, self.block_size), block_means(keys, self.block_size), scaling)
+        return smallest_set(guess.flatten(1), self.gamma, always=always.flatten(1)).view_as(guess)
+
+    def _map(
+        self, query_means: Float[Tensor, "heads N D"], key_means: Float[Tensor, "H N D"], scaling: float
+    ) -> tuple[Float[Tensor, "heads N N"], Bool[Tensor, "heads N N"]]:
+        """The attention of block means to block means, and which blocks are read in any case."""
+        logits = _products(query_means, key_means, scaling)
         n = logits.shape[1]
         guess = logits.masked_fill(~causal_blocks(n, logits.device), -torch.inf).softmax(dim=-1)
-        always = always_read(n, logits.device).expand_as(guess)
-        return smallest_set(guess.flatten(1), self.gamma, always=always.flatten(1)).view_as(guess)
+        return guess, always_read(n, logits.device).expand_as(guess)
 
 
 def _products(

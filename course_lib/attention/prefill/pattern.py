@@ -45,8 +45,12 @@ class SparsePrefill(ABC):
         check_heads(query, keys)
         if query.shape[1] <= self.longest_dense:
             return dense_index(query.shape[0], query.shape[1], self.block_size, query.device)
-        check_finite("queries and keys", query, keys)
+        self._check_numbers(query, keys)
         return self._choose(query, keys, scaling, layer)
+
+    def _check_numbers(self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"]) -> None:
+        """Refuse NaN and infinity; for rules that find them while they choose to do so there."""
+        check_finite("queries and keys", query, keys)
 
     @abstractmethod
     def _choose(

@@ -21,9 +21,11 @@ from course_lib.attention.prefill.index import BlockIndex
 from course_lib.measure.roofline import Work
 
 SHAPE = {"cpu": (3, 3, 64), "cuda": (8, 4, 128)}  # H, G, D: a layer of the default model; one of a model of 8B
-TOKENS = {"cpu": (2048, 4096, 8192), "cuda": (8192, 2048, 32768)}
-FLEX_TOKENS = {"cpu": (2048, 4096, 8192), "cuda": (8192,)}  # with flex_attention, which is compiled for each length
+TOKENS = {"cpu": (2048, 4096, 8192), "cuda": (32768, 8192, 2048)}
 DENSITIES = {"cpu": (1.0, 0.6, 0.4, 0.2), "cuda": (1.0, 0.5, 0.25, 0.1)}
+FEW_DENSITIES = {2048: (1.0, 0.25)}  # of a short text on a GPU
+FLEX = {8192: (0.5, 0.1)}  # on a GPU, where torch compiles flex_attention anew for each of these
+GPU_SECONDS = 30
 BLOCK_SIZE = 128
 QUICK = {"shape": (2, 3, 8), "tokens": (70,), "densities": (1.0, 0.7), "block_size": 16}
 
@@ -35,9 +37,10 @@ def contests(place: Place) -> Iterator[Contest]:
     for n_tokens in QUICK["tokens"] if place.quick else TOKENS[kind]:
         query = place.randn(n_heads * n_groups, n_tokens, size)
         text = (query, place.randn(n_heads, n_tokens, size), place.randn(n_heads, n_tokens, size))
-        for density in QUICK["densities"] if place.quick else DENSITIES[kind]:
+        densities = FEW_DENSITIES.get(n_tokens, DENSITIES[kind]) if kind == "cuda" else DENSITIES[kind]
+        for density in QUICK["densities"] if place.quick else densities:
             index = RandomBlocks(block_size=block_size, density=density).index(*text[:2], size**-0.5)
-            flex = place.quick or n_tokens in FLEX_TOKENS[kind]
+            flex = kind != "cuda" or density in FLEX.get(n_tokens, ())
             yield _contest(text, index, place.quick, flex)
 
 

@@ -6,7 +6,7 @@ are so close that this chooses another block.
 
 import pytest
 import torch
-from course_lib.kernels.cache import block_sparse_prefill, line_masses, smallest_set
+from course_lib.kernels.cache import block_sparse_prefill, line_masses, prefill_index, smallest_set
 from course_lib.kernels.dispatch import kernels
 from kernel_device import COMPILED, DEVICE
 
@@ -15,6 +15,7 @@ from course_lib.attention.prefill.apply import prefilling
 from course_lib.attention.prefill.baselines import RandomBlocks, SinkAndWindow, VerticalSlash
 from course_lib.attention.prefill.execute import block_sparse_attention
 from course_lib.attention.prefill.flexprefill import FlexPrefill
+from course_lib.attention.prefill.index import dense_index
 from course_lib.kernels import runtime
 from course_lib.models import tiny_model
 
@@ -117,3 +118,51 @@ def test_smallest_sets_are_those_of_sorting(share, generator):
         got = cumulative.smallest_set(mass, share, 4, always)
     with kernels(False):
         assert torch.equal(got, cumulative.smallest_set(mass, share, 4, always))
+
+
+@pytest.mark.parametrize("n_tokens", [80, 76], ids=["whole", "ragged"])
+@pytest.mark.parametrize("tau", [0.0, 0.16, 5.0])
+@pytest.mark.usefixtures("sorted_sets")
+def test_heads_choose_with_the_kernels_as_without(tau, n_tokens, generator, monkeypatch):
+    """Heads of both kinds where τ lies between their distances. Sums are in another order: none is at the limit."""
+    query = torch.randn(4, n_tokens, 16, generator=generator)
+    query *= torch.tensor([0.1, 1, 3, 5])[:, None, None]  # the means say less about sharp attention
+    keys = torch.randn(2, n_tokens, 16, generator=generator).to(DEVICE)
+    query, decided = query.to(DEVICE), []
+    rule = FlexPrefill(block_size=BLOCK, gamma=0.7, tau=tau, min_budget=16)
+    judge = prefill_index.aware_heads
+    monkeypatch.setattr(prefill_index, "aware_heads", lambda *a: decided.append(judge(*a)) or decided[-1])
+    with kernels(True):
+        got = rule.index(query, keys, 0.25)
+    with kernels(False):
+        expected = rule.index(query, keys, 0.25)
+    assert len(decided) == 1, "the kernel decides, once"
+    assert torch.equal(got.query_aware, expected.query_aware)
+    assert torch.equal(got.reads, expected.reads)
+    assert tau != 0.16 or 0 < got.query_aware.sum() < 4
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.usefixtures("sorted_sets")
+def test_what_is_no_number_is_refused_as_without_kernels(which, broken, generator):
+    text = [torch.randn(2, 80, 16, generator=generator).to(DEVICE) for _ in range(2)]
+    text[which][1, 3, 5] = broken
+    with kernels(True), pytest.raises(ValueError, match="queries and keys of which 1 of 5120 values"):
+        RULES[0].index(*text, 0.25)
+
+
+def test_lists_are_those_of_sorting(generator):
+    n = 5
+    reads = (torch.rand(3, n, n, generator=generator) < 0.5).tril() | torch.eye(n, dtype=torch.bool)
+    reads[0] = dense_index(1, n * BLOCK, BLOCK).reads[0]
+    index = RULES[-1].index(*torch.randn(2, 3, n * BLOCK, 16, generator=generator), 0.25)
+    index = type(index)(reads.to(DEVICE), n * BLOCK, BLOCK)
+    with kernels(True):
+        columns, counts = index.lists()
+    with kernels(False):
+        expected, expected_counts = index.lists()
+    assert torch.equal(counts, expected_counts)
+    assert columns.dtype == counts.dtype == torch.int32
+    listed = torch.arange(n, device=columns.device) < counts[:, :, None]
+    assert torch.equal(columns[listed], expected[:, :, :n][listed[:, :, : expected.shape[2]]])
