@@ -16,7 +16,7 @@ from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
 
 SHAPE = {"cpu": (4096, 8192), "cuda": (4096, 14336)}  # beyond the last-level cache; the MLP of a 7B model
-TOKENS = {"cpu": (1, 16), "cuda": (1, 4, 16, 64, 512, 4096)}
+TOKENS = {"cpu": (1, 16), "cuda": (1, 4, 16, 32, 64, 512, 4096)}
 
 
 def contests(place: Place) -> Iterator[Contest]:
