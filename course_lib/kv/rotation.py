@@ -126,7 +126,7 @@ class Rotation:
             turned = gap != 0
             rows_apart = torch.tensor([step // keys.shape[3] for step in keys.stride()[:3]], device=keys.device)
             angles = self._angles(gap.masked_select(turned), keys.dtype)
-            self.last = Turns(gap, layout, turned.nonzero() @ rows_apart, angles)
+            self.last = Turns(gap, layout, (turned.nonzero() * rows_apart).sum(dim=1), angles)
         return self.last
 
 

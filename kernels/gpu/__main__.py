@@ -15,20 +15,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from course_lib.kernels.gpu.process import ROOT, Outcome, Part, Record, run
+from course_lib.kernels.gpu.process import ROOT, Outcome, Part, Record, Waiting, run, start_early
 from course_lib.kernels.gpu.report import Report
 
-SECONDS = 360  # for all parts together, unless asked
+SECONDS = 380  # for all parts together, unless asked
 DEVICE_SECONDS, TEST_SECONDS, BENCH_SECONDS = 60, 120, 60  # for a part; what an end is waited for costs the rest
 TEST_STEP_SECONDS, BENCH_STEP_SECONDS = 90, 40  # for one test, which may compile many times; for one contest
 PREPARE_SECONDS = 45  # to compile what a bench runs
-START_SECONDS = 8  # of a bench, before its first contest and after its last
-LEAST_SECONDS, USUAL_SECONDS = 25, 12  # for a bench that is begun; what most of them take
+START_SECONDS, END_SECONDS = 8, 3  # of a bench around its contests; the second where its imports were made early
+LEAST_SECONDS, USUAL_SECONDS = 8, 7  # for a bench that is begun; what most of them take
 NO_TIME = Outcome([{"record": "absent", "message": "no time was left for it"}], {}, 0.0)
 SHORT = ("stopped", "unchecked")  # records of a bench that ran out of time
 NO_GPU = 2
 DISPATCHED = ROOT / "tests" / "kernels" / "dispatched"  # the library's methods, with its kernels on and off
-REHEARSED = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+INTERPRETED = {"TRITON_INTERPRET": "1"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,18 +43,20 @@ def main(arguments: list[str] | None = None) -> int:
     settings["limit"] = _take_device(report, outcome)
     tests, benches = _parts(options)
     # What the benches run is compiled beside the tests, so that they find it in triton's cache; they say what fails.
-    ready = [Part("prepare", name, PREPARE_SECONDS, PREPARE_SECONDS, {}) for name in benches]
+    one_thread = {"OMP_NUM_THREADS": "1"}
+    ready = [Part("prepare", name, PREPARE_SECONDS, PREPARE_SECONDS, one_thread) for name in benches]
     until = time.monotonic() + TEST_SECONDS * options.seconds / SECONDS
     for part, outcome in _side_by_side([*tests, *([] if options.rehearse else ready)], settings, until):
         if part.kind == "prepare":
-            for why in [r["message"] for r in outcome.records if r["record"] == "unprepared"]:
+            failed = [r["message"] for r in outcome.records if r["record"] == "unprepared"]
+            for why in failed + [how.splitlines()[0] for how in outcome.broken.values()]:
                 print(f"prepare {part.name.split('.')[-1]}: {why}", flush=True)
             if not any(record["record"] == "absent" for record in outcome.records):
                 continue
             benches.remove(part.name)
             part = replace(part, kind="bench")
         print(*report.add(part, outcome), sep="\n", flush=True)
-    short = []
+    short, waiting = [], None
     for i, name in enumerate(benches):
         left, n_others = end - time.monotonic(), len(benches) - i - 1
         # With little left, the first are timed whole rather than all of them by halves.
@@ -62,7 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
         if left < LEAST_SECONDS:
             print(*report.add(Part("bench", name, 0, 0, {}), NO_TIME), sep="\n", flush=True)
             continue
-        part, outcome = _bench(name, share, settings)
+        early, waiting = waiting, start_early("bench", benches[i + 1]) if n_others else None
+        part, outcome = _bench(name, share, settings, waiting=early)
         print(*report.add(part, outcome), sep="\n", flush=True)
         if any(record["record"] in SHORT for record in outcome.records):
             short.append((name, outcome))
@@ -79,10 +82,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
-def _bench(name: str, seconds: float, settings: dict[str, Any], earlier: Sequence[Record] = ()) -> tuple[Part, Outcome]:
+def _bench(
+    name: str,
+    seconds: float,
+    settings: dict[str, Any],
+    earlier: Sequence[Record] = (),
+    waiting: Waiting | None = None,
+) -> tuple[Part, Outcome]:
     seconds = min(_bench_seconds(name), seconds)
     part = Part("bench", name, seconds, min(BENCH_STEP_SECONDS, seconds), {})
-    return part, run(part, settings | {"seconds": max(1, part.seconds - START_SECONDS)}, earlier)
+    of_contests = seconds - (START_SECONDS if waiting is None else END_SECONDS)
+    return part, run(part, settings | {"seconds": max(1, of_contests)}, earlier, waiting)
 
 
 def _bench_seconds(name: str) -> int:
@@ -157,7 +167,9 @@ def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
     # Whole models first: they are what the rest is for, and the longest.
     known.sort(key=lambda name: ".end_to_end." not in name)
     benches = known if options.benches is None else [by_name.get(name, name) for name in options.benches]
-    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (REHEARSED if options.rehearse else {})
+    # Many tests run side by side, so each has one thread.
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
+    environment |= INTERPRETED if options.rehearse else {}
     return [Part("tests", name, TEST_SECONDS, TEST_STEP_SECONDS, environment) for name in kernels], benches
 
 
@@ -174,7 +186,7 @@ def _side_by_side(parts: list[Part], settings: dict[str, Any], end: float) -> It
     def within(part: Part) -> Outcome:  # one that has to wait for its turn has less time
         return run(replace(part, seconds=min(part.seconds, end - time.monotonic())), settings)
 
-    with ThreadPoolExecutor(max(4, (os.cpu_count() or 2) - 2)) as pool:
+    with ThreadPoolExecutor(max(4, os.cpu_count() or 2)) as pool:
         under_way = {pool.submit(within, part): part for part in parts}
         for future in as_completed(under_way):
             yield under_way[future], future.result()

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 # Some containers switch float32 products to tf32, which has 11 bits instead of 24.
 ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "NVIDIA_TF32_OVERRIDE": "0", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "0"}
 STARTS = 6  # of one part, each behind the step that ended the last
+SETTINGS = "settings.json"  # of a process that waits for them
 LAST_WORDS = 2000  # characters of what a process printed that are kept when it did not end by itself
 
 Record = dict[str, Any]
@@ -48,18 +49,50 @@ class Outcome:
     seconds: float
 
 
-def run(part: Part, settings: dict[str, Any], earlier: Sequence[Record] = ()) -> Outcome:
+@dataclass(frozen=True)
+class Waiting:
+    """A process that has made the imports of its part, which take seconds, and waits for its settings."""
+
+    folder: tempfile.TemporaryDirectory
+    process: subprocess.Popen
+
+    def go(self, settings: dict[str, Any]) -> subprocess.Popen:
+        """Gives it its settings, in a file that appears whole."""
+        written = Path(self.folder.name) / "settings.tmp"
+        written.write_text(json.dumps(settings), encoding="utf-8")
+        written.replace(Path(self.folder.name) / SETTINGS)
+        return self.process
+
+
+def start_early(kind: str, name: str) -> Waiting:
+    """Starts the process of a part that `run` is to be called with later."""
+    folder = tempfile.TemporaryDirectory(prefix="gpu-")
+    records, printed = _files(folder.name)
+    records.write_text("", encoding="utf-8")
+    part = Part(kind, name, 0, 0, {})
+    return Waiting(folder, _launch(part, records, f"@{Path(folder.name) / SETTINGS}", printed))
+
+
+def run(
+    part: Part, settings: dict[str, Any], earlier: Sequence[Record] = (), waiting: Waiting | None = None
+) -> Outcome:
     """Starts the part, and again after a crash or a hang, as long as each start gets further.
 
-    `earlier` is what it recorded before, in which it goes on; the outcome holds that, too.
+    `earlier` is what it recorded before, in which it goes on; the outcome holds that, too. `waiting` is a process of
+    this part that was started early; it has recorded nothing yet.
     """
     begin, broken = time.monotonic(), {}
-    with tempfile.TemporaryDirectory(prefix="gpu-") as folder:
-        records, printed = Path(folder) / "records.jsonl", Path(folder) / "printed.txt"
-        records.write_text("".join(json.dumps(record) + "\n" for record in earlier), encoding="utf-8")
-        for _ in range(STARTS):
+    with waiting.folder if waiting else tempfile.TemporaryDirectory(prefix="gpu-") as folder:
+        records, printed = _files(folder)
+        if waiting is None:
+            records.write_text("".join(json.dumps(record) + "\n" for record in earlier), encoding="utf-8")
+        for start in range(STARTS):
             n_before = len(read(records))
-            ended = _start(part, settings, records, printed, begin + part.seconds)
+            if waiting and start == 0:
+                process = waiting.go(settings)
+            else:
+                process = _launch(part, records, json.dumps(settings), printed)
+            ended = _end(process, part, records, begin + part.seconds)
             written = read(records)
             if written and written[-1]["record"] == "end":
                 break
@@ -71,22 +104,19 @@ def run(part: Part, settings: dict[str, Any], earlier: Sequence[Record] = ()) ->
         return Outcome(read(records), broken, time.monotonic() - begin)
 
 
+def _files(folder: str) -> tuple[Path, Path]:
+    """Where a process records what it finds, and where what it prints goes."""
+    return Path(folder) / "records.jsonl", Path(folder) / "printed.txt"
+
+
 def read(path: Path) -> list[Record]:
     """The whole lines of a file of records; the process may have died within the last."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
-def _start(part: Part, settings: dict[str, Any], records: Path, printed: Path, end: float) -> str:
-    """How the process ended."""
-    command = [
-        sys.executable,
-        "-m",
-        "course_lib.kernels.gpu.parts",
-        part.kind,
-        part.name,
-        str(records),
-        json.dumps(settings),
-    ]
+def _launch(part: Part, records: Path, settings: str, printed: Path) -> subprocess.Popen:
+    """Its process; the settings are JSON, or @ and the file in which they will be."""
+    command = [sys.executable, "-m", "course_lib.kernels.gpu.parts", part.kind, part.name, str(records), settings]
     with printed.open("wb") as out:
         process = subprocess.Popen(
             command,
@@ -98,6 +128,11 @@ def _start(part: Part, settings: dict[str, Any], records: Path, printed: Path, e
             start_new_session=True,
         )
     _running.add(process)
+    return process
+
+
+def _end(process: subprocess.Popen, part: Part, records: Path, end: float) -> str:
+    """How the process ended."""
     try:
         return _wait(process, part, records, end)
     finally:

@@ -292,7 +292,7 @@ def test_with_little_time_the_first_benches_are_timed_and_the_others_said_to_be_
     given = []
     device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
 
-    def run(part, settings, earlier=()):
+    def run(part, settings, earlier=(), waiting=None):
         if part.kind == "bench":
             given.append((part.name, part.seconds, settings["seconds"]))
             monkeypatch.setattr(command, "LEAST_SECONDS", 1e6)  # as if it had taken all that was left
@@ -313,7 +313,7 @@ def test_a_bench_that_cannot_run_is_told_at_once_and_one_that_was_cut_goes_on_at
     begun, stopped = {"record": "begin", "name": "a contest"}, {"record": "stopped", "message": "5 s were up"}
     wrong = {"record": "checked", "name": "a contest", "errors": {"kernel": (2.0, False)}}
 
-    def run(part, settings, earlier=()):
+    def run(part, settings, earlier=(), waiting=None):
         if part.kind == "device":
             return process.Outcome([device], {}, 0.0)
         if part.kind == "prepare":
@@ -376,7 +376,7 @@ def test_a_bench_that_asks_for_more_time_gets_it_as_long_as_there_is_any(tmp_pat
     given, decoding = [], "course_lib.kernels.bench.end_to_end.decoding"
     device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
 
-    def run(part, settings, earlier=()):
+    def run(part, settings, earlier=(), waiting=None):
         if part.kind == "bench":
             given.append((part.name, round(part.seconds), round(settings["seconds"])))
         return process.Outcome([device] if part.kind == "device" else [{"record": "end"}], {}, 0.0)

@@ -25,7 +25,7 @@ TOKENS = {"cpu": (2048, 4096, 8192), "cuda": (32768, 8192, 2048)}
 DENSITIES = {"cpu": (1.0, 0.6, 0.4, 0.2), "cuda": (1.0, 0.5, 0.25, 0.1)}
 FEW_DENSITIES = {2048: (1.0, 0.25)}  # of a short text on a GPU
 FLEX = {8192: (0.5, 0.1)}  # on a GPU, where torch compiles flex_attention anew for each of these
-GPU_SECONDS = 30
+GPU_SECONDS = 24
 BLOCK_SIZE = 128
 QUICK = {"shape": (2, 3, 8), "tokens": (70,), "densities": (1.0, 0.7), "block_size": 16}
 

@@ -29,7 +29,7 @@ from course_lib.attention.prefill.index import BlockIndex, n_blocks
 from course_lib.attention.prefill.pattern import SparsePrefill
 from course_lib.measure.roofline import Transformer, Work
 
-GPU_SECONDS = 55
+GPU_SECONDS = 45
 CHECKED_ONCE = True  # other numbers would need another model
 # Of the logits of a model, likewise of two right ways in bfloat16; see `decoding.py`.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}

@@ -21,7 +21,7 @@ from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.sparsity.patterns import NofM, Unstructured
 
-GPU_SECONDS = 55  # of which the two whole models take most
+GPU_SECONDS = 45  # of which the two whole models take most
 CHECKED_ONCE = True  # other numbers would need another model, and each kernel has a bench that takes them
 # Width, key-value width, neurons, blocks. The interpreter takes minutes for thousands of rows.
 SIZES, QUICK = (4096, 1024, 14336, 32), (8, 4, 12, 1)
