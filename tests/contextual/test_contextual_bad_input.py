@@ -79,7 +79,7 @@ def of_predictors(*predictors, lookahead=0):
             "which was not recorded; expected",
         ),
         (lambda: DejaVu().fit(MODEL, IDS), "got no predictors; train them first"),
-        (lambda: DejaVu(lookahead=-1), "got lookahead -1; expected how many blocks back, 0 or more"),
+        (lambda: DejaVu(lookahead=-1), "got lookahead -1; expected a whole number of blocks, 0 or more"),
         (lambda: inside(contextual(MODEL, of_predictors(nn.Linear(48, 100)))), "got 1 predictors, and block 1"),
         (
             lambda: of_predictors(nn.Linear(5, 6)).score(SEEN, 0),

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from course_lib.contextual.predictor.two_layer import as_it_reads
 from course_lib.contextual.selector import NeuronSelector, Seen
+from course_lib.settings import check_count
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -20,8 +21,7 @@ class DejaVu(NeuronSelector):
 
     With `lookahead` n the predictor of block l reads x of block l − n, or of block 0 where there is none: the choice is
     known before the block is reached (section 4.3; Lemma 4.1 bounds how little x changes). Predictors are trained by
-    course_lib/contextual/predictor; whatever maps x to a score of each neuron will do. Those in half precision
-    (`predictor.bfloat16()`) run in it, and read half of the bytes.
+    course_lib/contextual/predictor; those in half precision, `predictor.bfloat16()`, read half of the bytes.
     """
 
     predictors: tuple[Callable[[Tensor], Tensor], ...] = field(default=(), repr=False)
@@ -30,8 +30,7 @@ class DejaVu(NeuronSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.lookahead, bool) or not isinstance(self.lookahead, int) or self.lookahead < 0:
-            raise ValueError(f"got lookahead {self.lookahead!r}; expected how many blocks back, 0 or more.")
+        check_count("lookahead", self.lookahead, least=0, unit="blocks")
 
     @property
     def n_bytes(self) -> int:
@@ -50,10 +49,8 @@ class DejaVu(NeuronSelector):
         try:
             return self.predictors[block](as_it_reads(self.predictors[block], x))
         except RuntimeError as error:
-            raise ValueError(
-                f"got a predictor of block {block} that cannot read x of shape {tuple(x.shape)}: {error}. Expected one "
-                "that was trained on this model."
-            ) from error
+            got = f"got a predictor of block {block} that cannot read x of shape {tuple(x.shape)}: {error}."
+            raise ValueError(f"{got} Expected one that was trained on this model.") from error
 
 
 def _bytes_of(predictor: object) -> int:
