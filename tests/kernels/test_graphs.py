@@ -1,4 +1,4 @@
-"""Steps recorded as CUDA graphs, by a stand-in for torch.cuda: the order of what is done, and what stays in memory."""
+"""Steps recorded as CUDA graphs, with a fake torch.cuda: the order of what is done, and what stays in memory."""
 
 import gc
 from contextlib import contextmanager
