@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -12,6 +13,19 @@ WARM_UPS = 3  # compile, tune, and fill the allocator's pools, none of which may
 
 class NotCapturable(RuntimeError):
     """The step waits for the GPU somewhere, or does something else that no graph can hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A recorded step. A graph knows only addresses, so the step stays: its closure owns what the graph reads."""
+
+    graph: torch.cuda.CUDAGraph
+    step: Callable[[], Tensor]
+    output: Tensor
+
+    def __call__(self) -> Tensor:
+        self.graph.replay()
+        return self.output
 
 
 def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor]:
@@ -40,12 +54,7 @@ def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], T
         raise NotCapturable(f"{type(first).__name__}: {first}".splitlines()[0]) from error
     finally:
         torch.cuda.set_stream(current)  # a recording that fails leaves its own behind
-
-    def replay() -> Tensor:
-        graph.replay()
-        return output
-
-    return replay
+    return Replay(graph, step, output)
 
 
 @lru_cache

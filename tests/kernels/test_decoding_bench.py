@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from course_lib.kernels.bench.end_to_end import decoding
-from course_lib.kernels.timing import graphs
 from course_lib.kernels.timing.contest import Clock, Contest, DoesNotFit, Place, Side
 from course_lib.kernels.timing.filled_caches import (
     D2O_KEPT,
@@ -20,7 +19,7 @@ from course_lib.kernels.timing.filled_caches import (
     WINDOW,
     FilledCache,
 )
-from course_lib.kernels.timing.graphs import WARM_UPS, NotCapturable, captured
+from course_lib.kernels.timing.graphs import NotCapturable
 from course_lib.kernels.timing.random_llama import LLAMA3_8B, TINY, random_llama
 from course_lib.kernels.timing.rows import measure, measured, verdict
 
@@ -124,62 +123,6 @@ def test_random_weights_neither_overflow_nor_vanish_and_follow_the_seed(place):
     assert 0.5 < logits[0].std() < 2
     assert not any(weight.requires_grad for weight in models[0].parameters())
     assert sum(weight.numel() for weight in models[0].parameters()) == TINY.n_weights
-
-
-def test_without_a_gpu_a_step_is_called_as_it_is():
-    ran = []
-    step = lambda: ran.append(1)  # noqa: E731
-    assert captured(step, CPU) is step
-    assert len(ran) == WARM_UPS
-
-
-@pytest.fixture
-def fake_gpu(monkeypatch):
-    """Enough of torch.cuda for a graph: a log of what is done, and a step that may wait for the GPU."""
-    log = []
-
-    @contextmanager
-    def block(name, *arguments, **named):
-        log.append(name)
-        yield
-
-    class Graph:
-        def replay(self):
-            log.append("replay")
-
-    stream = SimpleNamespace(wait_stream=lambda other: log.append("wait"))
-    for name, value in {
-        "current_stream": lambda device: stream,
-        "CUDAGraph": Graph,
-        "set_stream": lambda stream: log.append("stream restored"),
-        "stream": lambda stream: block("side stream"),
-        "graph": lambda graph, stream: block("capture"),
-        "get_sync_debug_mode": lambda: 0,
-        "set_sync_debug_mode": lambda mode: log.append(mode),
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(graphs, "_stream", lambda device: stream)
-    return log
-
-
-def test_a_step_is_warmed_up_then_recorded_then_replayed(fake_gpu):
-    outputs = iter("abcd")
-    replay = captured(lambda: fake_gpu.append("step") or next(outputs), torch.device("cuda"))
-    warm_up = ["side stream", "error", "step", 0]  # nothing may wait in it
-    assert fake_gpu == ["step", "step", "wait", *warm_up, "wait", "capture", "step", "stream restored"]
-    assert (replay(), replay()) == ("d", "d")
-    assert fake_gpu[-2:] == ["replay", "replay"]
-
-
-def test_a_step_that_waits_for_the_gpu_is_not_recorded(fake_gpu):
-    def step():
-        if "error" in fake_gpu:
-            raise RuntimeError("called a synchronizing CUDA operation\nmore")
-
-    with pytest.raises(NotCapturable, match=r"^RuntimeError: called a synchronizing CUDA operation$"):
-        captured(step, torch.device("cuda"))
-    assert fake_gpu[-2:] == [0, "stream restored"]
-    assert "capture" not in fake_gpu
 
 
 def test_a_method_that_no_graph_can_hold_is_timed_as_it_is(place, monkeypatch):

@@ -59,6 +59,28 @@ def _of_experts(key):
     return many / one
 
 
+LAYERS = [f"{name} experts awake" for name in ("One token, 2 of 8", "64 tokens, 8 of 8", "512 tokens, 8 of 8")]
+LAYERS.append("One token, 2 of 32 experts awake")
+DENSE_MLP, PEERS = "dense, of equal active size", ("transformers, grouped_mm", "transformers, batched_mm")
+
+
+def _kernels_and_peer():
+    """Of each setting, the microseconds of the layer on kernels and of the faster implementation of transformers."""
+    peers = [min(seconds("moe", contest, peer) for peer in PEERS) for contest in LAYERS]
+    return [(1e6 * seconds("moe", contest, "kernels"), 1e6 * peer) for contest, peer in zip(LAYERS, peers, strict=True)]
+
+
+def _over_dense(contest):
+    """How many times as long as the dense MLP the kernels take."""
+    return f"{1 / only('moe', contest, 'kernels')['times_anchor']:.1f}"
+
+
+def _idle(*sides):
+    """Microseconds of one token where the host calls after the timer has started."""
+    idle = "called by an idle host"
+    return [round(1e6 * seconds("moe", f"{LAYERS[0]}, {idle}", f"{side}, {idle}")) for side in sides]
+
+
 def half_the_bound():
     """Of many tokens, where 2:4 tiles are multiplied at twice the rate."""
     mine, dense = (bound("nm_matmul", "2:4, tokens: 4096", side) for side in (TORCH_2_4[1], "dense"))
@@ -121,6 +143,40 @@ SAID = {
             row["times_anchor"] < 1 / 5 for row in gpu.timed("grouped_matmul", EXPERTS, ["a loop over experts"])
         ),
         "it grows only 44 times": lambda: round(_of_experts("bound_seconds")) == 44,
+        "the kernels take 13 to 44 µs": lambda: (
+            [round(extreme(mine for mine, _ in _kernels_and_peer())) for extreme in (min, max)] == [13, 44]
+        ),
+        "takes 72 to 203 µs, that is, 4.5 to 5.4 times as long": lambda: (
+            [round(extreme(peer for _, peer in _kernels_and_peer())) for extreme in (min, max)] == [72, 203]
+            and [f"{extreme(b / a for a, b in _kernels_and_peer()):.1f}" for extreme in (min, max)] == ["4.5", "5.4"]
+        ),
+        "both read about the same number of bytes, and the kernels are 1.5 times as fast as the dense MLP (1.3 times "
+        "with 32 experts)": lambda: (
+            [f"{only('moe', LAYERS[at], 'kernels')['times_anchor']:.1f}" for at in (0, 3)] == ["1.5", "1.3"]
+            and all(
+                only("moe", LAYERS[at], "kernels")["bytes"]
+                == pytest.approx(only("moe", LAYERS[at], DENSE_MLP)["bytes"], rel=0.01)
+                for at in (0, 3)
+            )
+        ),
+        "four times the bytes of the dense MLP, and the kernels take 1.4 times as long. With 512 tokens they take 1.3 "
+        "times as long": lambda: (
+            [_over_dense(LAYERS[at]) for at in (1, 2)] == ["1.4", "1.3"]
+            and only("moe", LAYERS[1], "kernels")["bytes"]
+            == pytest.approx(4 * only("moe", LAYERS[1], DENSE_MLP)["bytes"], rel=0.02)
+        ),
+        "takes 449 µs with the kernels, 334 µs with the dense MLP, and 759 µs with the faster implementation of "
+        "transformers. At least 90 % of it is waiting": lambda: (
+            _idle("kernels", DENSE_MLP) == [449, 334]
+            and min(_idle(*PEERS)) == 759
+            and all(
+                1e6 * seconds("moe", LAYERS[0], side) < 0.1 * _idle(side)[0]
+                for side in ("kernels", DENSE_MLP, PEERS[1])
+            )
+        ),
+        "takes 47 µs with the kernels and 55 µs with the dense MLP": lambda: (
+            _idle("kernels, in a graph", f"{DENSE_MLP}, in a graph") == [47, 55]
+        ),
         "multiplications are the limit": lambda: _of_experts("bytes") < _of_experts("bound_seconds"),
     },
     "07": {
@@ -136,8 +192,9 @@ SAID = {
         ),
     },
     "09": {
-        "gathering with PyTorch's indexing is slower than the dense MLP": lambda: (
+        "gathering with PyTorch's indexing is slower than the dense MLP (0.61 times as fast)": lambda: (
             verdicts("gathered_mlp", "torch, gathered rows", "density 0.5, tokens: 1") == {"loses"}
+            and times_dense("gathered_mlp", "density 0.5, tokens: 1", "torch, gathered rows") == "0.61"
         ),
         "the kernel is faster than the dense MLP and than PyTorch's indexing": lambda: (
             verdicts("gathered_mlp", "kernel", "density 0.5, tokens: 1", "density 0.05, tokens: 1") == {"wins"}
