@@ -11,8 +11,8 @@ kernel's file holds `reference` (what it computes), `bytes_moved` (the least it 
 and a bench in the same folder of kernels/bench/: all three are found by their names. The kernels are for inference:
 they have no gradient.
 
-Methods do not import kernels. They ask `kernel_for` in dispatch.py, which returns a kernel's module on a GPU and None on
-a CPU, where the method's own code runs.
+Methods do not import kernels. They call `kernel_for` in dispatch.py, which returns a kernel's module on a GPU and None
+on a CPU, where the method's own code runs.
 """
 
 from pathlib import Path

@@ -9,7 +9,7 @@ from torch import Tensor
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int32, torch.int64)
-FREE = torch.iinfo(torch.int32).max  # position of a slot that holds no token: after every query, so nobody reads it
+FREE = torch.iinfo(torch.int32).max  # position of a slot that holds no token: after every query, so no query reads it
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtypes: tuple[torch.dtype, ...]) -> None:

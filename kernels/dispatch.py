@@ -1,6 +1,6 @@
 """Decides whether a method runs its Triton kernel or its PyTorch code.
 
-A method asks `kernel_for("weights.wanda_mask", weight, m=4)` and gets the kernel's module, or None where it has to run
+A method calls `kernel_for("weights.wanda_mask", weight, m=4)` and gets the kernel's module, or None where it has to run
 its own code. Kernels run on CUDA tensors of the supported float types, and on masks, without gradients, unless they
 are switched off: for a whole process by the environment variable COURSE_KERNELS=off, for a block of code by
 `with kernels(False):`.
@@ -57,7 +57,7 @@ def kernel_for(name: str, *tensors: Tensor, **settings: object) -> ModuleType | 
 
 
 def _wanted(is_cuda: bool) -> bool:
-    """On a GPU unless they are switched off; on a CPU only where a `with` block asks for them."""
+    """On a GPU unless they are switched off; on a CPU only inside a `with` block that turns them on."""
     switch = _switch.get()
     if switch is not None or not is_cuda:
         return bool(switch)

@@ -820,8 +820,8 @@ print(claims.MASKED_BUT_FIRST.judge())
 # visible to more queries. If we divide the sum by the number of these queries, we rank by the mean instead (the option
 # `normalised` of `H2O`). In eight prompts we counted how many of the slots for older tokens hold tokens from the first
 # quarter of the prompt. Without a bias this fraction would be 25 %. Ranking by the sum gives 44 to 51 %, depending on
-# the budget. Ranking by the mean gives 13 to 25 %, so the mean rather favours new tokens. Whether the mean is the better
-# choice is undecided: the perplexity of the text after the prompt does not differ significantly.
+# the budget. Ranking by the mean gives 13 to 25 %, so the mean rather favours new tokens. Whether the mean is the
+# better choice is undecided: the perplexity of the text after the prompt does not differ significantly.
 #
 # ## 10. Optional: Scissorhands
 #

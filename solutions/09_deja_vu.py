@@ -947,8 +947,8 @@ print(claims.PREDICTOR_CHEAP.judge())
 
 # %% [markdown]
 # So in the ReLU model it costs almost nothing at 20 % of the neurons, but not at 10 % and 5 %. (*Almost nothing* means
-# less than 0.05 nats, that is, 5 % of the perplexity, the course's mark for no loss.) With 15 % of the neurons, as in the
-# paper, trained predictors cost 0.03 nats (`course reproduce relu_predictors`).
+# less than 0.05 nats, that is, 5 % of the perplexity, the course's mark for no loss.) With 15 % of the neurons, as in
+# the paper, trained predictors cost 0.03 nats (`course reproduce relu_predictors`).
 #
 # **3. The speedup is smaller than the sparsity suggests.** The table lists how much faster the ReLU model decodes on a
 # processor. Each setting names the mean fraction of neurons that is kept, in brackets the fraction in each of the four
@@ -1252,8 +1252,8 @@ tables.recall_ahead(recall_by_distance)
 print(claims.AHEAD.judge())
 
 # %% [markdown]
-# So this holds for SmolLM2, and not for the ReLU model, where the mean over its three pairs of neighboring blocks is 1.4
-# percentage points.
+# So this holds for SmolLM2, and not for the ReLU model, where the mean over its three pairs of neighboring blocks is
+# 1.4 percentage points.
 #
 # ## 11. Optional: an open task
 #

@@ -1,8 +1,8 @@
 """`with contextual(model, selector, density=0.5) as watch:` — each token uses the neurons that the selector gives it.
 
-What is not kept is multiplied by zero, after it was computed: this measures what is lost, not what is saved. On a GPU,
-a pass of few tokens computes the neurons that are kept and no others (execute/on_kernels.py). For the time saved on a
-CPU see course_lib/contextual/execute.
+Neurons that are not kept are computed and then multiplied by zero: this measures the loss in quality, not the time
+saved. On a GPU, a pass of few tokens computes only the neurons that are kept (execute/on_kernels.py). For the time
+saved on a CPU see course_lib/contextual/execute.
 
 Dimension key: L blocks, N tokens of a text, F neurons, T tokens of a pass in one row.
 """
@@ -32,12 +32,12 @@ class Watch:
     Of a step that is recorded as a CUDA graph, replays are not counted.
 
     Attributes:
-        bytes: what the selector holds beside the model's own weights.
+        bytes: what the selector stores in addition to the model's own weights.
     """
 
     def __init__(self, n_blocks: int, n_neurons: int, n_bytes: int) -> None:
         self.bytes, self._n_neurons = n_bytes, n_neurons
-        # Numbers, or tensors on a GPU, which is waited for only when somebody asks.
+        # Numbers, or tensors on a GPU: we wait for it only when a count is read.
         self._n_tokens: int | Tensor = 0
         self._n_real: int | Tensor = 0  # of the present pass
         self._kept: list[int | Tensor] = [0] * n_blocks
@@ -64,7 +64,7 @@ class Watch:
 
     @property
     def density(self) -> tuple[float, ...]:
-        """The share of its neurons that each block kept, over all tokens; NaN before the first."""
+        """The fraction of its neurons that each block kept, over all tokens; NaN before the first."""
         computed = self.n_tokens * self._n_neurons
         return tuple((int(kept) / computed if computed else math.nan) for kept in self._kept)
 

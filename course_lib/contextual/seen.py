@@ -24,7 +24,7 @@ class Seen:
     """What there is to read of T tokens at one block.
 
     Args:
-        x: what the MLP reads, behind its norm.
+        x: the MLP's input, after its norm.
         embedding: the residual before block 0.
         earlier: x of as many earlier blocks as was asked for, by their number.
         hidden: h of all neurons, which only an oracle knows before the MLP is computed; None where only chosen ones
@@ -95,7 +95,7 @@ def importance_of(model: PreTrainedModel, ids: Int[Tensor, "N"]) -> Float[Tensor
 
 
 class _Pass:
-    """What the hooks of one pass leave for each other."""
+    """The values that the hooks of one pass share."""
 
     def __init__(self, look: Look, neurons: list[Neurons], lookahead: int) -> None:
         self.look, self.neurons, self.lookahead = look, neurons, lookahead
@@ -166,7 +166,7 @@ def _flat(hidden: Tensor) -> Float[Tensor, "T D"]:
 def computing(block: nn.Module, instead: Instead) -> Iterator[None]:
     """Inside, the MLP's output is what `instead` makes of its input; on exit the modules are as before.
 
-    Whoever else has a hook on one of the MLP's linears expects it to run, so then nothing is replaced.
+    Any other hook on one of the MLP's linears expects it to run, so then nothing is replaced.
     """
     names = architecture(block).mlp
     linears, path = [block.get_submodule(name) for name in names], names[0].rpartition(".")[0]
@@ -175,7 +175,7 @@ def computing(block: nn.Module, instead: Instead) -> Iterator[None]:
     found: list[Tensor] = []
 
     def asked(x: Float[Tensor, "*tokens D"]) -> Tensor | None:
-        is_dropping = block.training and parent is not None  # GPT-2 has dropout behind the last linear
+        is_dropping = block.training and parent is not None  # GPT-2 has dropout after the last linear
         return None if is_dropping or _n_hooks(linears) != hooks else instead(x)
 
     def whole(x: Float[Tensor, "*tokens D"], *args: object, **kwargs: object) -> Tensor:

@@ -168,7 +168,7 @@ class EvictingCache(Cache):
         self._evicted_by_pass += self.n_evicted - n_evicted
 
     def fill_(self, keys: Float[Tensor, "B H N D"], values: Float[Tensor, "B H N D"]) -> "EvictingCache":
-        """A fresh cache as after a pass of N tokens that nobody observed and of which none has left: for measurements.
+        """A fresh cache as after N tokens, without observed attention and before any eviction: for measurements.
 
         Every layer gets a copy of the same keys, which count as turned to the positions 0 to N - 1, and values. What
         policies remember of them is 0. More than a policy's budget leave with the next pass.

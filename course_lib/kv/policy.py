@@ -51,7 +51,7 @@ class Observed:
 
     @property
     def newest_of_all_heads(self) -> Float[Tensor, "B N"]:
-        """What the newest query gave each slot, the mean over all heads, which must hold the same tokens."""
+        """Attention of the newest query to each slot, the mean over all heads, which must hold the same tokens."""
         return self.weights[:, :, :, -1].mean(dim=(1, 2))
 
     @property
@@ -61,7 +61,7 @@ class Observed:
 
 
 class ObservedMass(Observed):
-    """What a kernel observes: `received` alone, of one query, or of all that are observed where the policy says that it
+    """Observed by a kernel: `received` alone, of one query, or of all that are observed if the policy says that it
     `sums_queries`. A policy that asks for the weights gets them by another computation, in PyTorch.
     """
 

@@ -1,4 +1,4 @@
-"""What one layer's cache holds: slots of keys and values, whose tokens they are, and what a policy remembers of them.
+"""The cache of one layer: slots of keys and values, whose tokens they are, and what a policy remembers of them.
 
 As in torch, a method whose name ends in _ writes in place; all others only read.
 
@@ -104,7 +104,7 @@ class Slots:
         return self.position != FREE
 
     def memory(self, name: str, *last: int) -> Float[Tensor, "B H N *last"]:
-        """What the policy keeps of each slot under this name, float32; 0 for a token that has just come."""
+        """The number that the policy stores for each slot under this name, float32; 0 for a new token."""
         if name in self.storage:
             return self.storage[name][:, :, : self.n]
         return torch.zeros(*self.position.shape, *last, device=self.position.device)
@@ -145,7 +145,7 @@ class Slots:
         return replace(self, **of_sequences, per_head=per_head, ring=ring)
 
     def append_(self, keys: Float[Tensor, "B H Q D"], values: Float[Tensor, "B H Q D"], new: NewTokens) -> "Slots":
-        """New tokens behind the others. Padding takes up a FREE slot until something leaves."""
+        """New tokens after the others. Padding takes up a FREE slot until something leaves."""
         n_new = keys.shape[2]
         if self.n + n_new > self.storage.n_allocated:
             self.storage.grow_(self.n, max(self.n + n_new + SPARE, self.n + self.n // 4))
@@ -179,7 +179,7 @@ class Slots:
     def _columns(
         self, keys: Float[Tensor, "B H Q D"], values: Float[Tensor, "B H Q D"], new: NewTokens
     ) -> dict[str, Tensor]:
-        """What is stored of new tokens, each (B, H, Q), (B, 1, Q) or (B, H, Q, …)."""
+        """The tensors that are stored of new tokens, each (B, H, Q), (B, 1, Q) or (B, H, Q, …)."""
         packed = self.vectors.pack("keys", keys) | self.vectors.pack("values", values)
         return packed | {"position": new.position[:, None]}
 
@@ -208,7 +208,7 @@ class Slots:
         return score.masked_fill(self.position < sinks, float("inf")) if sinks else score
 
     def drop_lowest_(self, score: Float[Tensor, "B H N"], recent: int = 0, sinks: int = 0) -> "Slots":
-        """One token of each head leaves, none of which has FREE slots: a step of decoding.
+        """Evicts one token of each head, none of which has FREE slots: a step of decoding.
 
         Nothing waits for the device, and all storage keeps its address: a CUDA graph can hold the step.
         """
@@ -222,7 +222,7 @@ class Slots:
         return self
 
     def keep_best_(self, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> "Slots":
-        """The `sizes[b, h]` tokens with the highest scores stay; what remains beside fewer tokens is FREE."""
+        """The `sizes[b, h]` tokens with the highest scores stay; a head with fewer tokens has FREE slots after them."""
         if self.has_free:
             score = score.masked_fill(~self.occupied, float("-inf"))
         least, most = int(sizes.min()), int(sizes.max())
@@ -267,8 +267,8 @@ def _is_number(column: Tensor) -> bool:
 
 
 def gaps(score: Float[Tensor, "B H N"], n: int) -> tuple[Int[Tensor, "B H E"], Int[Tensor, "B H E"]]:
-    """The slots of all but the n highest, and for each the slot, behind the first n, whose token moves there."""
+    """The slots of all but the n highest, and for each the slot, after the first n, whose token moves there."""
     evicted = score.topk(score.shape[2] - n, dim=2, largest=False).indices.sort(dim=2).values
     stays = torch.ones_like(score, dtype=torch.bool).scatter_(2, evicted, False)
     survivors = n + stays[:, :, n:].int().argsort(dim=2, descending=True, stable=True)  # first those that stay
-    return evicted, torch.where(evicted < n, survivors, evicted)  # behind slot n nothing has to
+    return evicted, torch.where(evicted < n, survivors, evicted)  # from slot n on nothing moves

@@ -4,7 +4,7 @@ Dimension key: B sequences, H key-value heads, N slots in use, E some tokens, D 
 newest tokens that are kept as they came.
 
 In torch, to unpack is a pass over float32 numbers for each of a dozen operations, and to find the newest tokens makes
-the host wait. Here a program owns some slots of a head: it reads half a byte a number and writes the number.
+the host wait. Here a program owns some slots of a head: it reads half a byte per number and writes the number.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def append_(
     n: int,
     n_seen: Tensor,
 ) -> None:
-    """One token of each sequence, without padding, behind the first n slots, none of which is FREE.
+    """One token of each sequence, without padding, after the first n slots, none of which is FREE.
 
     Args:
         key, value: (B, H, 1, D), of any strides but along D.
@@ -123,7 +123,7 @@ def drop_kernel(
             worth = tl.where((at >= newest) & (RECENT > 0) | (at < SINKS), float("inf"), worth)
         lower = worth < lowest
         lowest, place = tl.where(lower, worth, lowest), tl.where(lower, n, place)
-    # What is read of the last slot is read before the minimum is known, hence before any thread can write.
+    # The last slot is read before the minimum is known, hence before any thread can write.
     last_position = tl.load(position + first + last)
     if lag is not None:
         last_lag = tl.load(lag + first + last)

@@ -161,7 +161,7 @@ def _check(mass: Tensor, always: Tensor, share: float) -> None:
     if mass.ndim != 2 or not 0 <= share < 1:
         raise ValueError(
             f"mass has shape {tuple(mass.shape)} and share is {share}: expected (rows, entries) and a fraction below "
-            "1; join the dimensions with .flatten(...), and keep everything for a share of 1"
+            "1; join the dimensions with .flatten(...), and keep everything if share is 1"
         )
     check_tensor("mass", mass, tuple(mass.shape), (torch.float32,))
     check_tensor("always", always, tuple(mass.shape), (torch.bool,))

@@ -1,13 +1,13 @@
 """Route tokens to experts: the gate's product, the best k, their weights, and which rows each expert works on.
 
-Dimension key: T tokens, E experts, D size of a token, k experts a token, P = T * k pairs of a token and an expert,
+Dimension key: T tokens, E experts, D size of a token, k experts per token, P = T * k pairs of a token and an expert,
 numbered t * k + place.
 
-What an expert needs is the list of its pairs, so that its products are over neighbouring rows: a counting sort by
+Each expert needs the list of its pairs, so that its products are over neighbouring rows: a counting sort by
 expert. One kernel chooses and counts within its tokens; a second turns all counts into places and writes the pairs
-there. Nothing is added atomically, so a pair's place is always the same, and nobody waits for the host. In torch this
-is a softmax, a topk, a division, a sort, a count and a running sum, each a pass and a launch of its own. The product
-with the gate, in float32, is made by the first kernel too: in torch it is two conversions and a product.
+there. Nothing is added atomically, so a pair's place is always the same, and the GPU never waits for the host. In torch
+this is a softmax, a topk, a division, a sort, a count and a running sum, each a pass and a launch of its own. The
+product with the gate, in float32, is made by the first kernel too: in torch it is two conversions and a product.
 
 What bounds it is latency: k choices one after the other, then the counts of all programs in each. So few tokens are
 spread over many programs, down to one each, while many tokens are 64 to a program.
@@ -25,8 +25,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-# Of an expert that is chosen: its share of a softmax over the chosen ones (Mixtral) or over all of them (Switch,
-# OLMoE), one (MoEfication), or the share of its sigmoid among the chosen ones' (DeepSeek-V3).
+# The weight of a chosen expert: a softmax over the chosen ones (Mixtral) or over all of them (Switch, OLMoE), one
+# (MoEfication), or its sigmoid divided by the sum over the chosen ones (DeepSeek-V3).
 Weights = Literal["chosen", "all", "one", "sigmoid"]
 
 MOST_EXPERTS = 1024  # a program has all experts of its tokens in registers
@@ -52,7 +52,7 @@ CASES = (
 
 
 class Routed(NamedTuple):
-    """Who works on what. Of expert e these are the pairs order[offsets[e] : offsets[e + 1]], by token."""
+    """The experts of each token and the pairs of each expert e: order[offsets[e] : offsets[e + 1]], by token."""
 
     weight: Float[Tensor, "T k"]  # float32, the largest score first
     expert: Int[Tensor, "T k"]
@@ -182,7 +182,7 @@ def choose_kernel(
     key = tl.where(real, bits * BLOCK_E + (BLOCK_E - 1 - column)[None, :], LOWEST)
     place = tl.zeros([BLOCK_T, BLOCK_E], tl.int32)
     for k in range(K):
-        first = key == tl.max(key, 1)[:, None]  # no two keys are equal, but for those of experts that are not free
+        first = key == tl.max(key, 1)[:, None]  # no two keys are equal, except those of experts that are not free
         place = tl.where(first, k + 1, place)
         key = tl.where(first, LOWEST, key)
     chosen = place > 0
@@ -191,7 +191,7 @@ def choose_kernel(
     elif WEIGHTS == "one":
         share = tl.full([BLOCK_T, BLOCK_E], 1.0, tl.float32)
     else:
-        if WEIGHTS == "sigmoid":  # by its logarithm, whose softmax is the share of a sigmoid, also of one that vanishes
+        if WEIGHTS == "sigmoid":  # the softmax of its logarithm: sigmoid / sum of sigmoids, even if all are 0
             x = tl.minimum(x, 0.0) - tl.log(1 + tl.exp(-tl.abs(x)))
         level = tl.max(tl.where(chosen, x, float("-inf")), 1)[:, None]
         exponential = tl.where(chosen, tl.exp(x - level), 0.0)
@@ -211,7 +211,7 @@ def order_kernel(
     places, counts, order, offsets, T, N_BLOCKS, E: tl.constexpr, K: tl.constexpr, OVERLAP: tl.constexpr,
     BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
-    """The places of BLOCK_T tokens' pairs: behind those of lower experts, of earlier blocks, of earlier tokens."""
+    """The places of BLOCK_T tokens' pairs: after those of lower experts, of earlier blocks, of earlier tokens."""
     if OVERLAP:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()

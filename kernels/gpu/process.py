@@ -63,6 +63,11 @@ class Waiting:
         written.replace(Path(self.folder.name) / SETTINGS)
         return self.process
 
+    def discard(self) -> None:
+        """Ends it where its part gets no turn."""
+        kill(self.process)
+        self.folder.cleanup()
+
 
 def start_early(kind: str, name: str) -> Waiting:
     """Starts the process of a part that `run` is to be called with later."""

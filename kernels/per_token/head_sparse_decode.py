@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 TILE_BYTES = 2**14  # of keys that a program has at a time, at most
-PIECE = 16  # slots: a share of the work is a multiple of it
+PIECE = 16  # slots: the part of each program is a multiple of it
 PROGRAMS_A_PROCESSOR = 2  # of the first kernel, all on the GPU at once
 PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
 MOST_GROUPS = 2**12  # of all sequences: every program looks which of them are kept
@@ -91,9 +91,9 @@ def part_kernel(
     UPCAST: tl.constexpr, OVERLAP: tl.constexpr, PIECE: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
     BLOCK_H: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr, MOST: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """The p-th of P equal shares of the slots of all groups with a head that is kept, before it is normalised.
+    """The slots of all groups with a kept head, divided evenly: the p-th of P ranges, before it is normalised.
 
-    A share may begin inside one group and end inside another: what it reads of a group is one part.
+    A range may begin inside one group and end inside another: what it reads of a group is one part.
     """
     BLOCK_N: tl.constexpr = TILE if TILE < MOST else MOST
     if OVERLAP:
@@ -195,7 +195,7 @@ def launch(
         return reference(query, keys, values, keep, scaling)
     (n_sequences, n_heads, n_slots, size), n_groups = keys.shape, query.shape[1] // keys.shape[1]
     n_rows, most = n_sequences * n_heads, max(16, TILE_BYTES // (triton.next_power_of_2(size) * keys.element_size()))
-    # No more programs than pieces, for a share of none would wait for nothing.
+    # No more programs than pieces: a program without a piece would wait for nothing.
     n_programs = programs_to_fill(query.device, PROGRAMS_A_PROCESSOR, PROGRAMS)
     n_programs = min(n_programs, n_rows * triton.cdiv(n_slots, PIECE))
     part = torch.empty((n_programs + n_rows, n_groups, size), dtype=torch.float32, device=query.device)

@@ -79,7 +79,7 @@ def part_kernel(
     n_up_to, n = tl.cumsum(counts, 0), tl.sum(counts, 0)
     if counted is not None:
         tl.atomic_add(counted, n.to(tl.int64), mask=tl.program_id(0) == 0)
-    # The r-th input that counts is behind as many inputs as have at most r up to them; halving finds how many.
+    # The place of the r-th input that counts is the number of inputs with at most r up to them; halving finds it.
     place = tl.zeros([ROOM], tl.int32)
     for halving in tl.static_range(HALVINGS):
         further = place + (ROOM >> (halving + 1))

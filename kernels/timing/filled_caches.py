@@ -127,7 +127,7 @@ def bytes_allocated(cache: EvictingCache | StaticCache) -> int:
 
 
 def _divide_evenly(cache: EvictingCache) -> None:
-    """Every layer has the same share of what D2O keeps, so that each evicts and merges in every step."""
+    """Every layer gets the same part of what D2O keeps, so that each evicts and merges in every step."""
     for slots in cache.slots:
         slots.per_head["share"] = torch.ones(slots.shape, device=slots.position.device)
     cache.is_allocated = True

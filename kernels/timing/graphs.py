@@ -53,7 +53,7 @@ def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], T
         first = error.__context__ or error  # an error while recording is followed by another when it ends
         raise NotCapturable(f"{type(first).__name__}: {first}".splitlines()[0]) from error
     finally:
-        torch.cuda.set_stream(current)  # a recording that fails leaves its own behind
+        torch.cuda.set_stream(current)  # a recording that fails leaves its own stream set
     return Replay(graph, step, output)
 
 

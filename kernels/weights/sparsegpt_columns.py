@@ -107,7 +107,7 @@ def columns_kernel(
     inside = (row < O)[:, None] & (column < W)[None, :]
     offset = row.to(tl.int64)[:, None] * stride + column[None, :]
     w = tl.load(weight + offset, mask=inside, other=0.0).to(tl.float32)
-    free = tl.full([BLOCK_O, BLOCK_W], 1, tl.int32)  # 0 where a weight leaves whatever its cost
+    free = tl.full([BLOCK_O, BLOCK_W], 1, tl.int32)  # 0 where a weight is pruned whatever its cost
     if zero is not None:
         free = 1 - tl.load(zero + offset, mask=inside, other=0).to(tl.int32)
     stays = tl.zeros([BLOCK_O, BLOCK_W], tl.int32)
@@ -152,7 +152,7 @@ def columns_kernel(
 
 
 def takes(weight: Tensor, width: int, group: int) -> bool:
-    """Whether the kernel can settle blocks of `width` columns, chosen in groups: 1 where masks are given."""
+    """Whether the kernel can process blocks of `width` columns, chosen in groups: 1 where masks are given."""
     return weight.ndim == 2 and 0 < width <= WIDEST and group in (1, *GROUPS) and weight.numel() > 0
 
 

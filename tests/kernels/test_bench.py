@@ -4,6 +4,8 @@ import io
 import json
 import math
 import re
+import statistics
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -94,7 +96,7 @@ def test_every_bench_writes_a_complete_file_and_says_where_sparsity_loses(tmp_pa
         for row in result["tables"]["sides"]:
             assert set(row) - ALONE_KEYS == ROW_KEYS
             assert row["right"]
-            assert row["repetitions"] in (2, 3)
+            assert row["repetitions"] in ((1, 2, 3) if name == "pruning" else (2, 3))  # SparseGPT runs once
             assert 0 < row["low_seconds"] <= row["median_seconds"] <= row["high_seconds"]
             assert row["bound_seconds"] == max(row["flops"] / 2e9, row["bytes"] / 1e9)
             assert math.isclose(row["share_of_bound"], row["bound_seconds"] / row["median_seconds"])
@@ -111,8 +113,8 @@ def test_a_bench_may_close_with_a_sentence_of_its_own(tmp_path, capsys):
     said = " ".join(capsys.readouterr().out.split())
     rows = json.loads((tmp_path / "sparsegpt.json").read_text())["tables"]["sides"]
     for pattern in ("50 %", "2:4"):
-        ratios = sorted(r["times_anchor"] for r in rows if r["side"] == "solver" and r["contest"].endswith(pattern))
-        assert f"{ratios[1]:.2f}x at {pattern}" in said
+        ratios = [r["times_anchor"] for r in rows if r["side"] == "solver" and r["contest"].endswith(pattern)]
+        assert f"{statistics.median(ratios):.2f}x at {pattern}" in said
 
 
 def test_by_default_results_go_to_the_build_folder(tmp_path, monkeypatch):
@@ -233,12 +235,15 @@ def test_every_kernel_was_tested_and_timed_on_that_gpu(path):
     result = json.loads(path.read_text(encoding="utf-8"))
     tests, benches = gpu_command._parts(gpu_command._arguments([]))
     benched = {name.split(".")[-1] for name in benches}
+    # Those of methods, and of a kernel that another one launches, do not have the type of numbers as a parameter.
+    without_types = {Path(part.name).stem for part in tests if part.name.endswith(".py")} | {"hopper_prefill"}
     assert {Path(part.name).stem for part in tests} == set(result["tests"])
     assert benched == set(result["benches"])
     for name, entry in result["tests"].items():
         assert (entry["status"], entry["failed"], entry["broken"]) == ("right", 0, {}), name
-        if name in benched:
+        if name not in without_types:
             assert all(entry["by_type"][kind]["passed"] > 0 for kind in report.TYPES), name
+        if name in benched:
             assert result["benches"][name]["rows"], name
     for name, entry in result["benches"].items():
         if entry["status"] == "broken":  # it says so, and what it had timed until then is kept

@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import math
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -82,6 +83,12 @@ NEVER_SET_UP = """
 def contests(place):
     raise FileNotFoundError("The model is not there. Run `course setup`.")
 """
+
+
+@pytest.fixture
+def no_early_starts(monkeypatch):
+    """Where `run` is made up, no process is started for the next bench."""
+    monkeypatch.setattr(command, "start_early", lambda kind, name: None)
 
 
 def distributions(names):
@@ -288,6 +295,7 @@ def test_before_the_benches_every_setting_is_run_once_and_none_is_timed():
     ]
 
 
+@pytest.mark.usefixtures("no_early_starts")
 def test_with_little_time_the_first_benches_are_timed_and_the_others_said_to_be_left_out(tmp_path, monkeypatch, capsys):
     given = []
     device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
@@ -303,10 +311,11 @@ def test_with_little_time_the_first_benches_are_timed_and_the_others_said_to_be_
     assert command.main(asked) == 0
     ((name, seconds, of_contests),) = given
     assert (name, seconds) == ("first", command.START_SECONDS + of_contests)
-    assert seconds == 25
+    assert seconds == pytest.approx(30 - command.USUAL_SECONDS, abs=2), "the second would have got the rest"
     assert json.loads((tmp_path / "gpu.json").read_text())["benches"]["second"]["message"] == "no time was left for it"
 
 
+@pytest.mark.usefixtures("no_early_starts")
 def test_a_bench_that_cannot_run_is_told_at_once_and_one_that_was_cut_goes_on_at_the_end(tmp_path, monkeypatch):
     ran = []
     device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
@@ -371,6 +380,7 @@ def test_a_bench_with_no_contest_for_the_device_says_so(tmp_path, monkeypatch):
         assert process.read(path)[-1]["record"] == "end"
 
 
+@pytest.mark.usefixtures("no_early_starts")
 def test_a_bench_that_asks_for_more_time_gets_it_as_long_as_there_is_any(tmp_path, monkeypatch):
     """The others share what it leaves."""
     given, decoding = [], "course_lib.kernels.bench.end_to_end.decoding"
@@ -389,8 +399,72 @@ def test_a_bench_that_asks_for_more_time_gets_it_as_long_as_there_is_any(tmp_pat
     assert given[0] == (decoding, most, most - command.START_SECONDS)
     assert given[1][1] == command.BENCH_SECONDS
     given.clear()
+    command.main([*asked, "--seconds", "120"])
+    cut = 120 - 9 * command.USUAL_SECONDS  # so that the others have their time
+    assert cut - 2 <= given[0][1] <= cut
+    given.clear()
     command.main([*asked, "--seconds", "50"])  # which the others would take up
-    assert given[0] == (decoding, command.LEAST_SECONDS, command.LEAST_SECONDS - command.START_SECONDS)
+    assert [name for name, *_ in given] == ["made_up"] * 9 + [decoding], "it gets what the others leave"
+    assert given[0][1] == command.LEAST_SECONDS
+
+
+def test_a_process_that_waits_for_its_settings_is_timed_from_there_and_started_again_after_a_crash(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "imported.py").write_text("from pathlib import Path\nPath(__file__).with_suffix('.done').touch()\n")
+    (tmp_path / "waits.py").write_text("import imported\n" + MADE_UP_BENCH)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    waiting = process.start_early("bench", "waits")
+    folder, begin = Path(waiting.folder.name), time.monotonic()
+    while not (tmp_path / "imported.done").exists():
+        assert time.monotonic() < begin + 60
+        time.sleep(0.05)
+    assert waiting.process.poll() is None, "it waits"
+    assert process.read(folder / "records.jsonl") == []
+    limit = {"name": "a", "flops_per_second": 1e9, "bytes_per_second": 1e9, "source": "made up"}
+    settings = {"rehearse": True, "limit": limit, "seconds": 30.0}
+    outcome = process.run(process.Part("bench", "waits", 60, 60, {}), settings, waiting=waiting)
+    assert list(outcome.broken) == ["crash"]
+    assert "killed by SIGABRT" in outcome.broken["crash"]
+    contests = [record["name"] for record in outcome.records if record["record"] == "contest"]
+    assert contests[:1] + contests[-1:] == ["right", "last"], "the second process goes on after the crash"
+    assert len(contests) == len(set(contests)) == 7
+    assert outcome.records[-1] == {"record": "end"}
+    assert waiting.process.returncode is not None
+    assert not folder.exists()
+
+
+def test_a_process_that_waits_in_vain_is_ended():
+    waiting = process.start_early("bench", "no_such_module")
+    waiting.discard()
+    assert waiting.process.returncode == -signal.SIGKILL
+    assert not Path(waiting.folder.name).exists()
+    assert waiting.process not in process._running
+
+
+def test_a_bench_that_gets_no_turn_leaves_no_process(tmp_path, monkeypatch):
+    """The whole model is put off; the process that was started for it is not given to another bench."""
+    given, started, discarded = [], [], []
+    device = {"record": "device", "name": "made up", "driver": None, "torch": "", "triton": ""}
+
+    def start_early(kind, name):
+        started.append(name)
+        return SimpleNamespace(name=name, discard=lambda: discarded.append(name))
+
+    def run(part, settings, earlier=(), waiting=None):
+        if part.kind == "bench":
+            given.append((part.name, waiting and waiting.name))
+        return process.Outcome([device] if part.kind == "device" else [{"record": "end"}], {}, 0.0)
+
+    monkeypatch.setattr(command, "run", run)
+    monkeypatch.setattr(command, "start_early", start_early)
+    asked = ["--rehearse", "--out", str(tmp_path), "--seconds", "30", "--tests", "--benches"]
+    command.main([*asked, "a", "course_lib.kernels.bench.end_to_end.x", "b", "c", "d"])
+    whole_model = "course_lib.kernels.bench.end_to_end.x"
+    assert started == [whole_model, "c", "d"]
+    assert discarded == [whole_model]
+    assert given == [("a", None), ("b", None), ("c", "c"), ("d", "d"), (whole_model, None)]
 
 
 @pytest.mark.skipif(runtime.triton is None, reason="there is no triton to prepare with")

@@ -104,7 +104,7 @@ class FlexPrefill(SparsePrefill):
     def _masses(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
     ) -> tuple[Tensor, ...]:
-        """What the last queries attend to: on columns of blocks, and whatever else `_lines` wants to know."""
+        """The mass that the last queries give to columns of blocks, and the other sums that `_lines` needs."""
         return line_masses(query, keys, scaling, self.block_size)
 
     def _divergence(

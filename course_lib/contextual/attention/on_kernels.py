@@ -24,7 +24,7 @@ _inside: WeakKeyDictionary = WeakKeyDictionary()  # attention modules of models 
 
 
 class Decoding:
-    """The heads that the present block keeps, and what became of them.
+    """The heads that the present block keeps, and whether a kernel has used them.
 
     Attributes:
         keep: chosen before attention; None where all are computed.

@@ -79,7 +79,7 @@ class TealWatch:
         self._all[place] = self._all.get(place, 0) + n_all
 
     def tally(self, place: str, device: torch.device) -> Int[Tensor, "1"]:
-        """What a kernel adds to, so that nobody waits for a GPU before the density is asked for."""
+        """The count that a kernel adds to, so that the host need not wait for the GPU before the density is read."""
         return self._tallies.setdefault(place, torch.zeros(1, dtype=torch.long, device=device))
 
     @property

@@ -144,7 +144,7 @@ def drifting_tokens(measured: Measured) -> int:
 
 
 def drift(measured: Measured) -> Effect:
-    """How much further StreamingLLM lies behind dense attention in the second half of the text than in the first.
+    """How much more loss StreamingLLM adds to dense attention in the second half of the text than in the first.
 
     Both read the same blocks, so that a harder second half of the text drops out.
     """

@@ -35,7 +35,7 @@ class Wanda(LayerPruner):
         return super()._prune(weight, inputs) if pruned is None else pruned
 
     def _in_one_pass(self, weight: Tensor, inputs: Gram, write: Literal["keep", "weight"]) -> Tensor | None:
-        """What a kernel makes of weight and norms, which never writes the score; None where none runs."""
+        """Computed by a kernel from weight and norms, without writing the score; None where no kernel runs."""
         if type(self)._score is not Wanda._score:
             return None
         return choose(self.pattern, weight, inputs.diagonal.sqrt(), write)

@@ -193,7 +193,7 @@ def _highest(score: Tensor, n_kept: int) -> Tensor:
 
 
 def _masked(block: Block, index: Tensor | None) -> Tensor:
-    """What the chosen neurons give, in float32."""
+    """The output of the chosen neurons, in float32."""
     x, mlp = block.x.float(), block.mlp
     hidden = silu(x @ mlp.gate.float().T) * (x @ mlp.up.float().T)
     if index is not None:
@@ -229,7 +229,7 @@ def _teal_reference(block: Block, levels: tuple[float, float]) -> Tensor:
 
 
 def _choosing(blocks: list[Block], place: Place) -> Contest:
-    """Seconds until it is known which neurons a token computes; the first side is what they are to save."""
+    """Seconds to choose the neurons that a token computes; the first side is the time that they should save."""
     mlp = blocks[0].mlp
     n_kept, size, n = round(OF_SEARCH * mlp.n), mlp.up.element_size(), len(blocks)
 

@@ -56,7 +56,7 @@ WITHOUT_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDP
 
 @dataclass(frozen=True)
 class Cell:
-    """What one contest measures."""
+    """The measurement of one contest."""
 
     n_context: int  # tokens before the step
     n_sequences: int  # or LARGEST

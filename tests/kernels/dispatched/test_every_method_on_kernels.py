@@ -1,6 +1,6 @@
 """Every method gives the same result with the library's kernels on as with them off: all that the folders hold.
 
-`make gpu` runs this on the GPU. On a CPU it runs under Triton's interpreter, each method once with its usual settings.
+`make gpu` runs this on the GPU. Under Triton's interpreter, which is slow, one quick method of each kind runs.
 Models are random, in float32; tolerances allow for sums of at most a few hundred terms in another order.
 """
 
@@ -34,11 +34,17 @@ from course_lib.sparsity.patterns import NofM, Unstructured
 
 pytestmark = pytest.mark.skipif(runtime.mode() == "reference", reason="needs a GPU, or TRITON_INTERPRET=1")
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-IDS = torch.randint(3, 97, (2, 40), generator=torch.Generator().manual_seed(0))
+IDS = torch.randint(3, 97, (2 if COMPILED else 1, 40), generator=torch.Generator().manual_seed(0))
 POSITIONS = ["original", "rolling"] if COMPILED else ["original"]
 PATTERNS = [Unstructured(0.5), NofM(2, 4), NofM(4, 8)] if COMPILED else [NofM(2, 4)]
 DTYPES = [torch.float32, torch.bfloat16] if COMPILED else [torch.float32]
-names = {"ids": lambda each: each.__name__}
+
+
+def each(name, folder, base, quick):
+    """A parameter for each method of a folder; under the interpreter, only for the one called `quick`."""
+    found = discover.subclasses(folder, base)
+    found = found if COMPILED else [method for method in found if method.__name__ == quick]
+    return pytest.mark.parametrize(name, found, ids=lambda method: method.__name__)
 
 
 def on_and_off(run):
@@ -59,7 +65,7 @@ def fields_of(method):
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("policy", discover.subclasses(policies, EvictionPolicy), **names)
+@each("policy", policies, EvictionPolicy, quick="Window")
 def test_an_eviction_policy_keeps_and_reads_the_same(policy, positions):
     model, ids = model_here(), IDS.to(DEVICE)
     settings = {"budget": 12, "recent": 4} if policy.__name__ != "Full" else {"budget": 1.0}
@@ -80,7 +86,7 @@ def test_an_eviction_policy_keeps_and_reads_the_same(policy, positions):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
-@pytest.mark.parametrize("method", discover.subclasses(methods, LayerPruner), **names)
+@each("method", methods, LayerPruner, quick="Wanda")
 def test_a_pruner_keeps_the_same_weights(method, pattern, dtype, generator):
     weight = torch.randn(24, 64, generator=generator).to(DEVICE, dtype)
     inputs = torch.randn(160, 64, generator=generator)
@@ -93,7 +99,7 @@ def test_a_pruner_keeps_the_same_weights(method, pattern, dtype, generator):
     torch.testing.assert_close(on, off, **tolerance)
 
 
-@pytest.mark.parametrize("router", discover.subclasses(routers, Router), **names)
+@each("router", routers, Router, quick="Mixtral")
 def test_a_router_sends_tokens_to_the_same_experts(router, generator):
     settings = {name: value for name, value in {"k": 2}.items() if name in fields_of(router)}
     layer = random_layer(32, 48, 5, router(**settings), generator).to(DEVICE).eval()
@@ -106,7 +112,7 @@ def test_a_router_sends_tokens_to_the_same_experts(router, generator):
         torch.testing.assert_close(getattr(routing_on, name), getattr(routing_off, name), **CLOSE)
 
 
-@pytest.mark.parametrize("selector", discover.subclasses(selectors, NeuronSelector), **names)
+@each("selector", selectors, NeuronSelector, quick="Oracle")
 def test_a_selector_computes_the_same(selector):
     model, ids = model_here(), IDS.to(DEVICE)
     settings = {}
@@ -123,7 +129,7 @@ def test_a_selector_computes_the_same(selector):
     torch.testing.assert_close(on, off, **CLOSE)
 
 
-@pytest.mark.parametrize("rule", discover.subclasses(prefill, SparsePrefill), **names)
+@each("rule", prefill, SparsePrefill, quick="RandomBlocks")
 def test_a_prefill_rule_reads_the_same(rule):
     model, ids = model_here(), IDS.to(DEVICE)
     settings = {"block_size": 8} | ({"min_budget": 8} if "min_budget" in fields_of(rule) else {})

@@ -75,10 +75,12 @@ WAYS = {
     "4 bits": lambda model: evicting(model, H2O(budget=12, recent=4), vectors=Quantized(group=8, residual=4)),
     "recycled": lambda model: recycling(model, Recycled(budget=8, every=2)),
 }
+# The interpreter is slow: there, each kernel runs in one of them.
+EACH_KERNEL = ("H2O, normalised", "StreamingLLM, rolling", "SnapKV", "4 bits", "recycled")
 
 
 @on_kernels
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", WAYS if COMPILED else EACH_KERNEL)
 def test_a_model_decodes_the_same_tokens_and_keeps_the_same(name):
     model, recycled = small_model(), name == "recycled"  # whose first step reads what a full step took
     mine, its = (decoded(model, WAYS[name], on, n_steps=2 + recycled) for on in (True, False))
@@ -286,12 +288,12 @@ def test_a_policy_that_asks_for_the_weights_gets_them(generator):
             return super().remember(slots, seen)
 
     found = []
-    decoded(model, lambda model: evicting(model, Curious(budget=12, recent=4)), True, n_steps=2)
-    assert [tuple(seen.weights.shape[2:]) for seen in found] == [(3, 14, 14)] * 2 + [(3, 1, 13)] * 2
+    decoded(model, lambda model: evicting(model, Curious(budget=7, recent=3)), True, n_steps=2, prompt=IDS[:, :9])
+    assert [tuple(seen.weights.shape[2:]) for seen in found] == [(3, 9, 9)] * 2 + [(3, 1, 8)] * 2
 
 
 @on_kernels
-@pytest.mark.parametrize("rolling", [False, True])
+@pytest.mark.parametrize("rolling", [False, True] if COMPILED else [False])
 def test_free_slots_are_not_read(rolling):
     """Heads that keep fewer tokens than others."""
     model, settings = small_model(), H2O(budget=12, recent=2, by_head=(1.0, 0.5))

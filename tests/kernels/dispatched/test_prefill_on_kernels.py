@@ -31,7 +31,12 @@ RULES = [
     VerticalSlash(block_size=BLOCK, density=0.6),
     RandomBlocks(block_size=BLOCK, density=0.5),
 ]
-each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{type(rule).__name__}-{getattr(rule, 'tau', '')}")
+EACH_KERNEL = [rule for rule in RULES if isinstance(rule, FlexPrefill | VerticalSlash)]  # the interpreter is slow
+each_rule = pytest.mark.parametrize(
+    "rule",
+    RULES if COMPILED else EACH_KERNEL,
+    ids=lambda rule: f"{type(rule).__name__}-{getattr(rule, 'tau', '')}",
+)
 
 
 @pytest.fixture

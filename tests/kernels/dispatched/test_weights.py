@@ -23,6 +23,20 @@ pytestmark = pytest.mark.skipif(not (runtime.INTERPRETED or COMPILED), reason="a
 # Sums of at most 80 products in float32, in another order: 80 units in the last place of numbers up to 4.
 CLOSE = {"rtol": 1e-4, "atol": 4e-5}
 PER_ROW, PER_LAYER = Unstructured(0.5), Unstructured(0.5, per="layer")
+UPDATES = [  # pattern, columns of a block, the kernel that chooses
+    (PER_LAYER, 32, "sparsegpt_columns"),
+    (PER_ROW, 32, "row_mask"),
+    (NofM(2, 4), 32, "sparsegpt_columns"),
+    (NofM(4, 8), 24, "sparsegpt_columns"),
+]
+PRUNERS = [Wanda(), SparseGPT(NofM(2, 4))]
+if COMPILED:  # the interpreter is slow
+    UPDATES += [
+        (Unstructured(0.3, size=5), 128, "row_mask"),
+        (Unstructured(0.5, per="column"), 16, "sparsegpt_columns"),
+        (NofM(1, 4), 128, "sparsegpt_columns"),
+    ]
+    PRUNERS += [Wanda(NofM(2, 4)), SparseGPT(block_size=16)]
 
 
 @pytest.fixture
@@ -84,19 +98,7 @@ def test_masks_are_equal(pruner, name, dtype, layer, monkeypatch):
 
 
 @pytest.mark.parametrize("zeros", [0.0, 0.3])
-@pytest.mark.parametrize(
-    ("pattern", "block_size", "name"),
-    [
-        (PER_LAYER, 32, "sparsegpt_columns"),
-        (PER_ROW, 32, "row_mask"),
-        (Unstructured(0.3, size=5), 128, "row_mask"),
-        (Unstructured(0.5, per="column"), 16, "sparsegpt_columns"),
-        (NofM(2, 4), 32, "sparsegpt_columns"),
-        (NofM(4, 8), 24, "sparsegpt_columns"),
-        (NofM(1, 4), 128, "sparsegpt_columns"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("pattern", "block_size", "name"), UPDATES, ids=str)
 def test_sparsegpt_updates_alike(pattern, block_size, name, zeros, layer, monkeypatch, generator):
     """A tenth of the weights at least, in blocks that do not divide the columns, with a dead input."""
     weight, gram = layer
@@ -152,11 +154,7 @@ def small_model():
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
 
 
-@pytest.mark.parametrize(
-    "pruner",
-    [Wanda(), Wanda(NofM(2, 4)), SparseGPT(block_size=16), SparseGPT(NofM(2, 4))],
-    ids=lambda pruner: f"{type(pruner).__name__}-{pruner.pattern}",
-)
+@pytest.mark.parametrize("pruner", PRUNERS, ids=lambda pruner: f"{type(pruner).__name__}-{pruner.pattern}")
 def test_a_whole_model_block_by_block(pruner, generator):
     """Later blocks read what earlier ones became, and masks and weights are still the same."""
     windows = torch.randint(97, (4, 16), generator=generator).to(DEVICE)
