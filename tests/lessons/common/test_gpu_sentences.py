@@ -202,6 +202,10 @@ SAID = {
         "At 8,192 tokens it is slower (0.92 times)": lambda: (
             times_dense("prefilling", SHORT, FLEX) == "0.92" and verdicts("prefilling", FLEX, SHORT) == {"loses"}
         ),
+        "The verdict counts two more densities at 32,768 tokens": lambda: (
+            len(gpu.timed("prefilling", sides=[FLEX])) == len(LONG) + len([SHORT]) + 2
+            and sum("32768 tokens" in row["contest"] for row in gpu.timed("prefilling", sides=[FLEX])) == len(LONG) + 2
+        ),
         "*index alone* takes longer than *attention alone*": lambda: (
             seconds("prefilling", SHORT, "index alone") > seconds("prefilling", SHORT, "attention alone")
         ),
