@@ -4,6 +4,7 @@ A bench has contests, a contest has sides, and the first side is the anchor. The
 of the file: they mean that 10 to 90 % of the repetitions lie on one side of the anchor.
 """
 
+import math
 from collections.abc import Sequence
 
 from course_lib.lessons.common.effects import Row, of_repetitions, side_by_side
@@ -14,6 +15,7 @@ from course_lib.lessons.common.verdicts import Effect
 RESULT = "gpu_h200"
 NOTED = {"tokens/s": 0, "memory (GB)": 1}  # columns that not every bench of a model has, and their decimals
 SAID = {"wins": "wins", "even": "is even", "loses": "loses"}  # by verdict
+ONCE = "one run"  # in place of a verdict, which a single repetition does not allow
 
 
 def results() -> Measured:
@@ -58,6 +60,7 @@ def table(
     entry = measured["benches"][bench]
     rows = timed(bench, contests, sides, measured)
     stopped = f" Not timed: {entry['stopped']}." if entry.get("stopped") else ""
+    stopped += _earlier(bench, measured)
     return Table(
         [_row(row) for row in rows],
         caption=f"{bench} ({entry['dtype']}): time on the GPU",
@@ -65,7 +68,7 @@ def table(
             "time (µs)": number(1),
             "bound (µs)": number(1),
             "bound / time": _fraction,
-            ("speedup", "slowest", "fastest"): with_range(2),
+            ("speedup", "slowest", "fastest"): _speedup,
         },
         note="bound: the least time that the GPU needs for the bytes and the arithmetic. speedup: over the anchor, the "
         f"side that all others are compared with; in brackets, 10 % to 90 % of the repetitions.{stopped}",
@@ -77,6 +80,7 @@ def whole_model(
 ) -> Table:
     """One row per side of a bench of a whole model: its time, and what else the bench noted of it."""
     measured = measured or results()
+    measured = measured or results()
     rows = [_row_of_model(row) for row in timed(bench, contests, sides, measured)]
     noted = [name for name in ("tokens/s", "memory (GB)") if any(row[name] is not None for row in rows)]
     rows = [{name: value for name, value in row.items() if name in noted or name not in NOTED} for row in rows]
@@ -86,9 +90,10 @@ def whole_model(
         formats={
             "time (ms)": number(2),
             **{name: number(digits) for name, digits in NOTED.items() if name in noted},
-            ("speedup", "slowest", "fastest"): with_range(2),
+            ("speedup", "slowest", "fastest"): _speedup,
         },
-        note="speedup: over the first side of the same setting; in brackets, 10 % to 90 % of the repetitions.",
+        note="speedup: over the first side of the same setting; in brackets, 10 % to 90 % of the repetitions."
+        + _earlier(bench, measured),
     )
 
 
@@ -126,12 +131,15 @@ def _row(row: Row) -> Row:
     microseconds = [row[key] * 1e6 if is_timed else None for key in ("median_seconds", "bound_seconds")]
     ends = ("", "_low", "_high")
     speedup = [row[f"times_anchor{end}"] if is_timed and not is_anchor else None for end in ends]
+    is_single = row["repetitions"] == 1 and not is_anchor
+    if is_single:
+        speedup[1:] = math.nan, math.nan
     return (
         texts
         | dict(zip(("time (µs)", "bound (µs)"), microseconds, strict=True))
         | {"bound / time": row["share_of_bound"] if is_timed else None}
         | dict(zip(("speedup", "slowest", "fastest"), speedup, strict=True))
-        | {"verdict": "anchor" if is_timed and is_anchor else row["verdict"]}
+        | {"verdict": "anchor" if is_timed and is_anchor else ONCE if is_single else row["verdict"]}
     )
 
 
@@ -147,6 +155,17 @@ def _row_of_model(row: Row) -> Row:
         "memory (GB)": None if peak is None else peak / 1e9,
         **{name: found[name] for name in ("speedup", "slowest", "fastest", "verdict")},
     }
+
+
+def _earlier(bench: str, measured: Measured) -> str:
+    """The day of a bench that the run took over from an earlier one; nothing for its own benches."""
+    day = measured["benches"][bench].get("started", measured["started"])[:10]
+    return "" if day == measured["started"][:10] else f" Measured on {day}, in an earlier run."
+
+
+def _speedup(value: float, low: float, high: float) -> str:
+    """Without a range where there was one repetition."""
+    return number(2)(value) if math.isnan(low) else with_range(2)(value, low, high)
 
 
 def _fraction(value: float) -> str:

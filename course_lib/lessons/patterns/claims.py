@@ -231,10 +231,19 @@ ON_A_GPU = _on_a_gpu(
     measure=partial(_gpu_contests, "nm_matmul", "torch semi-structured"),
     refuted="a number of tokens with which the sparse product is not faster",
 )
+REWRITTEN = range(2, 65)  # tokens: their kernel is another one since the committed run timed it; see `started` there
+
+
+def _own_kernel(measured: Measured) -> dict[str, Effect]:
+    contests = _gpu_contests("nm_matmul", "N:M kernel", measured)
+    return {name: effect for name, effect in contests.items() if int(name.rpartition(" ")[2]) not in REWRITTEN}
+
+
 OWN_KERNEL_ON_A_GPU = _on_a_gpu(
     id="patterns-own-kernel",
-    text="on a GPU, the course's 2:4 kernel, which saves bytes but no multiplications, is faster than the dense one",
-    measure=partial(_gpu_contests, "nm_matmul", "N:M kernel"),
+    text="on a GPU, the course's 2:4 kernel, which saves bytes but no multiplications, is faster than the dense one, "
+    "with one token and with more than 64",
+    measure=_own_kernel,
     refuted="a number of tokens with which the sparse product is not faster",
 )
 BITMAP_KERNEL_ON_A_GPU = _on_a_gpu(

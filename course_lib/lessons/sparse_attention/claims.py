@@ -229,6 +229,25 @@ AS_PROMISED = _clock(
 )
 CLOCK_CLAIMS = (READ_FASTER, READ_FASTER_LONGEST, LOOP_THAN_FLEX, WHOLE_FASTER, AS_PROMISED)
 
+_on_a_gpu = partial(_claim, results=("bench/gpu_h200",), source=FLEXPREFILL)
+READ_FASTER_ON_A_GPU = _on_a_gpu(
+    id="sparse_attention-read-faster-on-a-gpu",
+    text="on a GPU, attention that chooses its blocks is faster than dense attention at every length and density",
+    measure=partial(clock.gpu_speedups, side=clock.ON_A_GPU),
+    quantity="time of dense attention over that of choosing and reading blocks, by length, kind of heads and density "
+    "(random numbers with planted blocks, attention of a layer of Llama-3-8B's shape)",
+    refuted="a length and density at which dense attention takes no more time",
+)
+WHOLE_FASTER_ON_A_GPU = _on_a_gpu(
+    id="sparse_attention-whole-faster-on-a-gpu",
+    text="on a GPU, the prefill of the whole model is faster",
+    measure=partial(clock.gpu_speedups, side=clock.WHOLE_ON_A_GPU),
+    quantity="time of the dense prefill over that of the sparse one, by length (a model of Llama-3-8B's shape with "
+    "random weights, a density of about 0.3)",
+    refuted="a length at which the dense prefill takes no more time",
+)
+GPU_CLOCK_CLAIMS = (READ_FASTER_ON_A_GPU, WHOLE_FASTER_ON_A_GPU)
+
 
 def _published_saving() -> str:
     found = rows(load_published("sparse_attention"), "deltallm")

@@ -6,6 +6,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from course_lib.lessons.common import gpu
 from course_lib.lessons.common.benchmarks import has_signal
 from course_lib.lessons.common.claim import (
     COMPARABLE,
@@ -344,6 +345,40 @@ SLOWER = _claim(
     results=("sparsegpt/experiments/sparsegpt_seconds",),
     measure=_slower,
     quantity="SparseGPT's seconds over Wanda's",
+    refuted="SparseGPT in no more seconds than Wanda",
+    published=_published_seconds,
+)
+ON_THE_GPU = {"50 %": ("50 %", "50 % of each row"), "2:4": ("2:4", "2:4")}  # sides of SparseGPT and of Wanda
+
+
+def gpu_seconds(run: Measured) -> dict[str, tuple[float, float]]:
+    """Seconds to prune 32 blocks of Llama-3-8B's shape on a GPU, by pattern: with SparseGPT and with Wanda."""
+
+    def seconds(method: str, side: str) -> float:
+        (row,) = gpu.timed("pruning", [f"32 blocks, {method}"], [side], run)
+        return row["median_seconds"]
+
+    return {p: (seconds("SparseGPT", a), seconds("Wanda", b)) for p, (a, b) in ON_THE_GPU.items()}
+
+
+def _slower_on_a_gpu(run: Measured) -> Effect:
+    """SparseGPT was timed once with each pattern, so a pattern is one sample, as in `_slower`."""
+    return of_samples([math.log(slow / fast) for slow, fast in gpu_seconds(run).values()])
+
+
+def _show_on_a_gpu(run: Measured) -> str:
+    times = [f"{slow:.1f} s and {fast:.3f} s ({pattern})" for pattern, (slow, fast) in gpu_seconds(run).items()]
+    return f"{', '.join(times)}; SparseGPT was run once with each pattern"
+
+
+SLOWER_ON_A_GPU = _claim(
+    id="sparsegpt-slower-on-a-gpu",
+    text="on a GPU, SparseGPT takes longer than Wanda for all blocks of a model of Llama-3-8B's shape",
+    source=WANDA_PAPER,
+    results=("bench/gpu_h200",),
+    measure=_slower_on_a_gpu,
+    shown=_show_on_a_gpu,
+    quantity="seconds of SparseGPT and of Wanda, without forward passes and Gram matrices, random weights",
     refuted="SparseGPT in no more seconds than Wanda",
     published=_published_seconds,
 )

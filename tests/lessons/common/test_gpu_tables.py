@@ -80,6 +80,26 @@ def test_what_was_not_timed_says_so():
     assert gpu.table("product", measured=run).note.endswith("Not timed: more tokens.")
 
 
+def test_a_bench_of_an_earlier_run_says_its_day():
+    for day, said in (("2026-01-01", True), ("2026-01-02", False)):
+        bench = {"dtype": "bfloat16", "started": f"{day}T05:00:00+00:00", "rows": [row("32k", "dense")]}
+        run = RUN | {"benches": {"product": bench}}
+        for table in (gpu.table("product", measured=run), gpu.whole_model("product", measured=run)):
+            assert table.note.endswith("Measured on 2026-01-01, in an earlier run.") is said
+            assert ("Measured" in table.note) is said
+
+
+def test_a_single_repetition_has_neither_a_range_nor_a_verdict():
+    once = [row("32k", "dense", repetitions=1), row("32k", "kernel", 2.0, "wins", repetitions=1)]
+    rows_of_two = [row("8k", "dense", repetitions=2), row("8k", "kernel", 2.0, "wins", repetitions=2)]
+    run = RUN | {"benches": {"product": {"dtype": "bfloat16", "rows": once + rows_of_two}}}
+    for table in (gpu.table("product", measured=run), gpu.whole_model("product", measured=run)):
+        said = [cells[-2:] for cells in rows(table)]
+        assert said == [["–", "anchor"], ["2.00", "one run"], ["–", "anchor"], ["2.00 (1.98–2.02)", "wins"]]
+    run["benches"]["product"]["rows"] = once
+    assert rows(gpu.whole_model("product", measured=run))[1][-2:] == ["2.00", "one run"]
+
+
 def test_a_share_below_a_half_per_cent_is_no_zero():
     run = RUN | {"benches": {"product": {"dtype": "float16", "rows": [row("tokens: 1", "dense", share_of_bound=4e-3)]}}}
     assert rows(gpu.table("product", measured=run))[0][4] == "<1 %"

@@ -122,6 +122,12 @@ def test_on_a_gpu_each_number_of_tokens_counts(times, word):
     assert claims.BITMAP_KERNEL_ON_A_GPU.judge(run).words == word.replace("tokens: ", "density ")
 
 
+def test_tokens_of_a_kernel_that_was_rewritten_do_not_count():
+    run = gpu_run([1.2] * 66, [2.0, 2.0, *[0.5] * 63, 2.0], (2.0,))  # 2 to 64 tokens lose
+    assert claims.OWN_KERNEL_ON_A_GPU.judge(run).words == "holds"
+    assert list(claims.OWN_KERNEL_ON_A_GPU.judge(run).effects) == ["tokens: 0", "tokens: 1", "tokens: 65"]
+
+
 @pytest.mark.parametrize(
     ("csr", "word", "shown"),
     [

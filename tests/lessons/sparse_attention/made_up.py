@@ -58,6 +58,16 @@ def _timed(contest: str, side: str, times: float) -> Row:
     return {"contest": contest, "side": side, "times_anchor": times, "repetitions": 5} | ends
 
 
+def gpu_run(kind: str, side: str, times: dict[int, float]) -> Row:
+    """A run of `make gpu` with one contest per length, ± 1 %; another side of the same contests loses."""
+    sides = [
+        _timed(f"{kind}, {tokens} tokens", name, factor)
+        for tokens, fast in times.items()
+        for name, factor in ((side, fast), ("index alone", 0.1))
+    ]
+    return {"benches": {"prefilling": {"rows": sides}}}
+
+
 def delta(costs: dict[float, float], sparsity: dict[float, float]) -> Row:
     """Costs and sparsities by threshold; each change of one thing costs 0.1 more, or 0.1 less before RoPE."""
     sizes = {"windows": 4, "length": 512, "calibration": 4, "varied": list(costs), "window": 64, "sinks": 4}

@@ -90,6 +90,24 @@ def test_the_clock():
     )
 
 
+@pytest.mark.parametrize(
+    ("times", "word"),
+    [
+        ((2.4, 1.3), "holds"),
+        ((0.5, 0.9), "does not hold"),
+        ((2.4, 0.9), "mixed (holds in 32768 tokens; fails in 8192 tokens)"),
+        ((2.4, 1.001), "holds partly (1 of 2)"),
+    ],
+)
+def test_the_clock_of_a_gpu(times, word):
+    lengths = dict(zip((32768, 8192), times, strict=True))
+    for kind, side, claim in (
+        ("attention", "FlexPrefill, index and attention", claims.READ_FASTER_ON_A_GPU),
+        ("whole model", "FlexPrefill, γ = 0.15", claims.WHOLE_FASTER_ON_A_GPU),
+    ):
+        assert claim.judge(made_up.gpu_run(kind, side, lengths)).words == word
+
+
 def test_heads():
     made = made_up.prefill(0.01)
     assert "10 of 30 heads are query-aware" in claims.BOTH_KINDS.judge(made).ours

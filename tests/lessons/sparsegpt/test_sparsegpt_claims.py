@@ -40,6 +40,22 @@ def test_each_pattern_is_one_timing(seconds, word):
 
 
 @pytest.mark.parametrize(
+    ("sparsegpt", "word"), [((7.0, 6.0), "holds"), ((0.01, 0.009), "does not hold"), ((0.2, 2.0), "undecided")]
+)
+def test_each_pattern_is_one_timing_on_a_gpu_too(sparsegpt, word):
+    sides = {
+        "SparseGPT": zip(("50 %", "2:4"), sparsegpt, strict=True),
+        "Wanda": [("50 % of each row", 0.1), ("2:4", 0.1)],
+    }
+    rows = [
+        {"contest": f"32 blocks, {method}", "side": side, "median_seconds": seconds}
+        for method, times in sides.items()
+        for side, seconds in times
+    ]
+    assert claims.SLOWER_ON_A_GPU.judge({"benches": {"pruning": {"rows": rows}}}).verdict == word
+
+
+@pytest.mark.parametrize(
     ("wanda", "n", "word"), [(0.78, 4000, "holds"), (0.50, 4000, "does not hold"), (0.70, 400, "undecided")]
 )
 def test_three_points_are_close(wanda, n, word):

@@ -1,14 +1,16 @@
-"""FlexPrefill's times from `course bench sparse_prefill`: rows with their length, γ and density."""
+"""FlexPrefill's times from `course bench sparse_prefill`, with their length, γ and density, and from `make gpu`."""
 
 import re
 from typing import Any
 
+from course_lib.lessons.common import gpu
 from course_lib.lessons.common.effects import Row, of_repetitions, side_by_side
 from course_lib.lessons.common.results import Measured, rows
 from course_lib.lessons.common.verdicts import Effect
 
 CHOSEN_AND_READ, READ, CHOSEN, WHOLE = "choose and read blocks", "read blocks", "choose blocks", "sparse prefill"
 FLEX = "read blocks, flex_attention"
+ON_A_GPU, WHOLE_ON_A_GPU = "FlexPrefill, index and attention", "FlexPrefill, γ = 0.15"
 _CONTEST = re.compile(r"(?P<tokens>\d+) tokens, γ (?P<gamma>[\d.]+), density (?P<density>[\d.]+)$")
 
 
@@ -51,3 +53,9 @@ def speedups_over_flex(bench: Measured) -> dict[str, Effect]:
 def speedups_over_promised(bench: Measured) -> dict[str, Effect]:
     """Log of the speedup of reading alone over 1 / density."""
     return {case(row): of_repetitions(row, 1 / row["density"]) for row in timed(bench, READ)}
+
+
+def gpu_speedups(run: Measured, side: str) -> dict[str, Effect]:
+    """Log of dense attention's time on a GPU over that of a side, by contest: length, kind of heads, density."""
+    found = gpu.timed("prefilling", sides=[side], measured=run)
+    return {row["contest"].partition(", ")[2]: of_repetitions(row) for row in found}

@@ -121,7 +121,8 @@ SOURCE = Source(
             at="FlexPrefill",
             says="FlexPrefill is faster than earlier sparse prefills.",
             label=Label.OPEN,
-            why_not="no earlier sparse prefill is timed here; lesson 11 compares FlexPrefill with dense attention",
+            why_not="no earlier sparse prefill is timed here; lesson 11 compares FlexPrefill with dense attention "
+            "(sparse_attention-read-faster-on-a-gpu and sparse_attention-whole-faster-on-a-gpu)",
         ),
         Statement(
             id="abstracts-18",
