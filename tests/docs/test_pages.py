@@ -39,7 +39,8 @@ def test_every_make_target_exists(name):
 
 @page
 def test_every_variable_is_used(name):
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "course_lib").rglob("*.py"))
+    folders = (ROOT / "course_lib", ROOT / "kernels")
+    sources = "".join(path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py"))
     assert [variable for variable in re.findall(r"COURSE_[A-Z]+", PAGES[name]) if variable not in sources] == []
 
 
