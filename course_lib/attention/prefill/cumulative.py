@@ -48,7 +48,8 @@ def smallest_set_of_checked(
     if share >= 1:  # rounding would call it reached while small entries are left, which other queries may need
         return torch.ones_like(mass, dtype=torch.bool)
     forced = torch.zeros_like(mass, dtype=torch.bool) if always is None else always
-    rows = mass.flatten(0, -2), forced.flatten(0, -2)
+    shape = (mass.shape[:-1].numel(), mass.shape[-1])  # also of a single row
+    rows = mass.reshape(shape), forced.expand_as(mass).reshape(shape)
     if kernel := kernel_for("cache.smallest_set", *rows):
         return kernel.launch(*rows, share, at_least).view(mass.shape)
     order = mass.masked_fill(forced, torch.inf).argsort(dim=-1, descending=True, stable=True)

@@ -27,6 +27,7 @@ def test_by_hand(share, expected):
     mass = torch.tensor([0.25, 0.5, 0.0, 0.25 + 1e-3])
     mass[0] -= 1e-3
     assert smallest_set(mass[None], share)[0].int().tolist() == expected
+    assert smallest_set(mass, share).int().tolist() == expected, "a single row"
 
 
 def test_forced_entries_count_and_a_budget_is_clamped():
