@@ -15,7 +15,13 @@ SHARED_MEMORY = 99 * 1024  # bytes that one block may use on consumer cards, whe
 MOST_SHARED_MEMORY = 227 * 1024  # on an H100; the tuner passes over a setting that a smaller card has no room for
 
 
-@pytest.mark.parametrize(("module", "case"), CASES[::2])
+def _launches_something(case):
+    """Where no neuron is chosen, the launcher returns zeros without a kernel."""
+    _, settings = case.values
+    return settings.get("n_chosen") != 0
+
+
+@pytest.mark.parametrize(("module", "case"), [case for case in CASES if _launches_something(case)][::2])
 def test_compiles_for_hopper_with_every_setting(module, case, generator, monkeypatch):
     from kernel_offline import recorded
 
@@ -47,7 +53,7 @@ def test_products_in_float32_and_whole_blocks_stay_in_registers(module, case, ge
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize(("module", "case"), CASES[::3])
+@pytest.mark.parametrize(("module", "case"), [case for case in CASES if _launches_something(case)][::3])
 def test_compiles_for_ampere(module, case, dtype, generator, monkeypatch):
     from kernel_offline import recorded
 
