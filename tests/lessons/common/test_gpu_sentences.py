@@ -37,7 +37,7 @@ def all_hold(bench, side, than=None):
 
 TORCH_2_4 = ("nm_matmul", "torch semi-structured")
 FLEX, FLEX_MODEL = "FlexPrefill, index and attention", "FlexPrefill, γ = 0.15"
-LONG = ("attention, 32768 tokens, blocks, density 0.32", "attention, 32768 tokens, lines, density 0.33")
+LONG_TEXTS = ("attention, 32768 tokens, blocks, density 0.32", "attention, 32768 tokens, lines, density 0.33")
 SHORT = "attention, 8192 tokens, blocks, density 0.29"
 PER_GROUP = "head_sparse_decode", "groups of 4, half of each group", "kernel"
 
@@ -303,15 +303,16 @@ SAID = {
     },
     "11": {
         "choosing and reading about a third of the blocks is 2.4 to 2.6 times as fast": lambda: (
-            [round(only("prefilling", text, FLEX)["times_anchor"], 1) for text in LONG] == [2.4, 2.6]
-            and {0.32, 0.33} == {float(text[-4:]) for text in LONG}
+            [round(only("prefilling", text, FLEX)["times_anchor"], 1) for text in LONG_TEXTS] == [2.4, 2.6]
+            and {0.32, 0.33} == {float(text[-4:]) for text in LONG_TEXTS}
         ),
         "At 8,192 tokens it is slower (0.92 times)": lambda: (
             times_dense("prefilling", SHORT, FLEX) == "0.92" and verdicts("prefilling", FLEX, SHORT) == {"loses"}
         ),
         "The verdict counts two more densities at 32,768 tokens": lambda: (
-            len(gpu.timed("prefilling", sides=[FLEX])) == len(LONG) + len([SHORT]) + 2
-            and sum("32768 tokens" in row["contest"] for row in gpu.timed("prefilling", sides=[FLEX])) == len(LONG) + 2
+            len(gpu.timed("prefilling", sides=[FLEX])) == len(LONG_TEXTS) + len([SHORT]) + 2
+            and sum("32768 tokens" in row["contest"] for row in gpu.timed("prefilling", sides=[FLEX]))
+            == len(LONG_TEXTS) + 2
         ),
         "*index alone* takes longer than *attention alone*": lambda: (
             seconds("prefilling", SHORT, "index alone") > seconds("prefilling", SHORT, "attention alone")
