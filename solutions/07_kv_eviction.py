@@ -1009,8 +1009,8 @@ print(claims.D2O_MERGES.judge())
 # table in section 13 compares all of them.
 #
 # Wan and others report over 3 times the throughput of the full cache. On the GPU of section 8, our D2O reaches 0.19
-# times, each with the largest batch that fits: it merges in plain PyTorch in every step, which takes far longer than
-# reading a full cache would.
+# times, each with the largest batch that fits: it merges in plain PyTorch in every step, without a CUDA graph, which
+# takes far longer than reading a full cache would.
 #
 # ## 12. Optional: fewer bits for the kept tokens
 #

@@ -55,7 +55,7 @@ class NeuronSelector(ABC):
 
     @property
     def n_bytes(self) -> int:
-        """What it holds beside the model's own weights, all blocks together."""
+        """Bytes of its own, in addition to the model's weights, over all blocks."""
         return 0
 
     def fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":

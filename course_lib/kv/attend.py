@@ -1,6 +1,6 @@
 """Attention over slots: grouped queries share their keys without copies, and policies see the weights chunk by chunk.
 
-The weights of a whole prompt are never in memory at once: Q × N numbers a head would be 150 MB for 2048 tokens of the
+The weights of a whole prompt are never in memory at once: Q × N numbers per head would be 150 MB for 2048 tokens of the
 default model, a layer.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, Q queries (q of them in a chunk), N slots (n of
@@ -35,7 +35,7 @@ def attend_(
     rolling: Rotation | None = None,
     fresh: tuple[Float[Tensor, "B H Q D"], Float[Tensor, "B H Q D"]] | None = None,
 ) -> Float[Tensor, "B heads Q D"]:
-    """What the queries read; what the policy remembers of their attention is written into the slots.
+    """The output of attention; the policy's notes on its weights are written into the slots.
 
     Args:
         position: of the queries, counted as in Slots; FREE for padding, whose output means nothing.

@@ -74,7 +74,7 @@ def _one_block(
 
 
 def _in_blocks(vectors: Float[Tensor, "H T D"], index: BlockIndex) -> Float[Tensor, "H N SD"]:
-    """A row a block, the last filled up with zeros."""
+    """One row per block, the last filled up with zeros."""
     n = index.reads.shape[1]
     filled = pad(vectors, (0, 0, 0, n * index.block_size - index.n_tokens))
     return filled.reshape(vectors.shape[0], n, index.block_size * vectors.shape[2])

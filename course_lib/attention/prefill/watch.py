@@ -38,7 +38,7 @@ class Watch:
         scaling: float,
         is_short: bool,
     ) -> None:
-        """Add what one layer did with texts of one length, whose heads stand one text after another."""
+        """Add what one layer did with texts of one length, whose heads follow one text after another."""
         n_heads = self._read.shape[1]
         n_texts = query.shape[0] // n_heads
         if self._read.device != query.device:
@@ -73,5 +73,5 @@ class Watch:
 
 
 def _by_head(values: Tensor, n_heads: int) -> Tensor:
-    """Sums over texts, whose heads stand one text after another."""
+    """Sums over texts, whose heads follow one text after another."""
     return values.view(-1, n_heads).double().sum(dim=0)

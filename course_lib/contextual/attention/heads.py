@@ -1,6 +1,6 @@
 """`with contextual_heads(model, part_norms, keep=7) as watch:` — each token attends with the heads that it needs.
 
-What leaves is a head's part of the output of attention; its keys and values are made all the same (see head_cache.py).
+A skipped head loses its part of the output of attention; its keys and values are made all the same (see head_cache.py).
 On a GPU, one token's attention does not read the keys and values of groups that it skips, if the score says before
 attention which these are (on_kernels.py).
 

@@ -20,7 +20,7 @@ from course_lib.models import architecture, blocks, heads, weight_of
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SeenHeads:
-    """What there is to read of T tokens at one block's attention.
+    """The inputs and outputs of one block's attention for T tokens.
 
     Args:
         x: what the query, key and value projections read, behind their norm.
@@ -36,7 +36,7 @@ class SeenHeads:
 
     @cached_property
     def part_norms(self) -> Float[Tensor, "T H"]:
-        """‖W_h a_h‖₂ behind the output projection, as √(aᵀ (WᵀW) a): d² products a head in place of d · D."""
+        """‖W_h a_h‖₂ after the output projection, as √(aᵀ (WᵀW) a): d² products per head in place of d · D."""
         outputs = self.outputs.float()
         return (torch.einsum("thd,hde->the", outputs, self.gram) * outputs).sum(-1).clamp(min=0).sqrt()
 
@@ -89,7 +89,7 @@ def gram_of_heads(output: Float[Tensor, "D Hd"], n_heads: int) -> Float[Tensor, 
 
 
 class _Pass:
-    """What the hooks of one pass leave for each other. A matrix W_hᵀ W_h is made when its block is first reached."""
+    """Shared by the hooks of one pass. A matrix W_hᵀ W_h is made when its block is first reached."""
 
     def __init__(self, look: LookAtHeads, n_heads: int, lookahead: int, before: Callable | None) -> None:
         self.look, self.n_heads, self.lookahead, self.before = look, n_heads, lookahead, before

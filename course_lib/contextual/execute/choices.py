@@ -1,4 +1,4 @@
-"""Who says which neurons are computed: nobody, an oracle that knew it before, or trained predictors.
+"""Ways to choose the neurons that are computed: all of them, an oracle, or trained predictors.
 
 Dimension key: N tokens, D width, r rank, F neurons, K chosen neurons.
 """
