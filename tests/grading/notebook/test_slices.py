@@ -524,6 +524,26 @@ def test_a_deletion_runs_only_where_its_binding_does():
     assert [each.source for each in made.statements] == [USES_PYTHONS_OWN]
 
 
+LOADED = "from course_lib.models import load_model\nmodel, tokenizer = load_model()"
+USES_A_TYPE = wanda_score("dict(a=weight * inputs)['a']")
+
+
+def test_a_demonstration_with_a_method_of_a_type_is_not_needed_where_an_answer_uses_the_type():
+    demonstration = "losses = dict.fromkeys('ab', 0)\nlosses['a'] = 1\nlosses['b'] = model(3)"
+    made = program(LOADED, demonstration, USES_A_TYPE, CHECK)
+    assert [each.source for each in made.statements] == [USES_A_TYPE]
+    assert made.notes == ()
+    assert called(made, 3, 4) == 12
+
+
+def test_a_type_of_the_notebook_with_the_name_of_pythons_own_runs_with_what_changes_it():
+    own = "class dict(dict):\n    factor = 1\n    def fromkeys(keys): dict.factor = 2"
+    answer = wanda_score("dict.factor * weight * inputs")
+    made = program(own, "dict.fromkeys('ab')", "other = list.copy([1])\nother.append(2)", answer, CHECK)
+    assert called(made, 3, 4) == 24
+    assert not [each.source for each in made.statements if "other" in each.source]
+
+
 def test_what_the_kernel_provides_is_not_taken_from_further_down():
     made = program(wanda_score("display(weight) or weight * inputs"), CHECK, "display = 3")
     assert called(made, 3, 4) == 12

@@ -1,6 +1,7 @@
 """What a statement changes, by hand: generous where a name may be filled, and deaf to plots, prints and experiments."""
 
 import ast
+import re
 
 import pytest
 from written_notebooks import CHECK, notebook
@@ -56,7 +57,13 @@ CHANGES = {
     "torch.manual_seed(0)": "torch",
     "random.seed(0)": "random",
     "random.shuffle(V)": "V",
-    "list.append(V, 3)": "V list",  # a name of Python's own costs nothing
+    "list.append(V, 3)": "V",
+    "dict.update(V, x=3)": "V",
+    "object.__setattr__(V, 'x', 3)": "V",
+    "Box.put(V, 3)": "Box V",
+    "Box.known.append(3)": "Box",
+    "Box.from_text('x')": "Box",
+    "torch.fromkeys(V)": "V",
     "torch.relu_(V)": "V",
     "torch.norm(V)": "V",  # whose value nobody takes
     "fill(V)": "V",
@@ -109,6 +116,9 @@ NOTHING = [
     "W = open('x.txt').read()",
     "W = Path('x').read_text()",
     "W = 'a'.replace('b', 'c')",
+    "W = dict.fromkeys('ab', 0)",
+    "dict.fromkeys('ab', 0)",
+    "W = [int.from_bytes(b'a') for _ in range(3)]",
 ]
 
 
@@ -125,6 +135,51 @@ def test_what_a_statement_changes(statement):
 @pytest.mark.parametrize("statement", NOTHING)
 def test_what_changes_nothing(statement):
     assert changed(statement) == set()
+
+
+FROM_A_TYPE = "W = dict.fromkeys('ab', 0)"
+REBOUND = {
+    "an assignment": "dict = Box",
+    "a class": "class dict(Box): pass",
+    "a function": "def dict(): return Box()",
+    "an import": "from collections import OrderedDict as dict",
+    "a star": "from collections import *",
+    "a parameter": "def g(dict): return dict.copy()",
+    "a loop": "for dict in [Box]: pass",
+    "exec": "exec('dict = Box')",
+    "globals": "globals()['dict'] = Box",
+    "builtins": "import builtins\nbuiltins.dict = Box",
+    "from builtins": "from builtins import __dict__ as names",
+    "__builtins__": "__builtins__.dict = Box",
+}
+USES = ("dict.go()", "dict.known += [1]", "W = dict.fromkeys(V)\nW['a'] = 1")
+
+
+def changed_after(*statements):
+    """What the last statement changes."""
+    parsed = ast.parse("\n".join([ABOVE, *statements])).body
+    return set(Effects(parsed, {"answer"}).changes(parsed[-1]))
+
+
+def test_a_value_made_by_a_method_of_a_builtin_type_shares_nothing_with_the_type():
+    for change in ("W['a'] += 1", "W.update(c=1)", "for k in W:\n    W[k] = 1"):
+        assert "W" in (changed := changed_after(FROM_A_TYPE, change))
+        assert "dict" not in changed
+    assert "dict" not in changed_after("Table = dict", "W = Table.fromkeys('ab', 0)", "W['a'] += 1")
+    assert "V" in changed_after("W = dict.fromkeys('ab', V)", "W['a'].append(1)")
+    assert "U" not in changed_after("U = dict.fromkeys('ab')", FROM_A_TYPE, "W['a'] += 1")
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("rebound", REBOUND)
+def test_a_type_whose_name_the_notebook_may_bind_is_a_value_like_any_other(rebound, use):
+    ordinary = re.sub(r"\bdict\b", "thing", f"{REBOUND[rebound]}\n{use}")
+    assert {name.replace("thing", "dict") for name in changed_after(ordinary)} == changed_after(REBOUND[rebound], use)
+
+
+def test_a_value_that_an_object_of_the_notebook_makes_shares_with_the_object():
+    assert {"W", "b"} <= changed_after("b = Box()", "W = b.fromkeys('ab')", "W['a'] = 1")
+    assert {"W", "V"} <= changed_after("class dict: pass", "W = dict.fromkeys(V)", "W['a'] = 1")
 
 
 SHOWS = """

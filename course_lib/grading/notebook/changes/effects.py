@@ -12,7 +12,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from course_lib.grading.notebook.changes.sharing import Known, Sharing, backwards, constants, hands_on, reach
+from course_lib.grading.notebook.changes.sharing import (
+    Known,
+    Sharing,
+    backwards,
+    builtin_types,
+    constants,
+    hands_on,
+    reach,
+)
 from course_lib.grading.notebook.disk import Disk
 from course_lib.grading.notebook.names import (
     DEFS,
@@ -67,6 +75,7 @@ class Effects:
 
     def __init__(self, statements: list[ast.stmt], answers: set[str]):
         self.imported = origins(statements)
+        self.types = builtin_types(statements)
         self.disk = Disk(statements, self.imported)
         self.functions: dict[str, list[ast.AST]] = {}
         self.classes: dict[str, list[ast.ClassDef]] = {}
@@ -96,7 +105,7 @@ class Effects:
         self._follow_calls(answers)
 
     def _are_the_same(self, statement: ast.Assign) -> None:
-        values = set() if isinstance(statement.value, (ast.Tuple, ast.List)) else roots(statement.value)
+        values = set() if isinstance(statement.value, (ast.Tuple, ast.List)) else roots(statement.value) - self.types
         values = {name for name in values if self.imported.get(name) != "builtins"}  # whose parts are whole values
         names = {target.id for target in statement.targets if isinstance(target, ast.Name)} | values
         for name in names if len(names) > 1 else ():
@@ -160,7 +169,7 @@ class Effects:
             for target, value in _handed_on(part):
                 for name in _named(target):
                     handed_on.setdefault(name, set()).update(self._values(_named(value)))
-        return reach(changed, handed_on)
+        return reach(changed, handed_on) - self.types
 
     def _by_another_name(self, call: ast.Call, discarded: bool, local: Sharing) -> set[str]:
         """Names changed by a call whose function has another name, or is a part or a method of a value made here."""
@@ -242,8 +251,8 @@ class Effects:
         return {name for argument in given for name in roots(argument)}
 
     def _values(self, names: Iterable[str]) -> set[str]:
-        """Those that are no functions, classes or packages: nobody fills them."""
-        return set(names) - self.functions.keys() - self.classes.keys() - self.imported.keys()
+        """Those that are no functions, types or packages: nobody fills them."""
+        return set(names) - self.functions.keys() - self.classes.keys() - self.imported.keys() - self.types
 
 
 def _body(function: ast.AST) -> Iterable[ast.AST]:

@@ -4,12 +4,17 @@ Told from the text and generously, as in effects.py. Standard library only: this
 """
 
 import ast
+import builtins
 import re
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
-from course_lib.grading.notebook.names import LOOPS, root
+from course_lib.grading.notebook.names import LOOPS, origins, root
 
+_TYPES = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type))
+# With these a notebook can bind names that we do not see.
+_HIDDEN_BINDINGS = {"exec", "globals", "locals", "vars", "builtins", "__builtins__", "*"}
+METHOD = "."
 Ways = dict[str, set[str]]
 _CONTAINERS = (ast.Tuple, ast.List, ast.Set)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -39,9 +44,11 @@ class Sharing:
     def add(self, parts: Iterable[ast.AST], known: "Known") -> None:
         """Note what the parts of a statement give names to."""
         for target, value in (pair for part in parts for pair in _given(part)):
-            handed = set(_handed(value, known.returns))
+            names = set(_handed(value, known.returns))
+            handed = {name.removeprefix(METHOD) for name in names}
+            values = known.values(name for name in names if not name.startswith(METHOD))
             for name in _bound(target):
-                self.values.setdefault(name, set()).update(known.values(handed) - {name})
+                self.values.setdefault(name, set()).update(values - {name})
                 self.functions.setdefault(name, set()).update(handed & known.functions)
             if name := root(target):  # a part of it is set, which may be called later
                 self.functions.setdefault(name, set()).update(handed & known.functions)
@@ -101,6 +108,24 @@ def constants(statements: Iterable[ast.stmt]) -> set[str]:
     return plain - other
 
 
+def builtin_types(statements: Iterable[ast.stmt]) -> frozenset[str]:
+    """Names of Python's own types that the notebook binds nowhere: `dict`, for example, if there is no `dict = ...`.
+
+    No statement can change such a type, and `dict.fromkeys` returns a new value. A notebook that may bind names in a
+    way that we do not see, such as `exec`, has none.
+    """
+    imported = origins(statements)
+    bound, read = set(imported), {full.split(".")[0] for full in imported.values()} | imported.keys()
+    for part in (inner for statement in statements for inner in ast.walk(statement)):
+        if isinstance(part, ast.Name):
+            (read if isinstance(part.ctx, ast.Load) else bound).add(part.id)
+        elif isinstance(part, ast.arg):
+            bound.add(part.arg)
+        elif isinstance(name := getattr(part, "name", None) or getattr(part, "rest", None), str):
+            bound.add(name)  # of a definition, an `except` or a pattern of `match`
+    return frozenset() if read & _HIDDEN_BINDINGS else _TYPES - bound
+
+
 def _is_constant(value: ast.expr) -> bool:
     allowed = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.Tuple, ast.expr_context)
     return all(isinstance(part, allowed) for part in ast.walk(value))
@@ -126,14 +151,17 @@ def _bound(target: ast.expr) -> set[str]:
 
 
 def _handed(value: ast.expr, returns: Callable[[str], bool]) -> Iterator[str]:
-    """Names of values and functions that an expression may hand on. A value calculated from others is its own."""
+    """Names of values and functions that an expression may hand on. A value calculated from others is its own.
+
+    The name of an attribute begins with METHOD: it may be a function of the notebook, but no variable of that name.
+    """
     stack: list[ast.AST | None] = [value]
     while stack:
         part = stack.pop()
         if isinstance(part, ast.Name):
             yield part.id
         elif isinstance(part, ast.Attribute):
-            yield part.attr if root(part) else ""  # perhaps a method of the notebook
+            yield METHOD + part.attr if root(part) else ""  # perhaps a method of the notebook
             stack.append(part.value)
         elif isinstance(part, (ast.Subscript, ast.Starred, ast.Await, ast.NamedExpr)):
             stack.append(part.value)
