@@ -23,7 +23,7 @@ from rich.console import Console
 from course_lib.checking.call import LIMIT, DidNotFinish, limited
 from course_lib.checking.exercise import Exercise
 from course_lib.checking.given import given
-from course_lib.checking.judge import Verdict, judge
+from course_lib.checking.judge import Verdict, counted, judge
 from course_lib.grading.notebook import execution
 from course_lib.grading.notebook.program import Notebook, load
 from course_lib.workbook import catalogue, folders, masters
@@ -162,7 +162,8 @@ def _why(verdict: Verdict) -> str:
         return ""
     where = _first_wrong(verdict) if verdict.case else "not every case was run"
     mistake = f" This looks like: {verdict.mistake.name}." if verdict.mistake else ""
-    return f"{verdict.n_right} of {verdict.n_cases} cases are right. {where}.{mistake}"
+    numbers = f"{verdict.n_right} of {verdict.n_cases} cases {'is' if verdict.n_right == 1 else 'are'} right."
+    return f"{counted(verdict.n_right, verdict.n_cases, verdict.lowered) or numbers} {where}.{mistake}"
 
 
 def _first_wrong(verdict: Verdict) -> str:

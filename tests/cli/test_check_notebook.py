@@ -91,6 +91,16 @@ def test_a_half_and_partly_wrong_one(tmp_path):
     assert "No module named 'course_lib.lessons" in rows["wanda.interval"].notes[0]
 
 
+def test_cases_that_earn_nothing_by_themselves_are_explained(tmp_path):
+    def edit(cells):
+        cells["wanda.keep_rows"]["source"] = "def keep_rows(score, sparsity):\n    return score < 1e9"
+
+    rows = {row.exercise: row for row in check_notebook.check(written(tmp_path / "04_wanda.ipynb", edit))}
+    said = rows["wanda.keep_rows"].reason
+    assert said.startswith("1 of 7 cases is right: one for which ")
+    assert "is enough. Such a case earns points once a case that needs the method is right. " in said
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
