@@ -102,9 +102,12 @@ def _lesson(functions: dict[str, str]) -> str:
 
 
 def _key(module: ModuleType, functions: dict[str, str], seed: int, limits: Limits) -> str:
-    """Whatever can change the points: the exercises, the hidden cases, the comparison, the seed and the limits."""
+    """Whatever can change points or feedback: the exercises with the texts of their named mistakes, the hidden cases,
+    the comparison, the seed and the limits.
+    """
     unseen = importlib.import_module(f"{hidden_cases.__name__}.{_lesson(functions)}")
-    sources = [path.read_text(encoding="utf-8") for path in sorted(Path(module.__file__).parent.glob("*.py"))]
+    paths = [path for kind in ("*.py", "*.md") for path in sorted(Path(module.__file__).parent.glob(kind))]
+    sources = [path.read_text(encoding="utf-8") for path in paths]
     sources += [inspect.getsource(decides) for decides in (unseen, compare, judge, known, trivial)]
     return hashlib.sha256(repr((VERSION, sources, sorted(functions.items()), seed, limits)).encode()).hexdigest()[:16]
 

@@ -268,6 +268,16 @@ def test_a_process_knows_whether_it_can_grade(monkeypatch):
     cluster.unfit.cache_clear()
 
 
+def test_the_fingerprint_follows_code_and_the_texts_of_mistakes(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "COURSE", tmp_path)
+    (tmp_path / "lessons").mkdir()
+    found = [cluster.fingerprint.__wrapped__()]
+    for name in ("score.py", "score.md"):
+        (tmp_path / "lessons" / name).write_text("text")
+        found.append(cluster.fingerprint.__wrapped__())
+    assert len(set(found)) == 3
+
+
 def test_nobody_at_the_address(monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
     for address in ("tcp://127.0.0.1:9", "nowhere"):

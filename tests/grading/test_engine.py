@@ -3,7 +3,10 @@
 import contextlib
 import dataclasses
 import json
+import shutil
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +19,7 @@ from course_lib.grading.intake.submission import NOTEBOOK_BYTES, Submission
 from course_lib.grading.intake.submissions import find as find_submissions
 from course_lib.grading.intake.submissions import newest
 from course_lib.grading.records import Answer, seed_of
+from course_lib.lessons.wanda import exercises
 from course_lib.lessons.wanda.exercises import EXERCISES
 from course_lib.workbook.catalogue import find
 
@@ -76,6 +80,16 @@ def test_the_key_follows_whatever_decides_about_points(plan, monkeypatch):
     assert engine.plan("03", seed=3).key != plan.key
     monkeypatch.setattr(engine, "VERSION", 99)
     assert engine.plan("04", seed=3).key != plan.key
+
+
+def test_the_key_follows_the_texts_of_the_named_mistakes(plan, tmp_path):
+    """They are feedback, so a corrected text reaches students with `--resume`."""
+    shutil.copytree(Path(exercises.__file__).parent, tmp_path / "exercises")
+    copy = SimpleNamespace(__file__=str(tmp_path / "exercises" / "__init__.py"))
+    assert engine._key(copy, plan.functions, plan.seed, plan.limits) == plan.key
+    text = tmp_path / "exercises" / "score.md"
+    text.write_text(text.read_text(encoding="utf-8").replace("wrong axis", "other axis", 1), encoding="utf-8")
+    assert engine._key(copy, plan.functions, plan.seed, plan.limits) != plan.key
 
 
 def test_everyone_gets_other_inputs_and_the_same_ones_again():

@@ -103,8 +103,8 @@ def unfit(kind: str, course: str) -> str:
 
 @lru_cache
 def fingerprint() -> str:
-    """A digest of the code that decides about points."""
-    files = sorted(path for folder in DECIDES for path in (COURSE / folder).rglob("*.py"))
+    """A digest of what decides about points and feedback: the code, and the texts of the named mistakes."""
+    files = sorted(path for folder in DECIDES for kind in ("*.py", "*.md") for path in (COURSE / folder).rglob(kind))
     digests = [(path.relative_to(COURSE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
     return hashlib.sha256(repr(digests).encode()).hexdigest()[:16]
 
