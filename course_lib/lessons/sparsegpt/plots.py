@@ -190,8 +190,8 @@ def sweep(
     if weight is None or states is None:
         weight, gram = example_layer()
         n_inputs = max(96, *columns)
-        weight, gram = weight[:32, :n_inputs], gram[:n_inputs, :n_inputs]
-        upper = torch.linalg.cholesky(torch.linalg.inv(damped(gram)), upper=True)
+        weight, hessian = weight[:32, :n_inputs], damped(gram)[:n_inputs, :n_inputs]
+        upper = torch.linalg.cholesky(torch.linalg.inv(hessian), upper=True)
         states = sweep_states(weight, upper, 32, columns)
     fig, axes = figure(len(states), width=3.4, height=3.1)
     scale = weight.abs().median().item()
