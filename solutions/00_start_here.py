@@ -185,13 +185,12 @@ plots.block_drawing()
 # The **MLP** works on each token separately, with the input $y$ and three matrices. $W_\text{gate}$ and $W_\text{up}$
 # have one row per **neuron**, 1,536 in this model:
 #
-# $$ \text{MLP}(y) = W_\text{down} \big( \text{SiLU}(W_\text{gate}\, y) \odot (W_\text{up}\, y) \big),
-# \qquad \text{SiLU}(a) = \frac{a}{1 + e^{-a}} $$
+# $$ \text{MLP}(y) = W_\text{down} \big( \text{SiLU}(W_\text{gate}\, y) \odot (W_\text{up}\, y) \big) $$
 #
-# Here $\odot$ multiplies entry by entry. So a block has seven matrices: query, key, value and output in attention, and
-# gate, up and down in the MLP. In the drawing, the numbered circles are the inputs of the matrices. Query, key and
-# value share one input, and so do gate and up. So a method that looks at the inputs of the matrices has four inputs per
-# block to look at, and not seven.
+# Here $\odot$ multiplies entry by entry, and $\text{SiLU}(a) = a / (1 + e^{-a})$. So a block has seven matrices: query,
+# key, value and output in attention, and gate, up and down in the MLP. In the drawing, the numbered circles are the
+# inputs of the matrices. Query, key and value share one input, and so do gate and up. So a method that looks at the
+# inputs of the matrices has four inputs per block to look at, and not seven.
 #
 # Two more parts are small. A **norm** divides a vector by its root mean square and multiplies its entries by learned
 # weights. There is one before attention and one before the MLP. **Rotary position embeddings** rotate each query and
