@@ -11,15 +11,16 @@
 # measure the loss in quality.
 #
 # **Afterwards you can** explain every line of a Llama block in plain PyTorch, count the bytes of weights and of the
-# key-value cache, say whether a step is memory-bound or compute-bound, and compute how much faster one part has to
-# become for a required speedup of the whole.
+# key-value cache, and say whether a step is memory-bound or compute-bound. After the optional section 5 you can also
+# compute how much faster one part has to become for a required speedup of the whole.
 #
 # **You need** Python, tensors in PyTorch, and matrix products. Section 2 recalls what a transformer computes; if all of
 # it is new to you, read an introduction to transformers first, such as *The Illustrated Transformer* by J. Alammar.
 #
-# **Time**: the core path, sections 1 to 6, takes a little over two hours, 35 minutes of it for exercises. Allow another
-# quarter of an hour if you have not installed the course yet: it downloads packages, a model and texts, up to 3 GB.
-# Section 7, an open task, is optional and takes half an hour.
+# **Time**: the core path, sections 1 to 4 and 6, takes a little over an hour and a half, 27 minutes of it for
+# exercises. Allow another quarter of an hour if you have not installed the course yet: the packages, the model and the
+# texts take 3 to 4 GB on disk, and on Linux several GB more unless you choose the CPU version of PyTorch. Section 5 (20
+# minutes, 8 of them for an exercise) and section 7, an open task of half an hour, are optional.
 
 # %%
 import time
@@ -64,9 +65,9 @@ print(f"per block: {n_query} query heads and {n_key_value} key-value heads of si
 # give it the dtype of the inputs: for example, write `torch.zeros(n, dtype=x.dtype)` and not `torch.zeros(n)`.
 #
 # If you are stuck, press the hint button under the check, or run `hint("start.sparsity")` in a new cell. Each call
-# shows one more hint. After a right answer you can unfold a solution, unless your copy of the course came without
-# solutions. `show_progress()`, or `course progress` in a terminal, shows what you have solved. Your progress is
-# stored outside the notebook, so you can rename or copy the file.
+# shows one more hint, and hints cost no points. After a right answer you can unfold a solution, unless your copy of the
+# course came without solutions. `show_progress()`, or `course progress` in a terminal, shows what you have solved. Your
+# progress is stored outside the notebook, so you can rename or copy the file.
 #
 # <details><summary>If your notebook will be graded</summary>
 #
@@ -74,8 +75,9 @@ print(f"per block: {n_query} query heads and {n_key_value} key-value heads of si
 # definitions, loops, calls that fill a table, and files written by `%%writefile`. Then it calls your function on the
 # cases of `check` and on further ones. It does not run code that loads a model, data or an experiment of the course,
 # nor shell commands, plots and prints, so your answer must not depend on them. The last cell of each notebook,
-# `check_all()`, lists all exercises, and `course check-notebook FILE` in a terminal shows beforehand what grading runs
-# and your points.
+# `check_all()`, lists the result and the points of each exercise. Before you hand in, run `course check-notebook FILE`
+# in a terminal: it runs your saved notebook as grading does, and prints for each exercise whether it is right, wrong or
+# not attempted, and which statements were not run. It does not print points.
 #
 # </details>
 #
@@ -183,13 +185,12 @@ plots.block_drawing()
 # The **MLP** works on each token separately, with the input $y$ and three matrices. $W_\text{gate}$ and $W_\text{up}$
 # have one row per **neuron**, 1,536 in this model:
 #
-# $$ \text{MLP}(y) = W_\text{down} \big( \text{SiLU}(W_\text{gate}\, y) \odot (W_\text{up}\, y) \big),
-# \qquad \text{SiLU}(a) = \frac{a}{1 + e^{-a}} $$
+# $$ \text{MLP}(y) = W_\text{down} \big( \text{SiLU}(W_\text{gate}\, y) \odot (W_\text{up}\, y) \big) $$
 #
-# Here $\odot$ multiplies entry by entry. So a block has seven matrices: query, key, value and output in attention, and
-# gate, up and down in the MLP. In the drawing, the numbered circles are the inputs of the matrices. Query, key and
-# value share one input, and so do gate and up. So a method that looks at the inputs of the matrices has four inputs per
-# block to look at, and not seven.
+# Here $\odot$ multiplies entry by entry, and $\text{SiLU}(a) = a / (1 + e^{-a})$. So a block has seven matrices: query,
+# key, value and output in attention, and gate, up and down in the MLP. In the drawing, the numbered circles are the
+# inputs of the matrices. Query, key and value share one input, and so do gate and up. So a method that looks at the
+# inputs of the matrices has four inputs per block to look at, and not seven.
 #
 # Two more parts are small. A **norm** divides a vector by its root mean square and multiplies its entries by learned
 # weights. There is one before attention and one before the MLP. **Rotary position embeddings** rotate each query and
@@ -660,7 +661,9 @@ print(claims.batching(one, sixteen))
 # A larger batch does not help forever. At some batch size the arithmetic takes longer than reading the weights. In
 # addition, each sequence reads its own cache, so with long sequences the caches take most of the bytes.
 #
-# ## 5. How much a faster part can gain
+# ## 5. Optional: how much a faster part can gain
+#
+# If you are short of time, go on with section 6.
 #
 # At best, pruning makes some of the matrices faster, and the rest of a step takes as long as before. Which parts of a
 # decoding step take the time? We measure it with **hooks**, functions that PyTorch calls before and after a layer runs.
@@ -782,7 +785,7 @@ Table(
 #   first which of the two takes more of your time or memory. For example, for a single short conversation nearly all
 #   bytes are weights.
 #
-# This is the end of the core path. Go on with the open task, or jump to *To take home*.
+# This is the end of the core path. Go on with the optional sections 5 and 7, or jump to *To take home*.
 #
 # ## 7. Optional: an open task
 #
@@ -828,7 +831,7 @@ tables.plans(plans.attempt(model, plan))
 #    machine is the intensity where one becomes the other. A larger batch raises the intensity of the weights, but not
 #    of the cache, because each sequence reads its own.
 # 3. All sequences of a batch share the weights, but each of them has its own cache.
-# 4. If a part takes the fraction $p$ of the time, making it faster gains at most a factor of $1 / (1 - p)$.
+# 4. If a part takes the fraction $p$ of the time, making it faster gains at most a factor of $1 / (1 - p)$ (section 5).
 #
 # Three questions. Answer first, then unfold.
 #
@@ -843,9 +846,9 @@ tables.plans(plans.attempt(model, plan))
 # <details><summary>Half of the weights in all blocks are pruned, and a perfect program reads only the other half. Why
 # is a decoding step not twice as fast?</summary>
 #
-# The LM head, attention itself, the norms and the overhead of each call take as long as before, so Amdahl's law
-# limits the speedup. In addition, a sparse format has to store the positions of the kept weights, which costs bytes
-# as well.
+# The LM head, attention itself, the norms and the overhead of each call take as long as before. They limit the speedup
+# (Amdahl's law, section 5). In addition, a sparse format has to store the positions of the kept weights, which costs
+# bytes as well.
 #
 # </details>
 #

@@ -22,9 +22,9 @@
 # **You need** lesson 02, where the update of optimal brain surgeon is derived, and the Cholesky factorisation. Lesson
 # 04 is not required.
 #
-# **Time**: the core path, sections 1 to 7, takes about two and a half hours, 73 minutes of it for exercises. One
-# exercise of section 4 (12 minutes), the parts of sections 6 and 7 that are marked as optional, and sections 8 to 10
-# (more than an hour) are not needed for later lessons.
+# **Time**: the core path, sections 1 to 7 except for the parts marked as optional, takes about two and a half hours, 73
+# minutes of it for exercises. The optional parts are one exercise of section 4 (12 minutes), the end of section 7 (a
+# quarter of an hour) and sections 8 to 10 (more than an hour). Later lessons do not need them.
 
 # %%
 import time
@@ -385,9 +385,9 @@ check("sparsegpt.eliminate", eliminate)
 # **Exercise** · difficulty 3 of 5 · 12 minutes · 3 points
 #
 # Compute $U$. A Cholesky factorisation writes a positive definite matrix as a lower triangular matrix times its
-# transpose. Which matrix do you factorise, and which of the two factors is $U$? When your check is right, try to
-# prove the statement above: write the first row of $U$ apart from the rest, and compare $U^\top U$ with $H^{-1}$
-# entry by entry.
+# transpose. Which matrix do you factorise, and which of the two factors is $U$? (If you like proofs, prove the
+# statement above before you unfold the derivation: write the first row of $U$ apart from the rest, and compare
+# $U^\top U$ with $H^{-1}$ entry by entry.)
 
 
 # %% exercise="sparsegpt.factor"
@@ -635,46 +635,6 @@ def sparsegpt(weight, upper, sparsity, block_size):
 check("sparsegpt.prune", sparsegpt)
 
 # %% [markdown]
-# How large should a block be? It decides how long the sweep takes, and also how freely the mask is chosen. We measure
-# both on the real layer, with the solver of the library. It is faster than a plain loop, because it has a second level
-# of blocks: strips of 16 columns, which stay in the processor's cache. It takes the inputs as a `Gram`, which adds up
-# the Gram matrix batch by batch and stores the factor $U$.
-
-# %%
-layer_gram = Gram(weight.shape[1])
-layer_gram.add(inputs["q_proj"])
-layer_gram.factor(damping=0.01)  # computed once, so it is not part of the times
-error_of = mine("sparsegpt.layer_error", layer_error)
-seconds, block_errors = {}, {}
-for size in (1, 8, 32, 128, 576):
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        result = library.SparseGPT(block_size=size).prune(weight, layer_gram)
-        times.append(time.perf_counter() - start)
-    seconds[size], block_errors[size] = min(times), float(error_of(weight, result, gram) / output_size)
-plots.block_sizes(seconds, block_errors)
-
-# %% [markdown]
-# Look at the right panel first. With blocks of one column each column loses the same fraction of its weights, and the
-# error is largest. With one block of all 576 columns every weight is chosen before any update, and the error is
-# larger again. In between, the error hardly depends on the size. The left panel shows the time on your machine; its
-# title compares the slowest size with the fastest.
-#
-# *Optional, up to section 7.* On a GPU a single program, a **kernel**, can process a whole block
-# (`kernels/weights/sparsegpt_columns.py`). It keeps the columns of the block on the chip until the last one is frozen.
-# We compared it with loops in PyTorch. In the table compare the time of the kernel (*on chip*) with the times of the
-# loops, and then with its bound by the roofline model (lesson 00):
-
-# %%
-print(gpu.provenance())
-gpu.table("sparsegpt_columns")
-
-# %% [markdown]
-# The loops start several kernels for every column, and the single kernel is faster than any of them. But it, too, is
-# far from its roofline bound. It has few bytes to move and few products to compute; the time goes into waiting, because
-# each column needs the result of the one before. (The table is of an earlier version of the kernel.)
-#
 # ## 7. The whole method, on a layer and on the model
 #
 # Here is SparseGPT from the inputs of a layer to its new weights, built from your functions. It has steps one to three
@@ -720,9 +680,13 @@ pruned = pruned_layer.weight.detach()
 print(f"kept {mask.sum():,} of {mask.numel():,} weights")
 
 # %% [markdown]
-# Do all three versions agree: this one, your lazy one, and the library?
+# Do all three versions agree: this one, your lazy one, and the library? The solver of the library takes the inputs as a
+# `Gram`, which adds up the Gram matrix batch by batch and stores the factor $U$.
 
 # %%
+layer_gram = Gram(weight.shape[1])
+layer_gram.add(inputs["q_proj"])
+layer_gram.factor(damping=0.01)
 others = {
     "your lazy version": mine("sparsegpt.prune", sparsegpt)(weight, upper, 0.5, 128),
     "the library": library.SparseGPT().prune(weight, layer_gram),
@@ -808,7 +772,7 @@ print(f"Wanda minus SparseGPT: {difference.mean():+.3f} ± {standard_error:.3f} 
 # below Wanda's only with more. Two other likely reasons, which we have not tested: the layer error is measured on the
 # calibration inputs, to which the updates are fitted, and it counts errors that later layers ignore.
 #
-# ### Other patterns, and larger models
+# ### Other patterns
 #
 # `course reproduce sparsegpt` measured the whole model on more text, 16 windows of 512 tokens both for calibration
 # and for evaluation.
@@ -818,29 +782,16 @@ plots.by_pattern()
 
 # %% [markdown]
 # Compare Wanda (squares) with SparseGPT (triangles) from left to right. With half of the weights pruned anywhere
-# (*unstructured*), the two have nearly the same perplexity with this amount of calibration text (47 and 49; section 9
-# varies the amount). At 4:8, where 4 of every 8 neighbouring weights are kept, SparseGPT's perplexity is 66 and Wanda's
-# 90, and at 2:4 they are 96 and 170. A likely reason: the tighter the pattern, the more often a weight must be pruned
-# that matters, and the more the updates are worth. The diamonds show SparseGPT with a least-squares refit of the kept
-# weights.
+# (*unstructured*), the two have nearly the same perplexity with this amount of calibration text: 49 with Wanda and 47
+# with SparseGPT (section 9 varies the amount). At 4:8, where 4 of every 8 neighbouring weights are kept, it is 90 with
+# Wanda and 66 with SparseGPT, and at 2:4 it is 170 and 96. A likely reason: the tighter the pattern, the more often a
+# weight must be pruned that matters, and the more the updates are worth. The diamonds show SparseGPT with a
+# least-squares refit of the kept weights.
 
 # %%
 print(claims.THAN_WANDA_2_4.judge())
 
 # %% [markdown]
-# *Optional, up to "What it costs".* Our model is small, and its weights had been rounded to 4 bits before the course
-# received them. The next figure shows it together with the paper's models. The texts and the models differ, so we
-# compare ratios: the perplexity after pruning divided by the one before.
-
-# %%
-plots.by_size()
-
-# %% [markdown]
-# The filled marks are the paper's OPT models, from 125 million to 175 billion parameters. The larger the model, the
-# closer the ratio is to 1 (the dotted line), and the closer together are the three patterns. The hollow marks on the
-# left are ours. At 50 % (circles) our model has 2.16 times its dense perplexity and OPT-125M 1.33 times, although the
-# two have nearly the same size. These measurements do not tell us why.
-#
 # The other claims of the paper are on [the page of claims](../docs/claims.md) under "All claims by lesson": the block
 # size, the transformer blocks that are most sensitive, the distance from least squares in all layers, and the
 # accuracy on benchmarks.
@@ -866,9 +817,67 @@ tables.cost()
 # - **It depends on the calibration text**, because the updates fit the weights to it. Section 9 measures how much text
 #   it needs.
 #
-# And on a GPU? The next table is for all 32 blocks of a model of Llama-3-8B's shape, on the H200 of section 6. The
-# weights are random, so it shows speed only. As in the Wanda paper's times, the forward passes are left out, and here
-# the Gram matrices as well.
+# This is the end of the core path. Go on with the optional parts, or jump to *To take home*.
+#
+# ### Optional: larger models
+#
+# Our model is small, and its weights had been rounded to 4 bits before the course received them. The next figure shows
+# it together with the paper's models. The texts and the models differ, so we compare ratios: the perplexity after
+# pruning divided by the one before.
+
+# %%
+plots.by_size()
+
+# %% [markdown]
+# The filled marks are the paper's OPT models, from 125 million to 175 billion parameters. The larger the model, the
+# closer the ratio is to 1 (the dotted line), and the closer together are the three patterns. The hollow marks on the
+# left are ours. At 50 % (circles) our model has 2.16 times its dense perplexity and OPT-125M 1.33 times, although the
+# two have nearly the same size. These measurements do not tell us why.
+#
+# ### Optional: how large should a block be?
+#
+# The size of a block decides how long the sweep takes, and also how freely the mask is chosen. We measure both on the
+# real layer, with the solver of the library. It is faster than a plain loop, because it has a second level of blocks:
+# strips of 16 columns, which stay in the processor's cache. The factor $U$ was computed before, so it is not part of
+# the times.
+
+# %%
+seconds, block_errors = {}, {}
+for size in (1, 8, 32, 128, 576):
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        result = library.SparseGPT(block_size=size).prune(weight, layer_gram)
+        times.append(time.perf_counter() - start)
+    seconds[size], block_errors[size] = min(times), float(error_of(weight, result, gram) / output_size)
+plots.block_sizes(seconds, block_errors)
+
+# %% [markdown]
+# Look at the right panel first. With blocks of one column each column loses the same fraction of its weights, and the
+# error is largest. With one block of all 576 columns every weight is chosen before any update, and the error is large
+# too. With 8 to 128 columns it is lower and hardly depends on the size. The left panel shows the time on your machine;
+# its title compares the slowest size with the fastest.
+#
+# ### Optional: SparseGPT on a GPU
+#
+# On a GPU a single program, a **kernel**, can process a whole block (`kernels/weights/sparsegpt_columns.py`). It keeps
+# the columns of the block on the chip until the last one is frozen. The table compares it (*on chip*) with programs
+# that start several kernels per column: a plain loop in PyTorch (*torch, column loop*), the same loop on the transposed
+# weights, where a column is contiguous in memory (*torch, transposed*), and the solver of the library (*solver*). Its
+# bound is that of the roofline model (lesson 00).
+
+# %%
+print(gpu.provenance())
+gpu.table("sparsegpt_columns")
+
+# %% [markdown]
+# The kernel is faster than all of them, but it takes more than 30 times as long as its bound. It has few bytes to move
+# and few products to compute; the time goes into waiting, because each column needs the result of the one before. (The
+# table is of an earlier version of the kernel.)
+#
+# How long does a whole model take? The next table is for all 32 blocks of a model of Llama-3-8B's shape, on the same
+# GPU. The weights are random, so it shows speed only. As in the Wanda paper's times, the forward passes are left out,
+# and here the Gram matrices as well.
 
 # %%
 of_32_blocks = ("32 blocks, Wanda", "32 blocks, SparseGPT")
@@ -879,8 +888,6 @@ gpu.whole_model("pruning", contests=(*of_32_blocks, "one block, SparseGPT, 50 %"
 # reports 203 s and 0.54 s for the metrics of LLaMA-7B on its GPUs, a ratio of 376. The last rows are for one block,
 # with and without the library's own kernels: with them it takes 0.22 s instead of 1.12 s at 50 %, and 0.19 s instead of
 # 2.22 s at 2:4 (one run each). About half of the remaining time goes into the factors $U$ (*factors alone*).
-#
-# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
 #
 # ## 8. Optional: fewer weights and fewer bits
 #
@@ -970,8 +977,8 @@ tables.rounded()
 # much lower perplexity than all of them with 3 bits (74 and 177). With one scale per group of 64, the two are not
 # significantly different (67 and 63). The paper reports an advantage for pruning with OPT models of 2.7 billion
 # parameters and more. Rounding is the least reproducible of our measurements: where a weight is halfway between two
-# values, a tiny difference decides, and all columns after it are updated differently. On another processor, the model
-# with 3 bits in groups of 64 had a perplexity of 58 instead of 63.
+# values, a tiny difference decides, and all columns after it are updated differently. So another processor can give
+# other numbers. The table shows one run on one processor.
 #
 # ### Is the comparison fair?
 #
@@ -1029,8 +1036,9 @@ tables.successors()
 
 # %% [markdown]
 # From top to bottom the perplexity falls, unstructured as well as at 2:4. At 2:4, for example, it is 97 with SparseGPT,
-# 86 after a refit, and 81 with a better mask in addition. The errors in the table are those of each perplexity alone;
-# for a verdict we would compare the models window by window. The swaps take several times as long as SparseGPT.
+# 86 after a refit, and 81 with a better mask in addition. (The evaluation text is shorter than in section 7, so the
+# same model has a slightly different perplexity here.) The errors in the table are those of each perplexity alone; for
+# a verdict we would compare the models window by window. The swaps take several times as long as SparseGPT.
 #
 # ## 10. Optional: an open task
 #

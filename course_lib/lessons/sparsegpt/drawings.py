@@ -73,7 +73,7 @@ def own_orders() -> Figure:
             draw_cell(right, column, y, BLUE if not is_frozen else "white" if is_zero else GREY)
         draw_arrow(left, (8.2, y + 0.5), (9.3, y + 0.5))
         draw_arrow(right, (8.2, y + 0.5), (9.3, 4.7))
-        draw_inverse(left, 9.5, y - 0.4, 0.22, pruned)
+        draw_inverse(left, 9.5, y - 0.26, 0.19, pruned)
     draw_inverse(right, 9.5, 3.5, 0.3, range(N_FROZEN))
     left.text(11.5, 5.0, "one inverse\nper row", fontsize=13, va="center")
     right.text(10.7, 6.8, "one inverse\nfor all rows", fontsize=13, va="center", ha="center")

@@ -190,8 +190,8 @@ def sweep(
     if weight is None or states is None:
         weight, gram = example_layer()
         n_inputs = max(96, *columns)
-        weight, gram = weight[:32, :n_inputs], gram[:n_inputs, :n_inputs]
-        upper = torch.linalg.cholesky(torch.linalg.inv(damped(gram)), upper=True)
+        weight, hessian = weight[:32, :n_inputs], damped(gram)[:n_inputs, :n_inputs]
+        upper = torch.linalg.cholesky(torch.linalg.inv(hessian), upper=True)
         states = sweep_states(weight, upper, 32, columns)
     fig, axes = figure(len(states), width=3.4, height=3.1)
     scale = weight.abs().median().item()
@@ -253,10 +253,11 @@ def block_sizes(seconds: Mapping[int, float], errors: Mapping[int, float]) -> Fi
     right.margins(y=0.2)
     slow, fast = max(seconds, key=seconds.get), min(seconds, key=seconds.get)
     times = seconds[slow] / seconds[fast]
-    label(left, f"Blocks of {slow} take {times:.1f} times as long as of {fast}", x, "milliseconds, best of three")
+    title = f"Blocks of {slow} take {times:.1f} times\nas long as blocks of {fast}"
+    label(left, title, x, "milliseconds, best of three")
     worst, best = max(errors, key=errors.get), min(errors, key=errors.get)
     more = 100 * (errors[worst] / errors[best] - 1)
-    title = f"Blocks of {worst} have a {more:.0f} % larger error than of {best}"
+    title = f"Blocks of {worst} have a {more:.0f} %\nlarger error than blocks of {best}"
     label(right, title, x, "relative error of the output (%)")
     return fig
 

@@ -321,7 +321,7 @@ def claims() -> Figure:
         (claim, paper, " → ".join(_with_error(row) for row in pair), verdict(effect))
         for (claim, (paper, pair)), effect in zip(compared.items(), effects, strict=True)
     ]
-    title = f"Four claims on large models, for 135 million weights: {verdict(effects)} (perplexity, worse → better)"
+    title = f"Four claims about large models, with 135 million weights: {verdict(effects)} (perplexity, worse → better)"
     return drawn_table(CLAIM_HEADS, lines, (42, 27, 24, 18), title=title)
 
 

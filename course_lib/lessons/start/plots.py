@@ -70,9 +70,10 @@ def roofline(device: Device | None = None, timings: Sequence[Timing] = ()) -> Fi
             near = {"xytext": (0, 7 if index else -16), "textcoords": "offset points", "ha": "center", "fontsize": 9}
             axes.annotate(f"{t.n_tokens}", (x, y), **near)  # above one kind, below the other: points may coincide
     left, right = f"{device.bytes_per_second / GB:.1f} GB/s", f"{device.flops_per_second / 1e9:.0f} GFLOP/s"
-    near = {"xytext": (-4, 4), "textcoords": "offset points", "ha": "right", "fontsize": 9}
-    axes.annotate(left, ((low * device.ridge) ** 0.5, (roof[0] * roof[1]) ** 0.5 / 1e9), **near)
-    axes.annotate(right, (high, roof[1] / 1e9), **near)
+    near = {"textcoords": "offset points", "fontsize": 9}
+    middle = (low * device.ridge) ** 0.5, (roof[0] * roof[1]) ** 0.5 / 1e9
+    axes.annotate(left, middle, xytext=(-4, 4), ha="right", **near)
+    axes.annotate(right, (device.ridge, roof[1] / 1e9), xytext=(4, 4), ha="left", **near)  # no point is near
     axes.legend(title="tokens per pass", loc="lower right", frameon=False)
     return _finish_roofline(fig, axes, device, timings)
 

@@ -60,8 +60,8 @@ def test_layer_errors_compare_two_methods():
 def test_block_sizes_compare_the_ends():
     drawn = plots.block_sizes({1: 0.4, 128: 0.1, 576: 0.2}, {1: 0.02, 128: 0.01, 576: 0.03})
     assert titles(drawn) == [
-        "Blocks of 1 take 4.0 times as long as of 128",
-        "Blocks of 576 have a 200 % larger error than of 128",
+        "Blocks of 1 take 4.0 times\nas long as blocks of 128",
+        "Blocks of 576 have a 200 %\nlarger error than blocks of 128",
     ]
 
 
