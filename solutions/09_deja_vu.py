@@ -16,7 +16,7 @@
 # **You need** lesson 00, norms and `topk` in PyTorch, and the idea of gradient descent. Other lessons are not required.
 #
 # **Time**: the core path, sections 1 to 8, takes about two hours and a quarter, 49 minutes of it for exercises. The
-# optional sections 9 to 11 take another hour and a quarter, 29 minutes of it for exercises.
+# optional sections 9 to 12 take almost an hour and a half, 29 minutes of it for exercises.
 
 # %%
 import torch
@@ -872,28 +872,13 @@ tables.decoding(laps, n_tokens=bytes_evaluation.shape[1] - 1)
 # - **There are simpler ways to save bytes.** For comparison: all neurons in 8 bits are also half of the bytes of 16
 #   bits, and nothing has to be predicted.
 #
-# ### On a GPU
-#
-# On a GPU there is one more cost: PyTorch's indexing copies the chosen rows, and the copy is read again. The course
-# contains a **kernel** (a function that is written for the GPU) that reads the rows where they are. On an H200 GPU we
-# measured both for one token, with an MLP of width 4,096 and 14,336 neurons in bfloat16, the sizes of a model with 8
-# billion parameters:
-
-# %%
-tables.gathered_on_gpu()
-
-# %% [markdown]
-# Look at the column *speedup*. At a density of 50 %, gathering with PyTorch's indexing is slower than the dense MLP
-# (0.61 times as fast). At the two densities of the table, the kernel is faster than the dense MLP and than PyTorch's
-# indexing.
-#
 # ## 8. Results: what holds for larger models
 #
 # The cells above use a few hundred tokens. For the following results, `course reproduce dejavu` and `course reproduce
 # dejavu_predictors` used 5,120 tokens for SmolLM2 and 20,480 bytes for the ReLU model, and longer training for the
 # predictors. Each claim of the paper is on [the page of claims](../docs/claims.md) under "All claims by lesson", with
 # our number, its error and a verdict (*holds*, *holds partly*, *mixed*, *does not hold*, *not at this scale* or
-# *undecided*). Here are the three most important results.
+# *undecided*). Here are the two most important results.
 #
 # **1. Small sets exist, but how small depends on the model.** The figure compares five ways to choose:
 #
@@ -953,28 +938,11 @@ print(claims.PREDICTOR_CHEAP.judge())
 # less than 0.05 nats, that is, 5 % of the perplexity, the course's mark for no loss.) With 15 % of the neurons, as in
 # the paper, trained predictors cost 0.03 nats (`course reproduce relu_predictors`).
 #
-# **3. The speedup is smaller than the sparsity suggests.** The table lists how much faster the ReLU model decodes on a
-# processor. Each setting names the mean fraction of neurons that is kept, in brackets the fraction in each of the four
-# blocks, and the loss increase with predictors. The first block keeps more, because more of its neurons are active.
-
-# %%
-tables.decoding_speedup()
-
-# %% [markdown]
-# Compare the rows *oracle* and *predicted* of one setting: the difference is the time of the predictor. With predictors
-# the model is at most 1.66 times as fast as dense, and then the loss rises by 0.04 nats per byte. At 30 % it is even
-# slower than dense. These times are from one core of a server's processor. The times of section 7 are from your
-# machine, and every block kept the same fraction there, so do not expect the same speedups. The paper's own times are
-# for OPT-175B on eight A100 GPUs:
-
-# %%
-display(tables.published_latency())
-print(claims.TWICE.judge())
-
-# %% [markdown]
-# Our small model does not become twice as fast. The published speedup over FasterTransformer (NVIDIA's library for
-# inference) falls from 2.5 to 1.8 as the prompt grows, because the KV cache is read as before. This is the end of the
-# core path. Go on with the optional sections, or jump to *To take home*.
+# How much of this becomes speed? With predictors the ReLU model decodes at most 1.66 times as fast as dense, and then
+# the loss rises by 0.04 nats per byte. For OPT-175B on eight GPUs the paper reports 1.8 to 2.5 times. Section 11 has
+# the details, and measurements on a GPU.
+#
+# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
 #
 # ## 9. Optional: attention heads
 #
@@ -1262,7 +1230,46 @@ print(claims.AHEAD.judge())
 # nearly all of it comes from block 1 (3.8 points), whose predictor reads the input of block 0. Blocks 2 and 3 lose 0.3
 # and 0.1.
 #
-# ## 11. Optional: an open task
+# ## 11. Optional: from sparsity to speed
+#
+# The speedup is smaller than the sparsity suggests. The table lists how much faster the ReLU model decodes on a
+# processor. Each setting names the mean fraction of neurons that is kept, in brackets the fraction in each of the four
+# blocks, and the loss increase with predictors. The first block keeps more, because more of its neurons are active.
+
+# %%
+tables.decoding_speedup()
+
+# %% [markdown]
+# Compare the rows *oracle* and *predicted* of one setting: the difference is the time of the predictor. With predictors
+# the model is at most 1.66 times as fast as dense, and then the loss rises by 0.04 nats per byte. At 30 % it is even
+# slower than dense. These times are from one core of a server's processor. The times of section 7 are from your
+# machine, and every block kept the same fraction there, so do not expect the same speedups. The paper's own times are
+# for OPT-175B on eight A100 GPUs:
+
+# %%
+display(tables.published_latency())
+print(claims.TWICE.judge())
+
+# %% [markdown]
+# Our small model does not become twice as fast. The published speedup over FasterTransformer (NVIDIA's library for
+# inference) falls from 2.5 to 1.8 as the prompt grows, because the KV cache is read as before.
+#
+# ### On a GPU
+#
+# On a GPU there is one more cost: PyTorch's indexing copies the chosen rows, and the copy is read again. The course
+# contains a **kernel** (a function that is written for the GPU) that reads the rows where they are. On an H200 GPU we
+# measured both for one token, with an MLP of width 4,096 and 14,336 neurons in bfloat16, the sizes of a model with 8
+# billion parameters:
+
+# %%
+tables.gathered_on_gpu()
+
+# %% [markdown]
+# Look at the column *speedup*. At a density of 50 %, gathering with PyTorch's indexing is slower than the dense MLP
+# (0.61 times as fast). At the two densities of the table, the kernel is faster than the dense MLP and than PyTorch's
+# indexing.
+#
+# ## 12. Optional: an open task
 #
 # Choose 30 % of SmolLM2's neurons for each token with a predictor that takes at most 5 % of the bytes of the MLPs, and
 # reach the lowest perplexity that you can. How do you spend the 5 %: on fewer bits, on a lower rank, on the neurons
