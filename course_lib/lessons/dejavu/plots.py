@@ -175,6 +175,7 @@ def recall_and_energy(quality: Mapping[str, Sequence[Quality]]) -> Figure:
         ours, *theirs = (getattr(quality[name][middle], measure) for name in (first, *others))
         fraction = 100 * quality[first][middle].fraction
         log_scale(axes, "x")
+        axes.set_xticks([100 * point.fraction for point in quality[first]])
         axes.set_ylim(-3, 103)
         compared = ", ".join(f"{name} {100 * value:.0f} %" for name, value in zip(others, theirs, strict=True))
         title = f"{measure.capitalize()} at {fraction:g} % of the neurons: {100 * ours:.0f} %\n({compared})"
@@ -284,7 +285,9 @@ def levels(measured: Measured | None = None) -> Figure:
             at = {"xytext": (shift, -4), "textcoords": "offset points", "ha": side, "va": "top"}
             axes.annotate("\n".join(those), (place, FAR), fontsize=8, **at)
         ahead = {
-            f"{worse} than {better}": results.better(measured, "neurons", {"chosen_by": better}, {"chosen_by": worse})
+            f"{worse} clearly worse than {better}": results.better(
+                measured, "neurons", {"chosen_by": better}, {"chosen_by": worse}
+            )
             for better, worse in ((ORACLE, ALONE), (ALONE, STATIC))
         }
         clear = [
@@ -292,8 +295,8 @@ def levels(measured: Measured | None = None) -> Figure:
             for pair, effects in ahead.items()
             if all(effect.holds for (name, _), effect in effects.items() if name == model)
         ]
-        title = f"{model}: clearly worse at equal density:\n{listed(clear) if clear else 'none'}"
-        label(axes, title, "neurons kept (%)", f"nats per token above dense\n({ERROR_BARS})")
+        title = f"{model}, at equal density:\n" + ("\nand ".join(clear) or "no clear difference")
+        label(axes, title, "neurons kept (%)", f"loss increase (nats per token;\n{ERROR_BARS})")
     panels[-1].legend(frameon=False, fontsize=9, loc="upper right")
     return fig
 
@@ -325,7 +328,7 @@ def predicted(measured: Measured | None = None) -> Figure:
         axes.set_ylim(-0.6, len(shown) - 0.4)
         close = sum(effect.below(NO_LOSS).holds for effect in effects)
         title = f"{model}, {percent(fraction)} of the neurons: {close} of {len(shown)}\nclearly cost less than "
-        label(axes, f"{title}{NO_LOSS} nats", f"nats per token above dense ({ERROR_BARS})")
+        label(axes, f"{title}{NO_LOSS} nats", f"loss increase (nats per token;\n{ERROR_BARS})")
     panels[0].set_ylabel("chosen by, and its bytes\nin % of those of the MLPs")
     return fig
 

@@ -53,7 +53,8 @@ def streams(kept: Mapping[str, Bool[Tensor, "S T"]], n_read: Sequence[int], wher
         panel.grid(visible=False)
         tokens = moments[-1].nonzero().flatten()
         n_old = int((tokens < n_read[-1] - len(tokens)).sum())
-        label(panel, f"{name}: {n_old} of {len(tokens)} kept\ntokens are not the newest", "token of the text")
+        end = f"kept tokens\nare not among the newest {len(tokens)}"
+        label(panel, f"{name}: {n_old} of {len(tokens)} {end}", "token of the text")
     axes[0].set_ylabel(f"tokens read ({where})")
     return fig
 
@@ -296,8 +297,8 @@ def bias(results: Results | None = None) -> Figure:
     points = ", ".join(f"{100 * effect.value:.0f}" for effect in more)
     title = f"The sum keeps more old tokens,\nby {points} points"
     label(where, title, "kept of the prompt (%)", "in the first quarter (%)")
-    words = claims.MEANS_READ_BETTER.judge(results).words.replace(" (", "\n(")
-    label(what, f"The mean is better: {words}", "kept of the prompt (%)", "log-perplexity lower by")
+    verdict = claims.MEANS_READ_BETTER.judge(results).words.partition(" (")[0]
+    label(what, f"Lower perplexity by the mean:\n{verdict}", "kept of the prompt (%)", "log-perplexity lower by")
     return fig
 
 

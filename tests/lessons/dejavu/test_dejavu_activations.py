@@ -8,6 +8,7 @@ from torch.nn.functional import embedding_bag, linear, silu
 
 from course_lib.lessons.dejavu import activations, costs
 from course_lib.models import blocks, linears, tiny_model
+from course_lib.workbook import masters, mine
 
 
 @pytest.fixture
@@ -160,3 +161,23 @@ def test_products_are_counted_however_they_are_written(way, generator):
         answer(x, g, u, d, index)
     answer(x, g, u, d, index)  # nothing is counted outside
     assert count.n == expected
+
+
+def test_the_notebook_counts_the_products_of_the_student_alone(generator, capsys):
+    """The first call of what `mine` returns also runs the course's function: the cell must not count that."""
+
+    def which_neurons(hidden, down, k):
+        best = (hidden.abs() * down.norm(dim=0)).topk(k, dim=1).indices
+        return torch.zeros_like(hidden, dtype=torch.bool).scatter(1, best, True)
+
+    def gathered_mlp(x, gate, up, down, index):
+        return down[:, index] @ (silu(gate[index] @ x) * (up[index] @ x))
+
+    (path,) = masters.masters(["09"])
+    (cell,) = (each.source for each in masters.for_students(path).cells if "count_products()" in each.source)
+    gate, up, x = (torch.randn(*size, generator=generator) for size in ((1536, 8), (1536, 8), (61, 8)))
+    down, hidden = torch.randn(8, 1536, generator=generator), silu(x @ gate.T) * (x @ up.T)
+    names = {"gate_weight": gate, "up_weight": up, "down_weight": down, "mlp_input": x, "hidden_values": hidden}
+    names |= {"which_neurons": which_neurons, "gathered_mlp": gathered_mlp, "mlp_output": hidden @ down.T}
+    exec(cell, {"torch": torch, "costs": costs, "mine": mine} | names)
+    assert "307 of 1536 neurons: 21 % of the products" in capsys.readouterr().out  # 20 %, and 307 of gate times up

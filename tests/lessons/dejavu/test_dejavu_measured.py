@@ -294,7 +294,7 @@ def test_the_figure_of_predictions_has_titles(guesses):
 
 def test_titles_follow_the_numbers(oracles, guesses):
     gated, relu = (axes.get_title(loc="left") for axes in plots.levels(oracles).axes)
-    assert gated.endswith("token alone than oracle and static than token alone")
-    assert relu.endswith("equal density:\ntoken alone than oracle")
+    assert gated.endswith("token alone clearly worse than oracle\nand static clearly worse than token alone")
+    assert relu.endswith("equal density:\ntoken alone clearly worse than oracle")
     close = plots.predicted(guesses).axes[1].get_title(loc="left")
     assert close == "ReLU model, 20 % of the neurons: 2 of 3\nclearly cost less than 0.05 nats"

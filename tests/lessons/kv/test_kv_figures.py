@@ -10,7 +10,7 @@ def test_streams_count_the_kept_tokens_that_are_not_the_newest():
     window = torch.tensor([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1]]).bool()
     heavy = torch.tensor([[1, 1, 0, 0, 0, 0], [1, 0, 0, 1, 0, 0], [1, 0, 0, 0, 0, 1]]).bool()
     drawn = plots.streams({"window": window, "H2O": heavy}, (2, 4, 6), "layer 0")
-    end = "kept\ntokens are not the newest"
+    end = "kept tokens\nare not among the newest 2"
     assert titles(drawn) == [f"window: 0 of 2 {end}", f"H2O: 1 of 2 {end}"]
     shade = drawn.axes[1].images[0].get_array()
     assert shade[1, 0] == 1  # kept

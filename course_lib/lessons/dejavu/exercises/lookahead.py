@@ -99,7 +99,7 @@ def _lookahead_cases(generator: torch.Generator) -> list[Case]:
     tells = torch.tensor([[[True, False, False]], [[False, True, False]], [[False, False, True]]])
     turned = [tensor.permute(2, 0, 1).contiguous().permute(1, 2, 0) for tensor in drawn(4, 5, 3, 7)]
     return [
-        Case("3 blocks, 1 token, by hand: places 1 and 3 predict blocks 1 and 2", (told, tells, 1)),
+        Case("3 blocks, 1 token, by hand: states 1 and 3 predict blocks 1 and 2", (told, tells, 1)),
         Case("6 blocks, 5 tokens, one ahead", (*drawn(6, 5, 8, 11), 1)),
         Case("7 blocks, 4 tokens, two ahead", (*drawn(7, 4, 6, 9), 2)),
         Case("9 blocks, 3 tokens, four ahead", (*drawn(9, 3, 5, 6), 4)),
