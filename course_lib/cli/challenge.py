@@ -14,6 +14,7 @@ from course_lib.compose.counting.account import LENGTH
 from course_lib.compose.reading import MOST_BYTES
 from course_lib.compose.recipe import Recipe, from_json
 from course_lib.data.assets.cache import cache_folder
+from course_lib.measure.progress import bar
 from course_lib.models import DEFAULT_MODEL, load_model
 
 STOPPED = 130
@@ -43,9 +44,12 @@ def run(path: Path, n_windows: int, length: int, seed: int, budget: Budget, cons
     memory = Memory(cache_folder() / "challenge")
     judge = Judge(model=model, tokenizer=tokenizer, texts=read, memory=memory, say=console.print)
     try:
-        dense = judge.measure(Recipe())
-        budget.check(model, dense.account)
-        found = judged(judge.measure(recipe, path.parent), dense, budget)
+        with bar(console=console) as shown:
+            task = shown.add_task("measuring the dense model", total=2)
+            dense = judge.measure(Recipe())
+            budget.check(model, dense.account)
+            shown.update(task, advance=1, description="measuring the recipe")
+            found = judged(judge.measure(recipe, path.parent), dense, budget)
     except KeyboardInterrupt:
         console.print("Stopped. Finished measurements are kept: the same command continues from there.")
         return STOPPED

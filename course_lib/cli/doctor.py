@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from course_lib.cli.doctor_checks import CHECKS, Row
+from course_lib.measure.progress import bar
 
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
@@ -36,9 +37,10 @@ def run(console: Console | None = None) -> int:
     """Print the table. Returns the exit code: 1 when a row is an error."""
     console = console or Console()
     seen = []
-    with console.status("Checking this machine") as status:
+    with bar(console=console) as shown:
+        task = shown.add_task("checking this machine", total=len(CHECKS))
         for row in rows():
-            status.update(f"Checked {row.what}")
+            shown.update(task, advance=1, description=f"checked {row.what}")
             seen.append(row)
     console.print(as_table(seen))
     if any(row.state == "error" for row in seen):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from course_lib.grading import engine, store
 from course_lib.grading.export import lms
@@ -22,6 +21,7 @@ from course_lib.grading.report import feedback, page, text
 from course_lib.grading.report.tally import Facts, common_reason, nothing_ran
 from course_lib.grading.sandbox import session
 from course_lib.grading.workers import pool
+from course_lib.measure.progress import bar
 from course_lib.measure.result_files import machine, now
 
 Pairs = Iterable[tuple[Submission, Result]]
@@ -195,12 +195,12 @@ def _graded(left: list[Submission], plan: engine.Plan, request: Request) -> Iter
 
 def _shown(graded: Pairs, total: int, console: Console) -> Iterator[tuple[Submission, Result]]:
     """The same pairs, with a progress bar."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("grading", total=total)
+    with bar(console=console) as shown:
+        task = shown.add_task("grading", total=total)
         for submission, result in graded:
             yield submission, result
-            bar.update(task, advance=1, description=f"{submission.student[:30]}: {result.points:g} of {result.of:g}")
+            latest = f"{submission.student[:30]} has {result.points:g} of {result.of:g} points"
+            shown.update(task, advance=1, description=f"grading ({latest})")
 
 
 def write_all(

@@ -28,6 +28,7 @@ from course_lib.grading.challenge.watching import measure_all
 from course_lib.grading.export import lms
 from course_lib.grading.intake.student_ids import file_name
 from course_lib.grading.run import check_columns, check_out, roster_of, versions
+from course_lib.measure.progress import bar
 from course_lib.measure.result_files import machine, now
 
 MASTER = Path(__file__).with_name("master.json")
@@ -79,13 +80,14 @@ def run(request: Request, console: Console) -> int:
     found: dict[Job, Found] = {}
     scale: Anchors | None = None
     try:
-        with closing(_measured(jobs, settings, request)) as measured:
+        with closing(_measured(jobs, settings, request)) as measured, bar(console=console) as shown:
+            task = shown.add_task("measuring recipes", total=len(jobs))
             for job, each in measured:
                 found[job] = each
                 _refuse(anchors, job, each)
                 if len(found) >= len(anchors) and scale is None and all(one in found for one in anchors.values()):
                     scale = _scale(anchors, found)  # before hours are spent on a text that does not tell recipes apart
-                console.print(f"{len(found)} of {len(jobs)} recipes", style="dim")
+                shown.advance(task)
     except KeyboardInterrupt:
         console.print(f"stopped; {len(found)} of {len(jobs)} recipes are kept; --resume goes on from there.")
         return 130
