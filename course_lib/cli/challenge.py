@@ -59,7 +59,9 @@ def run(path: Path, n_windows: int, length: int, seed: int, budget: Budget, cons
 
 
 def _table(found: Judged, title: str) -> Table:
-    table = Table("", "dense", "recipe", "of dense", title=title)
+    table = Table("", title=title)
+    for heading in ("dense", "recipe", "of dense"):
+        table.add_column(heading, justify="right", overflow="fold")
     rows = {
         f"MB stored, weights and cache at {LENGTH} tokens": ("held", 1e6),
         "  the cache alone": ("cache", 1e6),

@@ -24,7 +24,7 @@ def rows() -> Iterator[Row]:
 
 def as_table(seen: list[Row]) -> Table:
     """Make a table of the rows; there is a column for remedies only if there are any."""
-    headings = ["", "", Column("found", overflow="fold"), "what to do"][: 3 + any(row.remedy for row in seen)]
+    headings = ["", "", *(Column(heading, overflow="fold") for heading in ("found", "what to do"))][: 3 + any(row.remedy for row in seen)]
     table = Table(*headings, title="course doctor", title_justify="left")
     for row in seen:
         colour = COLOURS[row.state]
@@ -38,10 +38,11 @@ def run(console: Console | None = None) -> int:
     console = console or Console()
     seen = []
     with bar(console=console) as shown:
-        task = shown.add_task("checking this machine", total=len(CHECKS))
+        upcoming = [what for what, *_ in CHECKS]
+        task = shown.add_task(f"checking {upcoming[0]}", total=len(upcoming))
         for row in rows():
-            shown.update(task, advance=1, description=f"checked {row.what}")
             seen.append(row)
+            shown.update(task, advance=1, description=f"checking {' '.join(upcoming[len(seen) :][:1])}")
     console.print(as_table(seen))
     if any(row.state == "error" for row in seen):
         console.print("Something does not work: follow the right-hand column, then run [bold]course doctor[/] again.")
