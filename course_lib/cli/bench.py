@@ -40,23 +40,22 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
         f"{limit.name}: {limit.flops_per_second / 1e9:,.0f} GFLOP/s, {limit.bytes_per_second / 1e9:,.1f} GB/s"
     )
     clock, n_wrong = Clock(place, limit.bytes_per_second), 0
-    with bar(console=console) as shown:
-        task = shown.add_task("", total=len(benches))
-        for name, bench in benches.items():
-            result = _heading(name, limit, place)
+    for number, (name, bench) in enumerate(benches.items(), 1):
+        result = _heading(name, limit, place)
+        with bar(console=console) as shown:
+            task = shown.add_task("", total=None)
             for contest in bench.contests(_place(quick)):  # the same numbers, whichever benches run
-                shown.update(task, description=f"{name}, {contest.name}")
+                shown.update(task, description=f"bench {number} of {len(benches)}: {name}, {contest.name}")
                 rows = measure(contest, clock, limit, getattr(bench, "TOLERANCE", TOLERANCE)[place.dtype])
                 result["tables"]["sides"] += rows
                 result["absent"] |= {f"{contest.name}: {side}": why for side, why in contest.absent.items()}
                 n_wrong += sum(not row["right"] for row in rows)
-            path = (out or FOLDER) / f"{name}.json"
-            result_files.write(result, path)
-            bench_table.show(console, name, result)
-            if hasattr(bench, "summary"):
-                console.print(bench.summary(result["tables"]["sides"]), markup=False)
-            console.print(f"Written to {path}.\n")
-            shown.advance(task)
+        path = (out or FOLDER) / f"{name}.json"
+        result_files.write(result, path)
+        bench_table.show(console, name, result)
+        if hasattr(bench, "summary"):
+            console.print(bench.summary(result["tables"]["sides"]), markup=False)
+        console.print(f"Written to {path}.\n")
     console.print(
         "A sparse side is faster only where its row says 'wins'. To keep a result, move its JSON file to "
         "kernels/bench/results/ as cpu_NAME.json."

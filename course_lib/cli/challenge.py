@@ -14,6 +14,7 @@ from course_lib.compose.counting.account import LENGTH
 from course_lib.compose.reading import MOST_BYTES
 from course_lib.compose.recipe import Recipe, from_json
 from course_lib.data.assets.cache import cache_folder
+from course_lib.data.assets.checkpoint import quiet_transformers
 from course_lib.measure.progress import bar
 from course_lib.models import DEFAULT_MODEL, load_model
 
@@ -39,7 +40,8 @@ def run(path: Path, n_windows: int, length: int, seed: int, budget: Budget, cons
     recipe = recipe_of(path)
     recipe.files(path.parent)  # a missing file is reported before anything is measured
     console.print(f"{path.name}: {', '.join(part.name for part in recipe.parts) or 'no parts, the dense model'}")
-    model, tokenizer = load_model(DEFAULT_MODEL)
+    with quiet_transformers():
+        model, tokenizer = load_model(DEFAULT_MODEL)
     read = texts(tokenizer, n_windows, length, seed)
     memory = Memory(cache_folder() / "challenge")
     judge = Judge(model=model, tokenizer=tokenizer, texts=read, memory=memory, say=console.print)

@@ -24,7 +24,8 @@ def rows() -> Iterator[Row]:
 
 def as_table(seen: list[Row]) -> Table:
     """Make a table of the rows; there is a column for remedies only if there are any."""
-    headings = ["", "", *(Column(heading, overflow="fold") for heading in ("found", "what to do"))][: 3 + any(row.remedy for row in seen)]
+    columns = ["", "", *(Column(heading, overflow="fold") for heading in ("found", "what to do"))]
+    headings = columns[: 3 + any(row.remedy for row in seen)]
     table = Table(*headings, title="course doctor", title_justify="left")
     for row in seen:
         colour = COLOURS[row.state]

@@ -15,6 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from course_lib import discover
 from course_lib.data import corpora, hub
 from course_lib.data.assets.cache import asset_path
+from course_lib.data.assets.checkpoint import quiet_transformers
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import DEFAULT_MODEL, load_model
 from course_lib.pruning import device_map as placement
@@ -173,7 +174,9 @@ def _fits(source: Source) -> bool:
 
 
 def _perplexity(folder: Path, held_out: torch.Tensor) -> str:
-    return f"{perplexity(load_model(str(folder))[0], held_out).value:.2f}"
+    with quiet_transformers():
+        model, _ = load_model(str(folder))
+    return f"{perplexity(model, held_out).value:.2f}"
 
 
 def make_table(title: str, pruned: str) -> Table:

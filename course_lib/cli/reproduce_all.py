@@ -113,8 +113,8 @@ def _seconds(name: str, left: Sequence[str]) -> float | None:
 def show(planned: Sequence[Planned], console: Console) -> None:
     """Print what would be measured, and how long that took before."""
     table = Table()
-    for heading, side in (("experiment", "left"), ("folder", "left"), ("steps done", "right"), ("minutes left", "right")):
-        table.add_column(heading, justify=side, overflow="fold")
+    for heading in ("experiment", "folder", "steps done", "minutes left"):
+        table.add_column(heading, justify="left" if heading in ("experiment", "folder") else "right", overflow="fold")
     for each in planned:
         minutes = "unknown" if each.seconds is None else f"{each.seconds / 60:.1f}"
         folder = each.path.parent

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from course_lib.cli import claims, reproduce, reproduce_all
 from course_lib.cli.app import app
-from course_lib.cli.reproduce_all import Planned, plan, run, show
+from course_lib.cli.reproduce_all import plan, run, show
 from course_lib.measure.experiment import Experiment, Step
 from course_lib.measure.result_files import write
 

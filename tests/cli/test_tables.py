@@ -18,7 +18,8 @@ NAME = "blocks.0.mlp.down_proj"
 
 
 def doctor_table():
-    return doctor.as_table([Row("sandbox", "warning", PATH, f"Set COURSE_CACHE={PATH}")]), [PATH, f"COURSE_CACHE={PATH}"]
+    remedy = f"Set COURSE_CACHE={PATH}"
+    return doctor.as_table([Row("sandbox", "warning", PATH, remedy)]), [PATH, remedy]
 
 
 def challenge_table():
