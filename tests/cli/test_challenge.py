@@ -62,7 +62,7 @@ def test_the_dense_model_is_itself_and_above_the_budget(tiny, file):
 def test_a_budget_of_ones_own_and_one_that_nobody_can_meet(tiny, file):
     code, text = told(file({}), Budget(held=1.0, read=1.0))
     assert (code, "The budget is kept" in text) == (0, True)
-    with pytest.raises(ValueError, match="which the leanest recipe keeps"):
+    with pytest.raises(ValueError, match="which the smallest recipe needs"):
         told(file({}), Budget(held=0.001))
 
 

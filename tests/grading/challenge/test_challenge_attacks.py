@@ -251,7 +251,7 @@ def test_as_course_systems_export_it(sharp, tmp_path):
         found = {work.student: work for work in handed_in(where)}
         assert found["alice_11"].files == (("prompt.safetensors", prompt),)
         assert found["bob_12"].files == (("prompt.safetensors", b"again"),)
-    assert "which is not there; hand it in beside it" in found["eve_13"].problem
+    assert "which is missing; hand it in with the recipe" in found["eve_13"].problem
     moodle = tmp_path / "moodle" / "Jo Li_7_assignsubmission_file_"
     moodle.mkdir(parents=True)
     (moodle / "recipe.json").write_text(HONEST)
