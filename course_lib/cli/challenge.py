@@ -82,5 +82,5 @@ def _table(found: Judged, title: str) -> Table:
 
 def _verdict(found: Judged) -> str:
     domain, (mean, error) = found.worse
-    kept = "The budget is kept" if found.within else "The budget is not kept"
-    return f"{kept}: {found.of_budget}. The worse domain counts: {mean:+.3f} ± {error:.3f} nats on {NAMES[domain]}."
+    budget = f"The recipe is {'within' if found.within else 'above'} the budget"
+    return f"{budget}: {found.of_budget}. The worse domain counts: {mean:+.3f} ± {error:.3f} nats on {NAMES[domain]}."

@@ -17,7 +17,7 @@ class Point:
     """A model.
 
     Args:
-        cost: bytes held, or read a token; less is better.
+        cost: bytes stored, or read per token; less is better.
         losses: of the windows, the same and in the same order for all points; less is better.
     """
 

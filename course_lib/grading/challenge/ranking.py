@@ -89,7 +89,7 @@ def _row(work: HandedIn, found: Found | None, dense: Found, anchors: Anchors, bu
         return replace(row, reason=found.problem, failed=found.failed)
     side = judged(found.measured, dense.measured, budget)
     if not side.within:
-        return replace(row, state="wrong", judged=side, reason=f"The budget is not kept: {side.of_budget}.")
+        return replace(row, state="wrong", judged=side, reason=f"The recipe is above the budget: {side.of_budget}.")
     earned = points(found.measured.losses, anchors)
     value = round(earned.points, DIGITS)
     mean, error = side.losses[earned.domain]

@@ -201,7 +201,7 @@ def _say(ranked: list[Row], left_out: list[str], out: Path, console: Console) ->
     console.print(f"{len(placed)} of {len(ranked)} are within the budget; {where}.", soft_wrap=True)
     swing = max((row.swing for row in placed), default=0.0)
     more = "" if swing < HALF_A_POINT else " That is too much: use more --windows."
-    console.print(f"Leaving out any one window moves a grade by {swing:.2f} points at most.{more}", soft_wrap=True)
+    console.print(f"Without any one of the windows, grades change by at most {swing:.2f} points.{more}", soft_wrap=True)
     for line in [*left_out, *(f"The grader failed on {row.student}: {row.reason}" for row in failed)]:
         console.print(line, markup=False, soft_wrap=True, style="bold yellow")
     if failed:
