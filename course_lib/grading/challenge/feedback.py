@@ -96,11 +96,7 @@ def hints(row: Row, lines: list[Line]) -> list[str]:
     }
     if not side.within:
         kind, size = sizes(side)[0]
-        over = [
-            f"The bytes {what} are {-megabytes:.1f} MB above the limit."
-            for what, megabytes in left.items()
-            if megabytes < 0
-        ]
+        over = [f"The bytes {what} are {-n:.1f} MB above the limit." for what, n in left.items() if n < 0]
         return [*over, f"The largest part of the stored bytes is {kind}: {size / 1e6:.1f} MB."]
     if row.points == FULL:
         return []
