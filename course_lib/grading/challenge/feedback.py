@@ -58,7 +58,7 @@ def html(work: HandedIn, row: Row, found: Found | None, anchors: Anchors) -> str
 
 
 def losses(side: Judged, found: Found, anchors: Anchors) -> list[Line]:
-    """Compare each domain with the two models that define the points; points as if the recipe were within the budget."""
+    """Compare each domain with the two models that define the points; points as if within the budget."""
     shares = by_domain(found.measured.losses, anchors)
     least = min(shares, key=shares.__getitem__)
     return [
@@ -100,9 +100,8 @@ def hints(row: Row, lines: list[Line]) -> list[str]:
         return [*over, f"The largest part of the stored bytes is {kind}: {size / 1e6:.1f} MB."]
     if row.points == FULL:
         return []
-    said = (
-        f"Within the budget, {left['stored']:.1f} MB more can be stored and {left['read per token']:.1f} MB more read"
-    )
+    stored, read = left["stored"], left["read per token"]
+    said = f"Within the budget, {stored:.1f} MB more can be stored and {read:.1f} MB more read per token"
     if min(left.values()) >= TO_SPARE * side.dense.read / 1e6:
         said += ": enough for more bits, smaller groups, fewer zeros or more slots of the cache"
     return [f"{said}.", *_apart(lines)]

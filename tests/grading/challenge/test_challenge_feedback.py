@@ -51,7 +51,7 @@ def test_a_page_has_what_was_measured(told):
     assert f"{row['points']} of 20 points" in page.text
     assert "pruned by Magnitude (25 % removed) and rounded to the nearest values of 8 bits" in page.text
     assert "Your recipe is within the budget" in page.text
-    budget = page.tables["Bytes beside the budget"]
+    budget = page.tables["Bytes and the budget"]
     assert [line[3] for line in budget[1:]] == [
         f"{100 * float(row[what]):.1f} %" for what in ("held_share", "read_share")
     ]
@@ -80,7 +80,7 @@ def test_above_the_budget_says_how_much_has_to_go(told):
     assert "Your recipe is above the budget" in page.text
     assert "No part at all: the dense model." in page.text
     assert "MB above the limit" in page.text
-    assert "Most of what is held is weights and codes" in page.text
+    assert "The largest part of the stored bytes is weights and codes" in page.text
 
 
 def test_a_refused_recipe_says_why_and_one_that_is_missing_that_it_is(told):
