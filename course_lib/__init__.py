@@ -1,1 +1,1 @@
-"""The library behind the workbook on sparsity in large language models."""
+"""The library of the workbook on sparsity in large language models."""

@@ -1,4 +1,4 @@
-"""Triton kernels that make sparsity pay: one file each, with the reference in plain torch beside it.
+"""Triton kernels that make sparsity pay: one file each, which also contains the reference in plain torch.
 
 The files lie in kernels/ at the top of a checkout, and in course_lib/kernels/ of an installed package; either way they
 are imported as `course_lib.kernels`. That folder has no `__init__.py`: Hugging Face owns the import name `kernels`, and
@@ -19,5 +19,5 @@ from pathlib import Path
 
 FOLDERS = ("weights", "cache", "experts", "per_token")  # the other folders time them, and need more than torch
 _INSTALLED, _CHECKOUT = Path(__file__).with_suffix(""), Path(__file__).parents[1] / "kernels"
-# One of the two and never both: beside an installed package, `kernels` may be Hugging Face's.
+# One of the two and never both: with an installed package, a `kernels` next to it may be Hugging Face's.
 __path__ = [str(_INSTALLED if _INSTALLED.is_dir() else _CHECKOUT)]

@@ -27,9 +27,9 @@ from course_lib.data.assets.cache import asset_path
 from course_lib.settings import check_count
 
 DEFAULT_MODEL = "smollm2-135m"
-# Q4_1: at most 16 values in each group of 32 neighbours of a row. What is measured on it is measured on a model that
-# was rounded once.
-WEIGHTS = "SmolLM2-135M-Instruct from a file of 4 bits a weight"
+# Q4_1: at most 16 values in each group of 32 neighbours of a row. All our measurements are on a model that was
+# rounded once.
+WEIGHTS = "SmolLM2-135M-Instruct from a file with 4 bits per weight"
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def linears(block: nn.Module) -> dict[str, nn.Module]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Layer:
-    """A weight matrix of a model, and where it stands."""
+    """A weight matrix of a model, and its place."""
 
     name: str  # such as "blocks.3.mlp.up_proj", whatever the family calls its blocks
     part: str  # its name in the block, such as "mlp.up_proj"
@@ -448,7 +448,7 @@ def _without_bars(quiet: bool) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Part:
-    """What is loaded of the default model: the first blocks, neurons of each MLP, dimensions and tokens; all heads."""
+    """A part of the default model: the first blocks, neurons of each MLP, dimensions and tokens; all heads."""
 
     n_blocks: int = 4
     n_neurons: int = 192
@@ -470,7 +470,7 @@ def part_only(part: Part) -> Iterator[None]:
     """Of the default model a part alone is loaded.
 
     What takes minutes is tried in seconds; such a model reads like noise. What functions of the library keep of it is
-    forgotten before and after, so that nobody takes the part for the whole.
+    forgotten before and after, so that the part is never mistaken for the whole.
     """
     _forget()
     token = _PART.set(part)
@@ -485,7 +485,7 @@ def part_only(part: Part) -> Iterator[None]:
 
 
 def part_loaded() -> Part | None:
-    """What is loaded of the default model now; None for the whole."""
+    """Return the part of the default model that is loaded now; None for all of it."""
     return _PART.get()
 
 
@@ -555,7 +555,7 @@ def load_model(
         dtype: float32 for the default model and on the CPU; elsewhere the checkpoint's own.
 
     Raises:
-        ValueError: the model is neither in the cache, nor a folder, nor to be had from the hub; no such device or type.
+        ValueError: the model is neither in the cache, nor a folder, nor available from the hub; no such device or type.
     """
     name, device = str(name), _device(device)
     _refuse_unknown_type(dtype)

@@ -64,7 +64,7 @@ def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
     return digest.hexdigest()
 
 
-# What a configuration says about where a model came from and how it was loaded, not about what it computes.
+# Entries of a configuration about the origin and loading of a model, not about its computation.
 OF_LOADING = {
     *("_name_or_path", "name_or_path", "_commit_hash", "transformers_version", "architectures", "dtype", "torch_dtype"),
     *("use_cache", "return_dict", "output_attentions", "output_hidden_states"),

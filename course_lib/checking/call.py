@@ -22,7 +22,7 @@ from course_lib.checking.compare import plain
 
 LIMIT = 20.0  # seconds of the processor for one call
 TOGETHER = 60.0  # for the calls on all cases of one check
-WAITING = 2  # seconds on the clock that count as one of the processor, for what waits instead of calculating
+WAITING = 2  # wall-clock seconds that count as one of the processor, for a call that waits instead of calculating
 AT_MOST = 20  # as many that do so however busy the machine is
 
 
@@ -35,7 +35,7 @@ class DidNotFinish(BaseException):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a function did on one case: a plain value, or the error it ended in."""
+    """The outcome of a function on one case: a plain value, or the error that ended it."""
 
     value: Any = None
     error: str | None = None
@@ -68,7 +68,7 @@ def counted(calculated: float, passed: float, waited: float) -> float:
 
     Args:
         calculated: seconds of the processor. These count, and as a rule nothing else.
-        passed: seconds on the clock. What sleeps for ever ends too, and nothing goes on without an end.
+        passed: wall-clock seconds. With them, a call that sleeps for ever is ended too.
         waited: those of them in which it could have run, had others not had the processors.
     """
     return max(calculated, (passed - waited) / WAITING, passed / AT_MOST)
@@ -115,11 +115,11 @@ def calls(
     together: float = TOGETHER,
     once: Callable[[Callable, tuple, float], Outcome] | None = None,
 ) -> Iterator[Outcome]:
-    """Call a function on one case after another; after the first that does not finish nobody waits for the rest.
+    """Call a function on one case after another, until a call does not finish.
 
     Args:
         seconds: of one call, LIMIT for None; together: of all of them.
-        once: how one call is made, `call` for None.
+        once: makes a single call, `call` for None.
     """
     seconds, left = LIMIT if seconds is None else seconds, together
     for arguments in cases:

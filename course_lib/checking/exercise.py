@@ -1,4 +1,4 @@
-"""What an exercise is: cases, a fair comparison, and the wrong answers that have a name."""
+"""Exercises: cases, a fair comparison, and the wrong answers that have a name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Trivial:
-    """An answer without the idea. What it gets right earns nothing by itself.
+    """An answer without the idea. Cases that it gets right earn nothing by themselves.
 
     Args:
         name: what you do for it, to be read before "is enough": "always choosing the first".
@@ -57,7 +57,7 @@ class Trivial:
     function: Callable | Recorded
 
 
-@dataclass(frozen=True, eq=False)  # one is equal to itself alone, so that what is known of it can be kept beside it
+@dataclass(frozen=True, eq=False)  # equal only to itself, so that results about it can be stored under it
 class Exercise:
     """One step for the student to write.
 
@@ -67,7 +67,7 @@ class Exercise:
         cases: hand-made cases first, then ones drawn from the generator.
         agree: (got, expected, case) -> None when they agree, else a sentence on where they first differ. The case is
             for where what is right depends on the input (ties, for one).
-        picture: (case, got, expected) -> a figure shown beside a wrong or right answer, where one helps.
+        picture: (case, got, expected) -> a figure shown with a wrong or right answer, where one helps.
         library: the course's own function of the same arguments and result, where an experiment of the lesson calls
             one: `mine` puts a right answer in its place.
         trivial: answers without the idea that checking/trivial.py does not make up by itself.

@@ -70,7 +70,7 @@ class Verdict:
 
     @property
     def difference(self) -> str:
-        """What is wrong with the first case that went wrong."""
+        """Return the complaint about the first wrong case."""
         return next((complaint for complaint in self.differences if complaint), "")
 
 

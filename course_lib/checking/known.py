@@ -1,5 +1,5 @@
-"""What is known of the cases of an exercise before anybody answers: right values, what named mistakes and trivial
-answers give. Each is found when it is first asked for, and once for all answers that are judged on the same cases.
+"""Results on the cases of an exercise that no answer changes: right values, and those of named mistakes and trivial
+answers. Each is computed when first needed, and once for all answers that are judged on the same cases.
 """
 
 import copy
@@ -44,7 +44,7 @@ class Known:
         return [plain(reference(*copy.deepcopy(case.arguments))) for case in self.cases]
 
     def outcome(self, function: Callable | Recorded, at: int) -> Outcome:
-        """What a function of the exercise does on one case: called, or looked up where it was left out."""
+        """Get the outcome of a function of the exercise on one case: call it, or look up the recorded outcome."""
         if isinstance(function, Recorded):
             return function.outcomes[at]
         key = id(function), at

@@ -36,7 +36,7 @@ HEADING = re.compile(r"# (?P<exercise>\w+\.\w+)\((?P<parameters>.*)\)")
 MISTAKE = re.compile(r"- \*\*(?P<name>.+?)\*\*: (?P<explanation>.+)")
 VARIANT = re.compile(r"  - `(?P<code>[^`]+)`(?P<loops>( for `\w+` in `[^`]+`)*)")
 LOOP = re.compile(r" for `(\w+)` in `([^`]+)`")
-Values = dict[str, str]  # what stands in place of a name, such as {"tiny": "1e-6"}
+Values = dict[str, str]  # the replacement of a name, such as {"tiny": "1e-6"}
 Written = ast.Lambda | ast.FunctionDef | ast.Name | ast.Attribute
 
 

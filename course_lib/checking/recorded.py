@@ -1,7 +1,7 @@
-"""Exercises without answers: in a student's copy each exercise has its cases and outcomes beside it, as data.
+"""Exercises without answers: in a student's copy each exercise has its cases and outcomes next to it, as data.
 
-`course release` writes both. What is expected, and what each named mistake gives, was recorded on the cases of the one
-seed that `check` uses, so a check says the same as with the functions themselves.
+`course release` writes both. Expected values and those of each named mistake were recorded on the cases of the one seed
+that `check` uses, so a check has the same result as with the functions themselves.
 """
 
 import json
@@ -17,7 +17,7 @@ from course_lib.checking.call import Outcome, Recorded
 from course_lib.checking.compare import up_to_rounding
 from course_lib.checking.exercise import Case, Exercise, Mistake, Trivial
 
-SUFFIX = ".safetensors"  # beside score.py stands score.safetensors
+SUFFIX = ".safetensors"  # score.safetensors is next to score.py
 
 
 def recorded(
@@ -29,7 +29,7 @@ def recorded(
     """An exercise without its answers.
 
     Args:
-        source: the file of the exercise; its data stands beside it.
+        source: the file of the exercise; its data is next to it.
         agree, picture, library: what is code in an exercise, where it has such.
     """
     with safe_open(Path(source).with_suffix(SUFFIX), framework="pt") as file:

@@ -1,4 +1,4 @@
-"""Say in a few words what a value is, whatever it holds: for messages, and for values that nobody trusts."""
+"""Describe any value in a few words: for messages, and for values that cannot be trusted."""
 
 from itertools import islice
 from typing import Any

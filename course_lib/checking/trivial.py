@@ -19,7 +19,7 @@ from course_lib.checking.exercise import Case, Exercise
 BY_HEART = "knowing the worked example"
 ONE_FOR_ALL = "returning the same whatever is given"
 Agrees = Callable[[Case, Outcome, Any], str | None]
-_OTHER_SEEDS = (811, 812)  # cases that are the same with these are known to everybody
+_OTHER_SEEDS = (811, 812)  # cases that are the same with these seeds are known in advance
 
 
 def ways_to(

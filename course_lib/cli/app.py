@@ -236,7 +236,8 @@ def challenge(
     ] = 1024,
     seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed of the windows.")] = 0,
     held: Annotated[
-        float, typer.Option(help="Largest fraction of the dense model's bytes to store.", show_default="1/3")
+        float,
+        typer.Option("--stored", help="Largest fraction of the dense model's bytes to store.", show_default="1/3"),
     ] = 1 / 3,
     read: Annotated[
         float, typer.Option(help="Largest fraction of the dense model's bytes to read per token.", show_default="1/4")
@@ -399,7 +400,8 @@ def grade_challenge(
     ] = None,
     windows: Annotated[int, typer.Option(min=4, max=64, help="Windows of 1024 tokens per domain.")] = 32,
     held: Annotated[
-        float, typer.Option(help="Largest fraction of the dense model's bytes to store.", show_default="1/3")
+        float,
+        typer.Option("--stored", help="Largest fraction of the dense model's bytes to store.", show_default="1/3"),
     ] = 1 / 3,
     read: Annotated[
         float, typer.Option(help="Largest fraction of the dense model's bytes to read per token.", show_default="1/4")

@@ -20,6 +20,7 @@ from course_lib.kernels.timing.contest import Clock, Place
 from course_lib.kernels.timing.rows import TOLERANCE, measure
 from course_lib.measure import result_files
 from course_lib.measure.machine import fastest_seconds, read_bytes_per_second
+from course_lib.measure.progress import bar
 from course_lib.measure.roofline import Device
 
 SEED = 0
@@ -39,16 +40,16 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
         f"{limit.name}: {limit.flops_per_second / 1e9:,.0f} GFLOP/s, {limit.bytes_per_second / 1e9:,.1f} GB/s"
     )
     clock, n_wrong = Clock(place, limit.bytes_per_second), 0
-    for name, bench in benches.items():
+    for number, (name, bench) in enumerate(benches.items(), 1):
         result = _heading(name, limit, place)
-        for contest in bench.contests(_place(quick)):  # the same numbers, whichever benches run
-            if not console.is_terminal:  # a log has no status line
-                console.print(f"Timing {name}: {contest.name}", markup=False)
-            with console.status(f"{name}: {contest.name}"):
+        with bar(console=console) as shown:
+            task = shown.add_task("", total=None)
+            for contest in bench.contests(_place(quick)):  # the same numbers, whichever benches run
+                shown.update(task, description=f"bench {number} of {len(benches)}: {name}, {contest.name}")
                 rows = measure(contest, clock, limit, getattr(bench, "TOLERANCE", TOLERANCE)[place.dtype])
-            result["tables"]["sides"] += rows
-            result["absent"] |= {f"{contest.name}: {side}": why for side, why in contest.absent.items()}
-            n_wrong += sum(not row["right"] for row in rows)
+                result["tables"]["sides"] += rows
+                result["absent"] |= {f"{contest.name}: {side}": why for side, why in contest.absent.items()}
+                n_wrong += sum(not row["right"] for row in rows)
         path = (out or FOLDER) / f"{name}.json"
         result_files.write(result, path)
         bench_table.show(console, name, result)

@@ -14,6 +14,8 @@ from course_lib.compose.counting.account import LENGTH
 from course_lib.compose.reading import MOST_BYTES
 from course_lib.compose.recipe import Recipe, from_json
 from course_lib.data.assets.cache import cache_folder
+from course_lib.data.assets.checkpoint import quiet_transformers
+from course_lib.measure.progress import bar
 from course_lib.models import DEFAULT_MODEL, load_model
 
 STOPPED = 130
@@ -38,14 +40,18 @@ def run(path: Path, n_windows: int, length: int, seed: int, budget: Budget, cons
     recipe = recipe_of(path)
     recipe.files(path.parent)  # a missing file is reported before anything is measured
     console.print(f"{path.name}: {', '.join(part.name for part in recipe.parts) or 'no parts, the dense model'}")
-    model, tokenizer = load_model(DEFAULT_MODEL)
+    with quiet_transformers():
+        model, tokenizer = load_model(DEFAULT_MODEL)
     read = texts(tokenizer, n_windows, length, seed)
     memory = Memory(cache_folder() / "challenge")
     judge = Judge(model=model, tokenizer=tokenizer, texts=read, memory=memory, say=console.print)
     try:
-        dense = judge.measure(Recipe())
-        budget.check(model, dense.account)
-        found = judged(judge.measure(recipe, path.parent), dense, budget)
+        with bar(console=console) as shown:
+            task = shown.add_task("measuring the dense model", total=2)
+            dense = judge.measure(Recipe())
+            budget.check(model, dense.account)
+            shown.update(task, advance=1, description="measuring the recipe")
+            found = judged(judge.measure(recipe, path.parent), dense, budget)
     except KeyboardInterrupt:
         console.print("Stopped. Finished measurements are kept: the same command continues from there.")
         return STOPPED
@@ -55,7 +61,9 @@ def run(path: Path, n_windows: int, length: int, seed: int, budget: Budget, cons
 
 
 def _table(found: Judged, title: str) -> Table:
-    table = Table("", "dense", "recipe", "of dense", title=title)
+    table = Table("", title=title)
+    for heading in ("dense", "recipe", "of dense"):
+        table.add_column(heading, justify="right", overflow="fold")
     rows = {
         f"MB stored, weights and cache at {LENGTH} tokens": ("held", 1e6),
         "  the cache alone": ("cache", 1e6),
@@ -74,5 +82,5 @@ def _table(found: Judged, title: str) -> Table:
 
 def _verdict(found: Judged) -> str:
     domain, (mean, error) = found.worse
-    kept = "The budget is kept" if found.within else "The budget is not kept"
-    return f"{kept}: {found.of_budget}. The worse domain counts: {mean:+.3f} ± {error:.3f} nats on {NAMES[domain]}."
+    budget = f"The recipe is {'within' if found.within else 'above'} the budget"
+    return f"{budget}: {found.of_budget}. The worse domain counts: {mean:+.3f} ± {error:.3f} nats on {NAMES[domain]}."

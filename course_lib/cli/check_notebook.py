@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -50,8 +51,9 @@ def run(path: Path, console: Console) -> int:
     Raises:
         ValueError: for a file that is not a notebook of the course.
     """
-    rows = check(path)
-    for row in rows:
+    rows = []
+    for row in checked(path):  # printed as soon as it is known: an exercise may take a minute
+        rows.append(row)
         colour = {"right": "green", "not attempted": "dim"}.get(row.state, "red")
         console.print(f"[{colour}]{row.state:<13}[/] {row.exercise}")
         for text in (*filter(None, [row.reason]), *row.notes):
@@ -66,7 +68,12 @@ def run(path: Path, console: Console) -> int:
 
 
 def check(path: Path) -> list[Row]:
-    """Check each exercise of the lesson that a notebook belongs to.
+    """Check each exercise of the lesson that a notebook belongs to; `checked` returns them one by one."""
+    return list(checked(path))
+
+
+def checked(path: Path) -> Iterator[Row]:
+    """Check one exercise after the other of the lesson that a notebook belongs to.
 
     Raises:
         ValueError: for a file that is not a notebook of the course.
@@ -80,7 +87,8 @@ def check(path: Path) -> list[Row]:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     names = usual_names()
-    return [_row(content, exercise, names) for exercise in exercises_of(notebook, path)]
+    for exercise in exercises_of(notebook, path):
+        yield _row(content, exercise, names)
 
 
 def usual_names(root: Path = masters.ROOT) -> dict[str, str]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from course_lib.measure.progress import bar
 from course_lib.workbook.ledger.everything import all_statements
 from course_lib.workbook.ledger.page import PATH, SUMMARY, counts, page, summary
 
@@ -16,7 +17,10 @@ def run(check: bool = False) -> int:
     """
     if not PATH.parent.is_dir():  # a package contains the results but not their page
         raise ValueError(f"got no folder {PATH.parent}; run this command in a checkout of the course.")
-    console, texts = Console(), {PATH: page(), SUMMARY: summary()}
+    console = Console()
+    with bar(console=console) as shown:
+        shown.add_task("judging claims", total=None)
+        texts = {PATH: page(), SUMMARY: summary()}
     for line in counts(all_statements())[0].splitlines()[2:]:
         console.print(line.strip("| "), markup=False)
     outcomes = [_bring_up_to_date(path, text, check, console) for path, text in texts.items()]

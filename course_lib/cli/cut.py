@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from course_lib import discover
@@ -64,7 +64,7 @@ def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, len
     check_family(model, now, target)
     held_out = corpora.windows("wikipedia", 8, length, tokenizer, split="evaluation", seed=seed)
     windows = corpora.windows("wikipedia", samples, length, tokenizer, split="calibration", seed=seed)
-    table = Table("", "parameters", "perplexity, held-out Wikipedia", title=f"{model_name} cut to {target}")
+    table = make_table(f"{model_name} pruned to {target}")
 
     def add(name: str, what: PreTrainedModel) -> None:
         n_parameters = sum(parameter.numel() for parameter in what.parameters())
@@ -89,6 +89,14 @@ def run(model_name: str, out: Path, *, shape: str, score: str, samples: int, len
         console.print(f"Perplexity is not measured where the configuration changes logits ({', '.join(changes)}).")
     console.print(f"Saved to {out}. Load it with: load_model({str(out)!r})", soft_wrap=True)
     return 0
+
+
+def make_table(title: str) -> Table:
+    """Make the table of a run without its rows, one per step."""
+    table = Table(Column(overflow="fold"), title=title)
+    for heading in ("parameters", "perplexity, held-out Wikipedia"):
+        table.add_column(heading, justify="right", overflow="fold")
+    return table
 
 
 def _scores(scorer: Scorer, evidence: Evidence, target: Shape) -> Scores:

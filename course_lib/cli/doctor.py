@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from course_lib.cli.doctor_checks import CHECKS, Row
+from course_lib.measure.progress import bar
 
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
@@ -23,7 +24,8 @@ def rows() -> Iterator[Row]:
 
 def as_table(seen: list[Row]) -> Table:
     """Make a table of the rows; there is a column for remedies only if there are any."""
-    headings = ["", "", Column("found", overflow="fold"), "what to do"][: 3 + any(row.remedy for row in seen)]
+    columns = ["", "", *(Column(heading, overflow="fold") for heading in ("found", "what to do"))]
+    headings = columns[: 3 + any(row.remedy for row in seen)]
     table = Table(*headings, title="course doctor", title_justify="left")
     for row in seen:
         colour = COLOURS[row.state]
@@ -36,10 +38,12 @@ def run(console: Console | None = None) -> int:
     """Print the table. Returns the exit code: 1 when a row is an error."""
     console = console or Console()
     seen = []
-    with console.status("Checking this machine") as status:
+    with bar(console=console) as shown:
+        upcoming = [what for what, *_ in CHECKS]
+        task = shown.add_task(f"checking {upcoming[0]}", total=len(upcoming))
         for row in rows():
-            status.update(f"Checked {row.what}")
             seen.append(row)
+            shown.update(task, advance=1, description=f"checking {' '.join(upcoming[len(seen) :][:1])}")
     console.print(as_table(seen))
     if any(row.state == "error" for row in seen):
         console.print("Something does not work: follow the right-hand column, then run [bold]course doctor[/] again.")

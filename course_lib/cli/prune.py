@@ -9,12 +9,13 @@ import huggingface_hub
 import psutil
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from course_lib import discover
 from course_lib.data import corpora, hub
 from course_lib.data.assets.cache import asset_path
+from course_lib.data.assets.checkpoint import quiet_transformers
 from course_lib.measure.perplexity import perplexity
 from course_lib.models import DEFAULT_MODEL, load_model
 from course_lib.pruning import device_map as placement
@@ -136,7 +137,7 @@ def run(
     except KeyboardInterrupt:
         console.print(f"Stopped. Finished blocks are kept in {out}: the same command continues from there.")
         return STOPPED
-    table = Table("", "dense", f"{kind.__name__} {pattern}", title=f"{model}: {samples} × {length} tokens, seed {seed}")
+    table = make_table(f"{model}: {samples} × {length} tokens, seed {seed}", f"{kind.__name__} {pattern}")
     _add_rows(table, report)
     why = ""
     if evaluation or (evaluation is None and _fits(source)):
@@ -173,7 +174,17 @@ def _fits(source: Source) -> bool:
 
 
 def _perplexity(folder: Path, held_out: torch.Tensor) -> str:
-    return f"{perplexity(load_model(str(folder))[0], held_out).value:.2f}"
+    with quiet_transformers():
+        model, _ = load_model(str(folder))
+    return f"{perplexity(model, held_out).value:.2f}"
+
+
+def make_table(title: str, pruned: str) -> Table:
+    """Make the table of a run without its rows; it has a column for the dense model and one for the pruned model."""
+    table = Table(Column(overflow="fold"), title=title)
+    for heading in ("dense", pruned):
+        table.add_column(heading, justify="right", overflow="fold")
+    return table
 
 
 def _add_rows(table: Table, report: PruneReport) -> None:

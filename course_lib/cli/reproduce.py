@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from course_lib.measure.experiment import QUICK_RESULTS, Experiment, Step
+from course_lib.measure.progress import bar
 from course_lib.measure.result_files import continued, heading, now, write
 from course_lib.models import part_only
 from course_lib.workbook.lookup import folder_of
@@ -134,11 +134,10 @@ def _check_writable(path: Path, name: str) -> None:
 
 def measure(steps: list[Step], seed: int, result: dict[str, Any], path: Path, console: Console) -> None:
     """Run the steps, writing the whole file after each."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("", total=len(steps))
+    with bar(console=console) as shown:
+        task = shown.add_task("", total=len(steps))
         for step in steps:
-            bar.update(task, description=step.name)
+            shown.update(task, description=step.name)
             start = time.perf_counter()
             tables = step.run(seed)
             seconds = time.perf_counter() - start
@@ -147,4 +146,4 @@ def measure(steps: list[Step], seed: int, result: dict[str, Any], path: Path, co
             result["steps"][step.name] = {"seconds": round(seconds, 1), "finished": now()}
             write(result, path)
             console.print(f"  {step.name}: {seconds:.0f} s")
-            bar.advance(task)
+            shown.advance(task)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 from course_lib.cli import claims, reproduce
 from course_lib.measure.experiment import QUICK_RESULTS
+from course_lib.measure.progress import tracked
 from course_lib.measure.result_files import load, plain
 
 ROOT = Path(__file__).parents[2]
-WIDE = 160  # columns of output into a file or a pipe
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def run(
 def plan(only: Sequence[str] = (), out: Path | None = None, quick: bool = False, resume: bool = True) -> list[Planned]:
     """Sort the experiments, the quickest first; those that were never measured are last."""
     names = [reproduce.called(name) for name in only] or reproduce.names()
-    planned = [_planned(name, out, quick, resume) for name in names]
+    planned = [_planned(name, out, quick, resume) for name in tracked(names, "loading experiments")]
     return sorted(planned, key=lambda each: (each.seconds is None, each.seconds, each.name))
 
 
@@ -112,14 +112,19 @@ def _seconds(name: str, left: Sequence[str]) -> float | None:
 
 def show(planned: Sequence[Planned], console: Console) -> None:
     """Print what would be measured, and how long that took before."""
-    table = Table(Column("experiment", no_wrap=True), "steps done", "minutes left", Column("result", overflow="fold"))
+    table = Table()
+    for heading in ("experiment", "folder", "steps done", "minutes left"):
+        table.add_column(heading, justify="left" if heading in ("experiment", "folder") else "right", overflow="fold")
     for each in planned:
         minutes = "unknown" if each.seconds is None else f"{each.seconds / 60:.1f}"
-        place = each.path.relative_to(ROOT) if each.path.is_relative_to(ROOT) else each.path
-        table.add_row(each.name, f"{each.n_done} of {each.n_steps}", minutes, str(place))
-    if not console.is_terminal:
-        console.width = max(console.width, WIDE)
+        folder = each.path.parent
+        lesson = folder.parent.name if folder.name == "experiments" else folder.name
+        table.add_row(each.name, lesson, f"{each.n_done} of {each.n_steps}", minutes)
     console.print(table)
+    places = list(dict.fromkeys(each.path.parent for each in planned))
+    place = places[0].relative_to(ROOT) if places[0].is_relative_to(ROOT) else places[0]
+    where = f"in {place}" if len(places) == 1 else f"next to each experiment, such as in {place}"
+    console.print(f"Results are written to NAME.json {where}.", markup=False, soft_wrap=True)
     known = [each.seconds for each in planned if each.seconds is not None]
     console.print(
         f"{len(planned)} experiments; those with a known duration need about {sum(known) / 60:.0f} more minutes."

@@ -1,4 +1,4 @@
-"""Which of many models nobody should take another for: the Pareto set of bytes and loss, and the area it covers.
+"""The models to which no other is preferable: the Pareto set of bytes and loss, and the area that it covers.
 
 A loss is known up to its error. Two models that read the same windows differ in each of them, and the mean of these
 differences has an error of its own: a model is beaten only where it loses by more than two of these.
@@ -17,7 +17,7 @@ class Point:
     """A model.
 
     Args:
-        cost: bytes held, or read a token; less is better.
+        cost: bytes stored, or read per token; less is better.
         losses: of the windows, the same and in the same order for all points; less is better.
     """
 
@@ -61,7 +61,7 @@ def dominates(point: Point, other: Point) -> bool:
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """Those that none dominates, from the cheapest to the dearest; points that are the same all stay."""
+    """Select the points that none dominates, from the cheapest to the most expensive; equal points are all kept."""
     ordered = sorted(points, key=lambda point: (point.cost, point.loss))
     return [point for point in ordered if not any(dominates(other, point) for other in points)]
 
@@ -76,7 +76,7 @@ def hypervolume(points: Iterable[Point], cost: int | float, loss: int | float) -
     inside = [point for point in points if point.cost < cost and point.loss < loss]
     for point in sorted(inside, key=lambda point: (point.cost, point.loss)):
         if point.loss < best:
-            # What it adds below those to the left of it.
+            # The area that it adds below the points to its left.
             area += (cost - point.cost) * (best - point.loss)
             best = point.loss
     return area

@@ -19,7 +19,7 @@ Stored = dict[str, Tensor]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ground:
-    """What a model is made from: text to calibrate on, and the folder in which a recipe's files lie."""
+    """Inputs for making a model: text for calibration, and the folder of a recipe's files."""
 
     calibration: Int[Tensor, "n N"] = field(repr=False)
     folder: Path = Path()
@@ -54,14 +54,14 @@ class Making:
 class Part(ABC):
     """Settings of one part, plain data all of them.
 
-    What is wrong in itself is refused when it is made (`__post_init__`), what does not go with a model when it is
-    applied.
+    Settings that are never valid are refused when the part is made (`__post_init__`), those that do not fit a model
+    when it is applied.
     """
 
     name: ClassVar[str]  # its key in a recipe
     place: ClassVar[int]  # parts are applied in this order
     excludes: ClassVar[dict[str, str]] = {}  # the name of another part: why they cannot both be there
-    replaces: ClassVar[str] = ""  # what of the dense model it stores in its own form: "dense", the linears, or "table"
+    replaces: ClassVar[str] = ""  # weights that it stores in its own form: "dense", the linears, or "table"
     kind: ClassVar[str] = ""  # what the rest that it stores is for, in a word; its name when empty
     is_read: ClassVar[bool] = True  # whether a decoded token reads what it stores
     forgets: ClassVar[bool] = False  # whether tokens leave, which a draft cannot take back
@@ -78,11 +78,11 @@ class Part(ABC):
         """
 
     def n_bytes(self, making: Making) -> int:
-        """What it stores, worked out from its settings and the sizes of the finished model, not from what is stored."""
+        """Compute its stored bytes from its settings and the sizes of the finished model, not from stored tensors."""
         return 0
 
     def n_products(self, making: Making) -> int:
-        """What a token multiplies for it, beside what the model itself does."""
+        """Compute the multiplications per token that it adds to those of the model."""
         return 0
 
     @abstractmethod
@@ -96,7 +96,7 @@ SUFFIX = ".safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class FiledPart(Part):
-    """A part that was learned before, with a file that lies beside the recipe and is handed in with it.
+    """A part that was learned before, with a file that is in the recipe's folder and is handed in with it.
 
     Args:
         file: of safetensors, by its name alone.
@@ -111,7 +111,7 @@ class FiledPart(Part):
         plain = self.file.isprintable() and len(self.file) <= LONGEST_NAME and "\\" not in self.file
         if not plain or Path(self.file).name != self.file or not self.file.endswith(SUFFIX):
             raise ValueError(
-                f"got file = {self.file[:60]!r}; expected the name of a safetensors file that lies beside the recipe, "
+                f"got file = {self.file[:60]!r}; expected the name of a safetensors file in the recipe's folder, "
                 "without a folder."
             )
 

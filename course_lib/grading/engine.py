@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = 2000  # characters of anything a submission says, as far as it is kept
 COMPARISON_SECONDS = 60.0  # of the processor, for one submission
 VERSION = 4  # of how points are given; raise it when the same answers would earn other points
-LOST = f"{FAILED}: from outside, as a machine does that is short of memory, somebody ended what ran"
+LOST = f"{FAILED}: a machine short of memory, or another program, ended the process of"
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _row_within(
 
 
 def was_lost(result: Result) -> bool:
-    """Whether it is worth another attempt, best without others beside it."""
+    """Check whether it is worth another attempt, best with nothing else running at the same time."""
     return result.grader_failed and result.problem.startswith(LOST)
 
 
@@ -237,7 +237,7 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
 
 def _broke(error: BaseException) -> str:
     """Why there is no comparison, for the student."""
-    return f"What the function returned could not be compared: {type(error).__name__}."
+    return f"The result of the function could not be compared: {type(error).__name__}."
 
 
 def _state(answer: Answer, n_right: int, n_cases: int) -> State:

@@ -1,4 +1,4 @@
-"""What the parts of the grader hand to each other."""
+"""Records that the parts of the grader pass to each other."""
 
 import hashlib
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -13,7 +13,7 @@ State = Literal["right", "partly", "wrong", "not attempted", "not found", "faile
 
 @dataclass(frozen=True)
 class Limits:
-    """What a submission, and each process that runs a function of it, may use. Seconds are of the processor."""
+    """Limits of a submission, and of each process that runs one of its functions. Seconds are processor time."""
 
     seconds: float = 2 * TOGETHER  # of one exercise
     start_seconds: float = 120.0  # until the sandbox has imported torch, on a busy machine
@@ -46,7 +46,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a submission's function for one exercise did. Nothing in it is to be trusted; it is a claim.
+    """The outcome of a submission's function for one exercise. It is a claim, and nothing in it can be trusted.
 
     Args:
         outcomes: of the cases in order, hidden ones last, as far as they were run.
@@ -54,9 +54,9 @@ class Answer:
         notes: what the student should know, such as which of two definitions was taken.
         touched: attempts to open or import what belongs to the grader.
         code: the function and its helpers without names, comments and formatting.
-        uses: what of course_lib the function calls; only_calls: whether it does nothing else.
+        uses: functions of course_lib that it calls; only_calls: whether it does nothing else.
         seconds: of the processor.
-        lost: whether it was ended from outside, so that nobody knows what it would have returned.
+        lost: whether it was ended from outside, so that its result is unknown.
     """
 
     exercise: str

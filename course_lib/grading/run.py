@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from course_lib.grading import engine, store
 from course_lib.grading.export import lms
@@ -22,6 +21,7 @@ from course_lib.grading.report import feedback, page, text
 from course_lib.grading.report.tally import Facts, common_reason, nothing_ran
 from course_lib.grading.sandbox import session
 from course_lib.grading.workers import pool
+from course_lib.measure.progress import bar
 from course_lib.measure.result_files import machine, now
 
 Pairs = Iterable[tuple[Submission, Result]]
@@ -73,7 +73,7 @@ def run(request: Request, console: Console) -> int:
             "[bold yellow]no sandbox[/]: the students' code runs with your rights. Only for your own machine."
         )
     started, clock = now(), time.perf_counter()
-    # Taken before: a notebook that is replaced while its old version is graded is graded anew next time.
+    # Computed first: a notebook that is replaced while its old version is graded is graded again next time.
     keys = {submission.student: _key(submission, plan) for submission in submissions}
     finished, left = _split(submissions, keys, request)
     console.print(f"Lesson {plan.lesson}: {len(submissions)} submissions, {len(finished)} graded already")
@@ -84,7 +84,7 @@ def run(request: Request, console: Console) -> int:
                 finished[submission.student] = result
     except KeyboardInterrupt:
         console.print(
-            f"stopped; {len(finished)} of {len(submissions)} are graded and kept. --resume goes on from there."
+            f"Stopped. {len(finished)} of {len(submissions)} grades are stored; `--resume` continues from there."
         )
         return 130
     seconds = time.perf_counter() - clock
@@ -100,17 +100,17 @@ def _failures(results: list[Result], console: Console) -> int:
     """The exit code, and what to do about submissions that are not to blame for their zero."""
     n = sum(result.grader_failed for result in results)
     if n:
-        console.print(f"[bold red]The grader itself failed on {n}[/]. Mend that; --resume grades them anew.")
+        console.print(f"[bold red]The grader itself failed on {n}[/]. Fix the cause; `--resume` grades them again.")
     return 1 if n else 0
 
 
 def check_columns(canvas: str | None, moodle: str | None, known_by: str | None) -> None:
-    """Known before anything is graded: a column that the course system does not have, or a table nobody asked for."""
+    """Check the options for course systems before grading: known columns, and no option without its table."""
     for option, named in (("--canvas", canvas), ("--moodle", moodle)):
         if named is not None and not named.strip():
             raise ValueError(f"got an empty {option}; expected what the grade is called there, or no {option}.")
     if known_by is not None and canvas is None and moodle is None:
-        raise ValueError(f"got --known-by {known_by!r} alone; expected --canvas or --moodle beside it.")
+        raise ValueError(f"got --known-by {known_by!r} alone; expected --canvas or --moodle as well.")
     if canvas is not None:
         lms.canvas_csv([], canvas)
     for heading, columns in ((canvas, get_args(lms.CanvasId)), (moodle, get_args(lms.MoodleId))):
@@ -128,14 +128,14 @@ def _lesson(submissions: list[Submission]) -> str:
 
 
 def check_out(out: Path, resume: bool) -> None:
-    """Known before anything is graded: a folder that cannot be written to, or that holds grades.
+    """Check the folder before grading: it can be written to, and contains no grades.
 
     Grades are not overwritten by accident: an earlier run is continued with --resume, or another folder is named.
     """
     if not resume and any((out / "results").glob("*.json")):
         raise ValueError(
-            f"{out} holds grades already. Use --resume to keep what is still valid and grade the rest "
-            "(after a change of the exercises everything they touch is graded anew), or another --out."
+            f"{out} contains grades already. Use --resume to keep valid grades and grade the rest "
+            "(grades of exercises that have changed are no longer valid), or another --out."
         )
     try:
         (out / "results").mkdir(parents=True, exist_ok=True)
@@ -149,23 +149,23 @@ def check_out(out: Path, resume: bool) -> None:
 
 
 def roster_of(path: Path | None) -> list[str] | None:
-    """Student ids, one a line, or the first column of a CSV."""
+    """Read student ids, one per line, or the first column of a CSV."""
     if path is None:
         return None
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"the roster {path} cannot be read: {error}; expected one student id a line.") from None
+        raise ValueError(f"the roster {path} cannot be read: {error}; expected one student id per line.") from None
     ids = [line.split(",")[0].strip().strip('"') for line in lines if line.split(",")[0].strip()]
     if not ids:
-        raise ValueError(f"got the roster {path}, in which nobody is; expected one student id a line.")
+        raise ValueError(f"got the roster {path}, which is empty; expected one student id per line.")
     return ids
 
 
 def _split(
     submissions: list[Submission], keys: dict[str, str], request: Request
 ) -> tuple[dict[str, Result], list[Submission]]:
-    """What is graded already, from the same notebook in the same way, and what is left."""
+    """Split into stored results, from the same notebook in the same way, and submissions to grade."""
     finished, left = {}, []
     for submission in submissions:
         kept = store.load(request.out, submission.student, keys[submission.student]) if request.resume else None
@@ -195,12 +195,12 @@ def _graded(left: list[Submission], plan: engine.Plan, request: Request) -> Iter
 
 def _shown(graded: Pairs, total: int, console: Console) -> Iterator[tuple[Submission, Result]]:
     """The same pairs, with a progress bar."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("grading", total=total)
+    with bar(console=console) as shown:
+        task = shown.add_task("grading", total=total)
         for submission, result in graded:
             yield submission, result
-            bar.update(task, advance=1, description=f"{submission.student[:30]}: {result.points:g} of {result.of:g}")
+            latest = f"{submission.student[:30]} has {result.points:g} of {result.of:g} points"
+            shown.update(task, advance=1, description=f"grading ({latest})")
 
 
 def write_all(
@@ -243,10 +243,10 @@ def versions() -> dict[str, str]:
 
 
 def _say(results: list[Result], out: Path, seconds: float, n_graded: int, console: Console) -> None:
-    """What was done, and what to do next."""
+    """Print the outcome and what to do next."""
     lost = [(result, result.problem) for result in results if result.problem]
     silent = [(result, f"nothing ran. {common_reason(result)}") for result in results if nothing_ran(result)]
-    rate = f", {60 * n_graded / seconds:.0f} a minute" if n_graded and seconds else ""
+    rate = f", {60 * n_graded / seconds:.0f} per minute" if n_graded and seconds else ""
     console.print(
         f"{n_graded} submissions graded in {seconds:.0f} s{rate}; {len(lost)} could not be graded"
         f"{f', in {len(silent)} nothing ran' if silent else ''}."

@@ -33,7 +33,7 @@ class Device:
 
     @property
     def ridge(self) -> float:
-        """FLOPs a byte at which arithmetic and memory take equally long; below it, memory decides."""
+        """FLOP/byte at which arithmetic and memory take equally long; below it, memory decides."""
         return self.flops_per_second / self.bytes_per_second
 
 
@@ -56,7 +56,7 @@ class Work:
 
     @property
     def intensity(self) -> float:
-        """FLOPs a byte."""
+        """The arithmetic intensity, in FLOP/byte."""
         return self.flops / self.bytes
 
     def seconds(self, device: Device) -> float:
@@ -172,9 +172,9 @@ class Transformer:
         return self.matrix_weights + norms + (0 if self.tied else self.vocabulary * self.width)
 
     def cache_bytes(self, n_tokens: int, batch: int = 1, value_bytes: int = 2) -> int:
-        """The key-value cache: 2 L H D values a token, keys and values of every key-value head in every block.
+        """The key-value cache: 2 L H D values per token, keys and values of every key-value head in every block.
 
-        Llama-2-70B at 8192 tokens x 64 sequences in float16: 2 * 80 * 8 * 128 * 2 = 327 680 bytes a token, 171.8 GB,
+        Llama-2-70B at 8192 tokens x 64 sequences in float16: 2 * 80 * 8 * 128 * 2 = 327 680 bytes per token, 171.8 GB,
         which is 160 GiB exactly. The figure "140 GB + 160 GB" that is often quoted adds 70e9 * 2 bytes = 140 GB, a
         decimal unit, to 160 of the binary one; in one unit it is 140 GB + 172 GB, or 128 GiB + 160 GiB with the 68.98e9
         parameters the model really has. Without grouped-query attention (64 heads) the cache would be 8 times that.

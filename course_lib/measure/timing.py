@@ -1,4 +1,4 @@
-"""Time a language model beside its roofline, and find the parts that the time goes into.
+"""Time a language model, compare it with its roofline, and find the parts that take the time.
 
 Dimension key: B sequences, N tokens.
 """
@@ -23,7 +23,7 @@ CONTEXT = 32  # tokens in the cache before decoding is timed
 
 @dataclass(frozen=True)
 class Timing:
-    """One measurement beside the work it stands for: `n_tokens` go through the model together."""
+    """One measurement and its work: `n_tokens` go through the model together."""
 
     kind: str  # "decode" or "prefill"
     n_tokens: int
@@ -47,7 +47,7 @@ def value_bytes(model: PreTrainedModel) -> int:
 
 
 def time_decoding(model: PreTrainedModel, batches: Sequence[int] = (1, 4, 16)) -> list[Timing]:
-    """One more token for each of B sequences at once."""
+    """Time one more token for each of B sequences in one batch."""
     sizes = Transformer.of(model)
     timings = []
     for b in batches:
@@ -58,7 +58,7 @@ def time_decoding(model: PreTrainedModel, batches: Sequence[int] = (1, 4, 16)) -
 
 
 def time_prefill(model: PreTrainedModel, lengths: Sequence[int] = (16, 64, 256)) -> list[Timing]:
-    """A prompt of N tokens at once."""
+    """Time a prompt of N tokens in one forward pass."""
     sizes = Transformer.of(model)
     return [
         Timing("prefill", n, sizes.prefill(n, 1, value_bytes(model)), prefill_seconds(model, n, repeats=2))

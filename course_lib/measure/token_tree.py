@@ -16,7 +16,7 @@ from course_lib.measure.likelihood import hidden_states
 
 @dataclass
 class TokenTree:
-    """Token sequences that share their beginnings, laid out in one row: every shared token stands there once.
+    """Token sequences with common prefixes, laid out in one row that contains every shared token once.
 
     A token sees its ancestors and itself, at the position that it has in its sequence; to the model each sequence
     is alone. So a context runs once for all its choices, few-shot examples once for many questions, and no row needs
@@ -25,11 +25,11 @@ class TokenTree:
 
     tokens: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)  # index of the token before; -1 where a sequence begins
-    paths: list[list[int]] = field(default_factory=list)  # for each sequence, where its tokens stand
+    paths: list[list[int]] = field(default_factory=list)  # for each sequence, the places of its tokens
     _places: dict[tuple[int, int], int] = field(default_factory=dict)  # (parent, token) -> index
 
     def shared(self, sequence: list[int]) -> list[int]:
-        """Where the beginning of the sequence stands already."""
+        """Find the places of the longest prefix of the sequence that is already in the row."""
         path, parent = [], -1
         for token in sequence:
             if (parent := self._places.get((parent, token), -1)) < 0:

@@ -14,8 +14,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from course_lib.measure.progress import bar
 from course_lib.workbook import lookup, masters
 from course_lib.workbook.build import write
 
@@ -62,16 +62,15 @@ def execute(notebook: NotebookNode, console: Console, environment: dict[str, str
         KeyboardInterrupt: after Ctrl-C, when the kernel has ended.
     """
     n_code = sum(cell.cell_type == "code" for cell in notebook.cells)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     stopped = asyncio.Event()
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("cells", total=n_code)
+    with bar(console=console) as shown:
+        task = shown.add_task("cells", total=n_code)
 
         def done(cell: NotebookNode, cell_index: int, **_) -> None:
-            progress.advance(task)
+            shown.advance(task)
             for output in cell.get("outputs", []):
                 if text := _text(output):
-                    progress.console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+                    console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
         # A failing cell reports its error; warnings of the kernel do not help a student.
         quiet = ["--IPKernelApp.log_level=50"]

@@ -47,7 +47,7 @@ def test_a_recipe_within_the_budget(tiny, file):
     }
     code, text = told(file(recipe), Budget(held=1 / 2, read=1 / 2))  # of a model this small a third is too little
     assert code == 0
-    assert "The budget is kept" in text
+    assert "The recipe is within the budget" in text
     assert "loss increase, nats per token" in text
     assert "weights, cache" in text
 
@@ -61,8 +61,8 @@ def test_the_dense_model_is_itself_and_above_the_budget(tiny, file):
 
 def test_a_budget_of_ones_own_and_one_that_nobody_can_meet(tiny, file):
     code, text = told(file({}), Budget(held=1.0, read=1.0))
-    assert (code, "The budget is kept" in text) == (0, True)
-    with pytest.raises(ValueError, match="which the leanest recipe keeps"):
+    assert (code, "The recipe is within the budget" in text) == (0, True)
+    with pytest.raises(ValueError, match="which the smallest recipe needs"):
         told(file({}), Budget(held=0.001))
 
 

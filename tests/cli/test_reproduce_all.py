@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from course_lib.cli import claims, reproduce, reproduce_all
 from course_lib.cli.app import app
-from course_lib.cli.reproduce_all import Planned, plan, run, show
+from course_lib.cli.reproduce_all import plan, run, show
 from course_lib.measure.experiment import Experiment, Step
 from course_lib.measure.result_files import write
 
@@ -148,16 +148,21 @@ def test_a_dry_run_measures_nothing(house, capsys):
     assert (house.ran, house.pages) == ([], [])
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_names_and_places_are_said_whole(terminal):
-    """In a terminal of 80 columns a place goes on in the next line; in a file it stands in one."""
-    name, place = "sparse_attention_further", "a/folder/of/a/lesson/with/a/long/name/experiments/sparse_attention.json"
-    console = Console(file=io.StringIO(), width=80, force_terminal=terminal, color_system=None)
-    show([Planned(name, Path(place), 28, 0, 60.0, False)], console)
-    lines = [line.strip("│┃ ").split("│") for line in console.file.getvalue().splitlines() if "│" in line]
-    assert lines[0][0].strip() == name
-    assert "".join(line[-1].strip() for line in lines) == place
-    assert (len(lines) == 1) == (not terminal)
+def test_every_row_of_a_dry_run_fits_into_a_line_of_80_columns(capsys):
+    """With the real experiments, whose names and folders are the longest."""
+    console = Console(file=io.StringIO(), width=80)
+    show(plan(), console)
+    table, _, said = console.file.getvalue().partition("└")
+    lines = [line for line in table.splitlines() if line.startswith("│")]
+    assert len(lines) == len(reproduce.names())
+    assert "│ sparse_attention_further │ sparse_attention │ " in table
+    assert "…" not in table
+    assert "Results are written to NAME.json next to each experiment, such as in course_lib/lessons/" in said
+
+
+def test_a_dry_run_names_the_folder_of_the_results(house, capsys):
+    assert run(dry_run=True, out=Path("a/folder")) == 0
+    assert "Results are written to NAME.json in a/folder.\n" in capsys.readouterr().out
 
 
 def test_a_name_that_is_none_is_said():

@@ -281,7 +281,7 @@ def test_the_fingerprint_follows_code_and_the_texts_of_mistakes(tmp_path, monkey
 def test_nobody_at_the_address(monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1)
     for address in ("tcp://127.0.0.1:9", "nowhere"):
-        with pytest.raises(ValueError, match=f"nobody answers at '{address}' .*tcp://host:8786"):
+        with pytest.raises(ValueError, match=f"no Dask scheduler answers at '{address}' .*tcp://host:8786"):
             list(cluster.grade_all([], PLAN, address))
         left = [each for each in gc.get_objects() if type(each) is distributed.Client and each.status != "closed"]
         assert not left, "closes when it is collected, which may be while another one starts, and then waits for ever"

@@ -211,7 +211,7 @@ def test_where_the_grader_itself_failed_the_command_fails_and_resume_grades_anew
         patch.setattr(run.pool, "grade_all", failing)
         code, said = grade(folder, out)
     assert code == 1
-    assert "The grader itself failed on 1. Mend that; --resume grades them anew." in said
+    assert "The grader itself failed on 1. Fix the cause; `--resume` grades them again." in said
     counted.clear()
     assert grade(folder, out, resume=True)[0] == 0
     assert counted == ["ada"]
@@ -250,7 +250,7 @@ def test_a_notebook_replaced_while_it_is_graded_is_graded_again(counted, three, 
 def test_grades_are_not_overwritten_by_accident(counted, three):
     folder, out = three
     grade(folder, out)
-    with pytest.raises(ValueError, match="holds grades already. Use --resume"):
+    with pytest.raises(ValueError, match="contains grades already. Use --resume"):
         grade(folder, out)
 
 
@@ -262,7 +262,7 @@ def test_what_cannot_be_used_is_told(three, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="the roster .* cannot be read"):
         grade(folder, out, roster=tmp_path / "nobody.csv")
     (tmp_path / "nobody.csv").write_text("\n\n")
-    with pytest.raises(ValueError, match="the roster .* in which nobody is; expected one student id a line"):
+    with pytest.raises(ValueError, match="the roster .* which is empty; expected one student id per line"):
         grade(folder, out, roster=tmp_path / "nobody.csv")
     monkeypatch.setattr(session, "unavailable", lambda: "bubblewrap is not installed")
     with pytest.raises(ValueError, match="bubblewrap is not installed"):

@@ -14,18 +14,18 @@ from course_lib.cli import lab
 from course_lib.workbook.masters import ROOT
 
 PAGES = ROOT / "build" / "site" / "html"
-COLOURS = 128  # of a page's text and lines; what is drawn has few
+COLOURS = 128  # enough for text, lines and figures
 
 
 def lesson(page: Page) -> None:
-    """A figure of lesson 04, the lines around it."""
+    """A figure of lesson 04 with the lines around it."""
     page.goto((PAGES / "lessons" / "04_wanda.html").as_uri())
     page.locator("article img").first.evaluate("picture => picture.scrollIntoView({block: 'center'})")
 
 
 def claims(page: Page) -> None:
-    """What became of a claim, on a phone in the dark."""
-    page.goto((PAGES / "claims.html").as_uri() + "?words=window+first+tokens+lost")
+    """The claims page, filtered by words, on a phone in dark mode."""
+    page.goto((PAGES / "claims.html").as_uri() + "?words=initial+tokens+window+fails")
     page.locator("form.claims").scroll_into_view_if_needed()
     below_the_bar = "form => { form.style.scrollMarginTop = '4rem'; form.scrollIntoView({behavior: 'instant'}) }"
     page.locator("form.claims").evaluate(below_the_bar)
@@ -38,7 +38,9 @@ def slide(page: Page) -> None:
 
 def answered(chromium: Browser) -> bytes:
     """An exercise of lesson 00 in JupyterLab, answered wrong and right."""
-    answer = 'def sparsity(tensor):\n    """Share of the entries (any shape) that are zero, between 0 and 1."""'
+    answer = (
+        'def sparsity(tensor):\n    """Compute the fraction of the entries of `tensor` (any shape) that are zero."""'
+    )
     start = lab.command
     lab.command = lambda *where: [*start(*where), "--LabApp.expose_app_in_browser=True"]
     with tempfile.TemporaryDirectory() as name:

@@ -62,7 +62,10 @@ def test_a_model_without_a_gated_mlp_is_refused(architecture):
 def counted(model, **arguments):
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         out = model(**arguments)
-    return counter.get_total_flops(), out
+    # Some versions of transformers compute the angles of RoPE as a matrix product, which torch counts.
+    modules = counter.get_flop_counts().items()
+    angles = sum(sum(flops.values()) for name, flops in modules if name.endswith("rotary_emb"))
+    return counter.get_total_flops() - angles, out
 
 
 @pytest.mark.parametrize("batch", [1, 3])

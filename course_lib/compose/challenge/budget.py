@@ -1,8 +1,8 @@
 """The budget: how much of the dense model's bytes a recipe may hold, and how much of them it may read for a token.
 
-Nothing is read that is not held. Whoever holds a third therefore reads a third or less, and a limit of a half on what
-is read would never be felt. A quarter is: table and weights on 4 bits in groups of 32 and a cache on 4 bits keep the
-third (29.5 %) and not the quarter, unless tokens leave out nearly half of their neurons (24.3 %).
+A model reads only bytes that it stores. A model that stores a third therefore reads a third or less, and a limit of a
+half on reading would have no effect. A quarter has: table and weights on 4 bits in groups of 32 and a cache on 4 bits
+are within the third (29.5 %) and above the quarter, unless each token skips nearly half of the neurons (24.3 %).
 
 Dimension key: O outputs of a layer, I its inputs.
 """
@@ -21,7 +21,7 @@ from course_lib.models import architecture, blocks, heads, layers_of, weight_of
 from course_lib.quantization.storage import dense_bytes, sparse_bytes
 from course_lib.settings import is_real
 
-# As sparse as may be, the rest and the table on the fewest bits, one slot a head, one neuron a block.
+# The highest sparsity, the rest and the table on the fewest bits, one slot per head, one neuron per block.
 LEANEST = {
     "weights": {"method": "Magnitude", "pattern": SPARSEST, "bits": min(BITS), "rounding": "nearest"},
     "embedding": {"bits": min(BITS)},
@@ -32,7 +32,7 @@ LEANEST = {
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Shares of the dense model's bytes, both limits included.
+    """Fractions of the dense model's bytes, both limits included.
 
     Args:
         held: weights and cache together. read: for one decoded token, the cache among it.
@@ -49,13 +49,13 @@ class Budget:
                 )
 
     def check(self, model: PreTrainedModel, dense: Account) -> None:
-        """Raises ValueError for a budget that nobody can be sure to meet; it says the smallest that can be met."""
+        """Raise ValueError for a budget that is too small for every recipe, with the smallest possible one."""
         least = smallest(model, dense)
         if self.held < least.held or self.read < least.read:
             raise ValueError(
-                f"got a budget of {self.held:.2%} held and {self.read:.2%} read; expected at least {least.held:.2%} "
-                f"and {least.read:.2%}, which the leanest recipe keeps: {SPARSEST:.0%} of the weights pruned, the rest "
-                f"on {min(BITS)} bits, one slot a head, one neuron a block."
+                f"got a budget of {self.held:.2%} stored and {self.read:.2%} read; expected at least {least.held:.2%} "
+                f"and {least.read:.2%}, which the smallest recipe needs: {SPARSEST:.0%} of the weights pruned, the "
+                f"rest on {min(BITS)} bits, one slot per head, one neuron per block."
             )
 
 
@@ -70,9 +70,9 @@ def smallest(model: PreTrainedModel, dense: Account) -> Budget:
     counted = sum(weight_of(layer.module).numel() for layer in layers_of(model))
     counted += sum(table.numel() for table in tables_of(model).values())
     rest = tables + NUMBER_BYTES * (sum(each.numel() for each in model.parameters()) - counted)
-    rest += n_blocks * shape.n_key_value * (POSITION_BYTES + 2 * NUMBER_BYTES * shape.size)  # one slot a head
+    rest += n_blocks * shape.n_key_value * (POSITION_BYTES + 2 * NUMBER_BYTES * shape.size)  # one slot per head
     rest += NUMBER * n_blocks * n_neurons  # a list of what matters, by which a neuron is chosen
-    # A token reads a row of the table beside the head, and of a matrix of the MLP what belongs to one neuron.
+    # A token reads a row of the table and the LM head, and the weights of one neuron in each matrix of the MLP.
     row = -(-tables // len(model.get_input_embeddings().weight))
     names = architecture(blocks(model)[0]).mlp
     read = sum(-(-size // n_neurons) if part in names else size for (_, part), size in sizes.items())

@@ -1,7 +1,7 @@
-"""What was measured before, one small JSON file each: an interrupted run goes on, and nothing is measured twice.
+"""Stored measurements, one small JSON file each: an interrupted run continues, and nothing is measured twice.
 
-A name says all that decides about a number: the recipe, its files, the texts, and the library's own code. Files are
-written whole or not at all, and one that does not hold what it should is measured anew.
+A name contains everything on which a number depends: the recipe, its files, the texts, and the library's own code.
+Files are written completely or not at all; if a file has other contents than it should, we measure again.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class Memory:
         return row
 
     def get(self, name: str) -> Row | None:
-        """What was kept under a name, None for nothing, or for a file that is not sound."""
+        """Load the row of a name; None if there is none, or its file is damaged."""
         return None if self.folder is None else _load(self._path(name), name)
 
     def keep(self, name: str, row: Row) -> None:
@@ -50,7 +50,7 @@ class Memory:
 
 
 def digest(*parts: str | bytes) -> str:
-    """Of texts and bytes, told apart."""
+    """Hash texts and bytes, so that other ones of either kind have another digest."""
     found = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

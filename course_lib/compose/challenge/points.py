@@ -5,7 +5,7 @@ In each domain, on the same windows,
     share = (L_uniform − L) / (L_uniform − L_master),    points = 20 · clip(min over domains of share, 0, 1):
 
 nothing for what loses as much as half of the weights pruned alike, all for what loses no more than the master's recipe,
-which keeps to the budget. The domain in which less is earned counts.
+which is within the budget. The domain with fewer points counts.
 """
 
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ class Points:
 
 
 def points(losses: Losses, anchors: Anchors) -> Points:
-    """Of a recipe that keeps to the budget."""
+    """Compute the points of a recipe within the budget."""
     earned, domain = _earned(losses, anchors)
     swing = max(
         abs(_earned(_without(losses, index, one), anchors.without(index, one))[0] - earned)

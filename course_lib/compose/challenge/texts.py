@@ -1,9 +1,9 @@
-"""What models are judged on: windows of two domains, the same for all, and a text behind which the cache is counted.
+"""The texts for judging models: windows of two domains, the same for all, and a text after which we count the cache.
 
 Windows are as long as the text at which bytes are counted. Were they shorter, a cache of as many slots as a window has
 tokens would forget nothing there, and be counted as one that forgets.
 
-Dimension key: n windows of N tokens, M tokens of the text behind which bytes are counted.
+Dimension key: n windows of N tokens, M tokens of the text after which bytes are counted.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ MOST_WINDOWS, SHORTEST, LONGEST = 64, 64, 2048
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Texts:
-    """Windows by domain, and the text behind which bytes are counted.
+    """Windows by domain, and the text after which bytes are counted.
 
     Args:
         digest: of all of it, so that what was measured on one text is never taken for another's.

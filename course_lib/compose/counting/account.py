@@ -1,7 +1,7 @@
-"""What a built model holds, what it reads for a token, and what it multiplies: counted from tensors, never declared.
+"""Bytes that a built model stores and reads per token, and its multiplications: counted from tensors, never declared.
 
-Numbers that nothing compresses are counted in 16 bits, as in the compressed models of lesson 10: weights no part
-touches, keys and values of a cache that is not rounded. What a policy remembers of a slot counts as it is.
+Numbers that nothing compresses are counted in 16 bits, as in the compressed models of lesson 10: weights that no
+part changes, keys and values of a cache that is not rounded. A policy's memory of a slot counts in its own type.
 
 Dimension key: N tokens of a text.
 """
@@ -41,8 +41,8 @@ class Account:
 
     Args:
         stored: bytes of weights, scales, indices, predictors and prompt. by_part: the same, each part by itself.
-        by_kind: the same by what a number is for; none where an account was kept before this was counted.
-        cache: bytes of the cache behind a text of `length` tokens.
+        by_kind: the same by the purpose of a number; empty in accounts that were stored before this was counted.
+        cache: bytes of the cache after a text of `length` tokens.
         read: bytes a decoded token reads there, cache and all.
         multiply_adds: of a decoded token there.
     """
@@ -63,7 +63,7 @@ class Account:
 
 @torch.no_grad()
 def account(built: Built, text: Int[Tensor, "N"]) -> Account:
-    """Of a model behind a text, which it reads in one pass.
+    """Count for a model after a text, which it reads in one pass.
 
     Raises:
         ValueError: what is no text of at least two tokens.
@@ -88,7 +88,7 @@ def account(built: Built, text: Int[Tensor, "N"]) -> Account:
 
 
 def kind_of(recipe: Recipe, name: str) -> str:
-    """What a stored tensor is for, by its name PART/.../NAME: of the model's own weights the last says it."""
+    """Find the purpose of a stored tensor by its name PART/.../NAME; for the model's own weights NAME decides."""
     part, last = recipe.part(name.partition("/")[0]), name.rpartition("/")[2]
     if part is not None and not part.replaces:
         return part.kind or part.name
@@ -104,6 +104,6 @@ def _summed(stored: Stored, key: Callable[[str], str]) -> dict[str, int]:
 
 
 def written(tensors: Stored) -> int:
-    """Bytes of the data in the safetensors file of these tensors: what lies behind its header."""
+    """Count the bytes of data in the safetensors file of these tensors, without its header."""
     content = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
     return len(content) - 8 - struct.unpack("<Q", content[:8])[0]

@@ -1,6 +1,6 @@
-"""What a recipe should hold, by formula: from its settings and the sizes of the model. `account` counts tensors.
+"""Bytes that a recipe should store, by formula: from its settings and the sizes of the model. `account` counts tensors.
 
-Two counts that know nothing of each other and agree to the byte are why either can be believed.
+The two counts are independent and agree to the byte, so we can trust either.
 
 Dimension key: H key-value heads, D size of a head, N tokens, P vectors of a prompt.
 """
@@ -22,7 +22,7 @@ POSITION_BYTES, GRID_BYTES = 4, 4  # of a slot's int32; minimum and step of a gr
 
 
 def stored_bytes(built: Built) -> int:
-    """Weights and what lies beside them."""
+    """Compute the bytes of weights and of everything stored with them."""
     model, recipe = built.model, built.recipe
     sizes = {
         "dense": sum(weight_of(layer.module).numel() for layer in layers_of(model)),
@@ -34,9 +34,9 @@ def stored_bytes(built: Built) -> int:
 
 
 def cache_bytes(built: Built, n_tokens: int) -> int:
-    """Keys, values, positions and what a policy remembers, behind a text read in one pass and its prompt.
+    """Compute the bytes of keys, values, positions and a policy's memory, after a text read in one pass and its prompt.
 
-    Of a text longer than the budget: what a merging policy writes beside its slots begins with the first merge.
+    For a text longer than the budget: a merging policy stores more per slot only from the first merge on.
 
     Raises:
         ValueError: a policy that gives each layer what the text asks for, or drops more than it must: no formula says
@@ -76,7 +76,7 @@ def _vector_bytes(vectors: VectorFormat, size: int) -> int:
 
 @lru_cache
 def remembered_bytes(kind: type[EvictionPolicy], positions: str) -> int:
-    """Of a slot: what is written beside keys, values and position when a tiny model reads and forgets a few tokens."""
+    """Count a slot's bytes besides keys, values and position, after a tiny model has read and evicted a few tokens."""
     model, policy = tiny_model(), kind(budget=2, sinks=0, recent=1)
     with evicting(model, policy, positions) as cache, torch.no_grad():
         model(torch.arange(4)[None], past_key_values=cache, use_cache=True)

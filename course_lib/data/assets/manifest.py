@@ -1,4 +1,4 @@
-"""What an asset is, and the manifest that says whether the files in its folder are the ones that were written."""
+"""Assets, and the manifest that shows whether the files in an asset's folder are the ones that were written."""
 
 import json
 import os
@@ -25,7 +25,7 @@ class Asset:
     licence: str
     source: str
     unpack: Callable[[ZipFile, Path], None]  # (wheel, empty folder) -> writes the files
-    recipe: Callable[[], str] = lambda: "1"  # changes when the same wheel must be unpacked anew
+    recipe: Callable[[], str] = lambda: "1"  # changes when the same wheel must be unpacked again
     verify: Callable[[Path], None] | None = None  # raises ValueError when the unpacked folder does not work
     entry: str = "."  # what asset_path returns, relative to the folder
     room: int = 500_000_000  # free bytes that making it needs
@@ -72,7 +72,7 @@ def _entry(path: Path) -> dict:
 
 
 def fault(asset: Asset, folder: Path, full: bool) -> str | None:
-    """What is wrong with an asset's folder, or None. `full` hashes every file, else only those touched since."""
+    """Find a fault in an asset's folder, or None. `full` hashes every file, else only those changed since."""
     manifest = read_manifest(folder)
     if manifest is None:
         return "is not there" if not folder.exists() else "has no readable manifest"

@@ -1,6 +1,6 @@
 """Readable prose out of a MediaWiki dump: templates, tables, references, links and emphasis are taken away by regexes.
 
-What is lost is lost on purpose (tables, formulas, footnotes, picture captions); what stays reads as running text.
+It removes tables, formulas, footnotes and picture captions on purpose; the rest is running text.
 """
 
 import bz2
@@ -61,7 +61,7 @@ def until_stable(pattern: re.Pattern, replacement, text: str) -> str:
 
 
 def clean(markup: str) -> str:
-    """The prose of one page. The order matters: comments can hide braces, and links can stand inside templates."""
+    """The prose of one page. The order matters: comments can hide braces, and links can be inside templates."""
     text = BLOCKS.sub("", markup)
     text = until_stable(TEMPLATE, template_text, text)
     text = until_stable(TABLE, "", text)

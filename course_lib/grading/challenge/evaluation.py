@@ -1,7 +1,7 @@
-"""What a process of the grader does with recipes: measure one after another, within limits that its parent watches.
+"""The work of one of the grader's processes: measure recipes one by one, within limits that its parent watches.
 
-A recipe is data, so nothing of a student's runs here. What it may cost is bounded by what a recipe may say; processor
-time and memory are watched beside that, and a process that goes beyond is ended.
+A recipe is data, so nothing of a student's runs here. The format of a recipe bounds its cost. In
+addition, the parent watches processor time and memory, and ends a process that exceeds its limit.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ class Settings:
     """By what recipes are measured; plain data, sent to every process.
 
     Args:
-        seed: of the windows, which nobody but the grader knows. text: of the instructor, in place of the first domain.
+        seed: of the windows; only the grader knows it. text: of the instructor, in place of the first domain.
         seconds: of the processor for one recipe. memory: bytes of a process.
     """
 
@@ -61,7 +61,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured, or why nothing could be.
+    """The measurement of a recipe, or the reason why there is none.
 
     Args:
         failed: whether that is the grader's fault; then it is tried again next time.

@@ -1,7 +1,7 @@
-"""One page for each student of the challenge: the recipe in words, its bytes and losses, what they earned and why.
+"""One page for each student of the challenge: the recipe in words, its bytes and losses, its points and the reason.
 
-Nothing of another student is on it: neither a place nor who handed in the same. Of a failure of the grader nothing is
-told but that it is one.
+It contains nothing about other students: neither a place nor who handed in the same recipe. Of a failure of the grader
+it says only that there was one.
 """
 
 from typing import NamedTuple
@@ -22,12 +22,12 @@ KINDS = {
     "weights": "weights and codes",
     "scales": "scales and zero points",
     "indices": "indices: which weights are stored",
-    "selectors": "what chooses neurons",
+    "selectors": "selectors of neurons",
 }
 
 
 class Line(NamedTuple):
-    """Of one domain: nats above the dense model with their error, the same of both anchors, and points."""
+    """One domain: the loss increase in nats with its error, that of both anchors, and points."""
 
     domain: str
     mean: float
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
 
 def html(work: HandedIn, row: Row, found: Found | None, anchors: Anchors) -> str:
-    """A student's page, complete in itself. Points come from the row, all else from what was measured."""
+    """Make the page of a student. Points come from the row, all other numbers from the measurement."""
     side = row.judged
     lines = losses(side, found, anchors) if side else []
     return render(
@@ -58,7 +58,7 @@ def html(work: HandedIn, row: Row, found: Found | None, anchors: Anchors) -> str
 
 
 def losses(side: Judged, found: Found, anchors: Anchors) -> list[Line]:
-    """Each domain, compared with the two models that define the points; what it is worth were the budget kept."""
+    """Compare each domain with the two models that define the points; points as if within the budget."""
     shares = by_domain(found.measured.losses, anchors)
     least = min(shares, key=shares.__getitem__)
     return [
@@ -80,7 +80,7 @@ def _above(windows: tuple[float, ...], dense: tuple[float, ...]) -> float:
 
 
 def sizes(side: Judged) -> list[tuple[str, int]]:
-    """Where the bytes held go, the most first."""
+    """List the stored bytes by kind, the largest first."""
     stored = side.found.by_kind or side.found.by_part
     named = [(KINDS.get(kind, kind), size) for kind, size in stored.items()]
     named.append((f"cache after {side.found.length} tokens", side.found.cache))
@@ -88,30 +88,27 @@ def sizes(side: Judged) -> list[tuple[str, int]]:
 
 
 def hints(row: Row, lines: list[Line]) -> list[str]:
-    """What follows from the numbers, and nothing else: how much has to go, or what is left of the budget."""
+    """Say how many megabytes the recipe is above its budget, or how many are left."""
     side = row.judged
     left = {
-        "held": (side.budget.held - side.held) * side.dense.held / 1e6,
-        "read a token": (side.budget.read - side.read) * side.dense.read / 1e6,
+        "stored": (side.budget.held - side.held) * side.dense.held / 1e6,
+        "read per token": (side.budget.read - side.read) * side.dense.read / 1e6,
     }
     if not side.within:
         kind, size = sizes(side)[0]
-        over = [
-            f"{-megabytes:.1f} MB of what is {what} have to go." for what, megabytes in left.items() if megabytes < 0
-        ]
-        return [*over, f"Most of what is held is {kind}: {size / 1e6:.1f} MB."]
+        over = [f"The bytes {what} are {-n:.1f} MB above the limit." for what, n in left.items() if n < 0]
+        return [*over, f"The largest part of the stored bytes is {kind}: {size / 1e6:.1f} MB."]
     if row.points == FULL:
         return []
-    said = (
-        f"The budget leaves {left['held']:.1f} MB that may be held and {left['read a token']:.1f} MB that may be read"
-    )
+    stored, read = left["stored"], left["read per token"]
+    said = f"Within the budget, {stored:.1f} MB more can be stored and {read:.1f} MB more read per token"
     if min(left.values()) >= TO_SPARE * side.dense.read / 1e6:
-        said += ": more bits, smaller groups, fewer zeros or more slots of the cache fit into it"
+        said += ": enough for more bits, smaller groups, fewer zeros or more slots of the cache"
     return [f"{said}.", *_apart(lines)]
 
 
 def _apart(lines: list[Line]) -> list[str]:
-    """Where one text costs points that the other does not."""
+    """Say on which text the model earns more points than on the one that counts."""
     least = next(line for line in lines if line.counts)
     most = max(lines, key=lambda line: line.points)
     if most.points - least.points < HALF_A_POINT:

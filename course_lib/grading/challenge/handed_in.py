@@ -1,4 +1,4 @@
-"""What a class handed in: for every student a recipe, as bytes, and the files that it names; nothing is run.
+"""The submissions of a class: for each student a recipe, as bytes, and the files that it names; nothing is run.
 
 Folders, zips, exports of course systems and names of students are those of notebooks (intake/). Of several recipes of a
 student the newest counts; those called recipe before all others.
@@ -98,7 +98,7 @@ def _file_of(work: Submission, part: FiledPart) -> bytes:
 
 
 def _beside(work: Submission, part: FiledPart) -> bytes:
-    """Beside the recipe, in its folder or zip."""
+    """Read a file next to the recipe, in its folder or zip."""
     if work.member:
         shown = {each.name: each.shown for each in zips.members(work.path, work.outer)}
         folder, _, own = shown[work.member].rpartition("/")
@@ -109,7 +109,7 @@ def _beside(work: Submission, part: FiledPart) -> bytes:
 
 
 def _named(part: FiledPart, own: str, there: Collection[str], flat: bool) -> str:
-    """What the file is called there, where the recipe is called `own`: a course system renames both alike.
+    """Find the file's name where the recipe is called `own`: a course system renames both in the same way.
 
     Args:
         flat: whether files of other students may be there as well.
@@ -128,7 +128,7 @@ def _named(part: FiledPart, own: str, there: Collection[str], flat: bool) -> str
         )
     if not renamed:
         raise ValueError(
-            f"got a recipe with the {part.name} {part.file[:60]!r}, which is not there; hand it in beside it."
+            f"got a recipe with the {part.name} {part.file[:60]!r}, which is missing; hand it in with the recipe."
         )
     return max(renamed, key=lambda name: of[name].attempt)
 

@@ -1,6 +1,6 @@
-"""From what was measured to one row a student: points, place, bytes, and in words why not more.
+"""Turn measurements into one row per student: points, place, bytes, and the reason for lost points.
 
-Places go by points to a tenth; of as many points, fewer bytes held come first. Equal recipes share a place.
+Places go by points to a tenth; with equal points, fewer stored bytes come first. Equal recipes share a place.
 """
 
 from collections import Counter
@@ -89,7 +89,7 @@ def _row(work: HandedIn, found: Found | None, dense: Found, anchors: Anchors, bu
         return replace(row, reason=found.problem, failed=found.failed)
     side = judged(found.measured, dense.measured, budget)
     if not side.within:
-        return replace(row, state="wrong", judged=side, reason=f"The budget is not kept: {side.of_budget}.")
+        return replace(row, state="wrong", judged=side, reason=f"The recipe is above the budget: {side.of_budget}.")
     earned = points(found.measured.losses, anchors)
     value = round(earned.points, DIGITS)
     mean, error = side.losses[earned.domain]
@@ -99,6 +99,6 @@ def _row(work: HandedIn, found: Found | None, dense: Found, anchors: Anchors, bu
         points=value,
         judged=side,
         swing=earned.swing,
-        reason=f"{mean:+.3f} ± {error:.3f} nats a token beside the dense model on {NAMES[earned.domain]}; "
+        reason=f"{mean:+.3f} ± {error:.3f} nats per token compared with the dense model on {NAMES[earned.domain]}; "
         f"{side.of_budget}.",
     )

@@ -1,7 +1,7 @@
 """`course grade-challenge`: a folder of recipes becomes points, a ranking, and the tables of the other lessons.
 
-What is handed in is data. The grader builds each model itself, counts its bytes itself, and reads texts that it chose:
-no clock and no number that was sent has a say.
+Submissions are data. The grader builds each model itself, counts its bytes itself, and measures loss on texts that it
+chose: no time and no number from a submission counts.
 """
 
 import json
@@ -28,14 +28,15 @@ from course_lib.grading.challenge.watching import measure_all
 from course_lib.grading.export import lms
 from course_lib.grading.intake.student_ids import file_name
 from course_lib.grading.run import check_columns, check_out, roster_of, versions
+from course_lib.measure.progress import bar
 from course_lib.measure.result_files import machine, now
 
 MASTER = Path(__file__).with_name("master.json")
 DENSE = Job(Recipe().as_json())
 HALF_A_POINT = 0.5
-# Of the processor, for one recipe. Measured: recipes with H2O, CATS and a cache on 4 bits take 10 to 38 s for a window
-# of each domain, building them included, by the clock on one thread (challenge_class.json, challenge_noise.json). Not
-# measured: other policies and selectors in full, among them EMS and D2O, which merge, and other processors.
+# Processor time for one recipe. Measured: recipes with H2O, CATS and a cache on 4 bits take 10 to 38 s for a window of
+# each domain, including building them, in wall-clock time on one thread (challenge_class.json, challenge_noise.json).
+# Not measured: other policies and selectors in full, among them EMS and D2O, which merge, and other processors.
 SECONDS_A_WINDOW = 60.0
 MOST_TEXT = 32 * 2**20
 
@@ -79,15 +80,16 @@ def run(request: Request, console: Console) -> int:
     found: dict[Job, Found] = {}
     scale: Anchors | None = None
     try:
-        with closing(_measured(jobs, settings, request)) as measured:
+        with closing(_measured(jobs, settings, request)) as measured, bar(console=console) as shown:
+            task = shown.add_task("measuring recipes", total=len(jobs))
             for job, each in measured:
                 found[job] = each
                 _refuse(anchors, job, each)
                 if len(found) >= len(anchors) and scale is None and all(one in found for one in anchors.values()):
-                    scale = _scale(anchors, found)  # before hours are spent on a text that does not tell recipes apart
-                console.print(f"{len(found)} of {len(jobs)} recipes", style="dim")
+                    scale = _scale(anchors, found)  # before hours go to a text on which all recipes are alike
+                shown.advance(task)
     except KeyboardInterrupt:
-        console.print(f"stopped; {len(found)} of {len(jobs)} recipes are kept; --resume goes on from there.")
+        console.print(f"Stopped. {len(found)} of {len(jobs)} recipes are stored; `--resume` continues from there.")
         return 130
     ranked = rows(works, found, found[DENSE], scale, settings.budget)
     _write_feedback(ranked, works, found, scale, request.out)
@@ -108,7 +110,7 @@ def master() -> str:
 
 
 def _settings(request: Request) -> Settings:
-    """With a seed that stays the same when a run is resumed, and that nobody knows before."""
+    """Make the settings, with a new random seed that stays the same when a run is resumed."""
     path = request.out / "seed.json"
     seed = request.seed
     if seed is None:
@@ -124,7 +126,7 @@ def _settings(request: Request) -> Settings:
 
 
 def _kept_seed(path: Path) -> int:
-    """That of the run that is resumed; another one in its place would be another grade for everybody."""
+    """Load the seed of the run that is resumed; with another seed, all grades would change."""
     try:
         seed = json.loads(path.read_text(encoding="utf-8"))["seed"]
         if type(seed) is int and 0 <= seed <= MOST_SEED:
@@ -132,14 +134,14 @@ def _kept_seed(path: Path) -> int:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     raise ValueError(
-        f'got {path}, which holds no seed; expected such as {{"seed": 2027}}. What was measured is kept and counts for '
-        "its seed alone: say that by --seed (challenge.json has it where a run was finished), or remove the file, and "
-        "all is measured anew by another."
+        f'got {path}, which contains no seed; expected JSON such as {{"seed": 2027}}. Measurements are valid for '
+        "one seed: give it with --seed (it is in challenge.json of a finished run), or remove the file, and all "
+        "recipes are measured again with a new seed."
     )
 
 
 def _measured(jobs: Sequence[Job], settings: Settings, request: Request) -> Iterator[tuple[Job, Found]]:
-    """What was kept of an earlier run, then the rest, each kept as soon as it is there."""
+    """Yield the stored results of an earlier run, then measure the rest and store each result at once."""
     memory = Memory(request.out / "results")
     left = []
     for job in jobs:
@@ -193,15 +195,15 @@ def _write(ranked: list[Row], request: Request, settings: Settings, anchors: Anc
 
 
 def _say(ranked: list[Row], left_out: list[str], out: Path, console: Console) -> int:
-    """What was found, how much one window decides, and what to do next."""
+    """Print the outcome, how much one window decides, and what to do next."""
     placed, failed = [row for row in ranked if row.place], [row for row in ranked if row.failed]
     where = f"the ranking is in {out / 'challenge.csv'}, feedback in {out / 'feedback'}"
-    console.print(f"{len(placed)} of {len(ranked)} keep to the budget; {where}.", soft_wrap=True)
+    console.print(f"{len(placed)} of {len(ranked)} are within the budget; {where}.", soft_wrap=True)
     swing = max((row.swing for row in placed), default=0.0)
-    more = "" if swing < HALF_A_POINT else " That is too much: take more --windows."
-    console.print(f"Leaving out any one window moves a grade by {swing:.2f} points at most.{more}", soft_wrap=True)
+    more = "" if swing < HALF_A_POINT else " That is too much: use more --windows."
+    console.print(f"Without any one of the windows, grades change by at most {swing:.2f} points.{more}", soft_wrap=True)
     for line in [*left_out, *(f"The grader failed on {row.student}: {row.reason}" for row in failed)]:
         console.print(line, markup=False, soft_wrap=True, style="bold yellow")
     if failed:
-        console.print("Mend that; --resume measures them anew.")
+        console.print("Fix the cause; `--resume` measures them again.")
     return int(bool(failed or left_out))

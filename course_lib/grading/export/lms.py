@@ -30,7 +30,7 @@ MoodleId = Literal["Identifier", "Email address", "ID number", "Username"]
 
 
 class Table(NamedTuple):
-    """What a course system imports, and whom it leaves out, each with the reason."""
+    """A table for a course system, and the students whom it leaves out, each with the reason."""
 
     text: str
     left_out: tuple[str, ...]
@@ -61,7 +61,7 @@ def _rows(result: Result) -> list[dict[str, str]]:
 
 
 def _reason(row: ExerciseResult) -> str:
-    """What is wrong, and why what is right does not all count."""
+    """Say what is wrong, and why not all right cases count."""
     n_right = sum(case.difference is None for case in row.cases)
     parts = [row.reason, counted(n_right, len(row.cases), row.lowered)]
     return "; ".join(part.rstrip(".") for part in parts if part) if row.lowered else row.reason
@@ -125,7 +125,7 @@ def moodle_csv(results: Sequence[Result], item: str, known_by: MoodleId = "Email
 def _known(results: Sequence[Result], numbered: bool) -> tuple[dict[str, Result], tuple[str, ...]]:
     """The results by what the course system knows the students by: the id, or the number at its end.
 
-    Who could be taken for somebody else is left out, the others are not: Canvas would read 12abc as 12, and Moodle
+    A student who could be mistaken for another one is left out: Canvas would read 12abc as 12, and Moodle
     gives the grade of a row whose id is empty or 0 to the student of the row before.
     """
     given = [_id(cell(result.student, NAME), numbered) for result in results]

@@ -1,8 +1,8 @@
 """Cases that the students' copy of the course lacks: one file per lesson, each with HIDDEN = {exercise id: cases}.
 
-They look where the cases of `check` do not: other shapes and sizes, ties, zeros, one row or token, loud beside quiet.
-They ask nothing that the text of an exercise leaves open, and hold the dtypes that `check` shows, so that a right
-answer never fails.
+They look where the cases of `check` do not: other shapes and sizes, ties, zeros, one row or token, large next to small
+values. They ask nothing that the text of an exercise leaves open, and contain the dtypes that `check` shows, so that a
+right answer never fails.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from course_lib.checking.exercise import Case, Exercise
 
 
 def hidden_cases(exercise: Exercise, generator: torch.Generator) -> list[Case]:
-    """The hidden cases of an exercise, drawn anew.
+    """The hidden cases of an exercise, with new random numbers.
 
     Raises:
         ValueError: when its lesson has none, or forgot this exercise.

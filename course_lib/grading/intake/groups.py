@@ -1,6 +1,6 @@
 """From paths to students: where in a folder the class begins, and what belongs to whom.
 
-What wraps a class, as a zip of all or a folder a lesson, is taken off.
+Layers around a class are removed, such as a zip of everything or one folder per lesson.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from course_lib.grading.intake.layouts import METADATA, Owner, lesson_of, owner
 from course_lib.grading.intake.student_ids import clean
 
 LARGEST_METADATA = 2**24
-NBGRADER = ("source", "release", "autograded", "feedback", "exchange")  # its folders beside `submitted`
+NBGRADER = ("source", "release", "autograded", "feedback", "exchange")  # its folders other than `submitted`
 Level = list[tuple[tuple[str, ...], Entry]]  # what is left of each path, and the entry
 
 
@@ -71,7 +71,7 @@ def _add(group: Group, whose: Owner, rest: tuple[str, ...], entry: Entry, lesson
 
 
 def _is_mishap(name: str) -> bool:
-    """Whether a file that is no notebook is still somebody's submission: of a course system, or packed otherwise."""
+    """Check whether a file that is no notebook is still a submission: of a course system, or packed otherwise."""
     return layouts.special(name, folder=False) or ARCHIVE.fullmatch(name) is not None
 
 
@@ -120,9 +120,9 @@ def _may_hold_classes(names: Iterable[str], beside: dict[str, Level], students: 
 
 
 def _is_submitted(name: str, beside: dict[str, Level]) -> bool:
-    """nbgrader's folder of that name, beside which its other folders are of no interest.
+    """Check whether this is nbgrader's folder of that name; its other folders then do not count.
 
-    Beside others with notebooks it is a student's: who calls a folder so must not hide the rest of the class.
+    Among other folders with notebooks it is a student's, whose choice of name must not hide the rest of the class.
     """
     if name.lower() != "submitted" or not _is_folder(beside[name]):
         return False

@@ -1,4 +1,4 @@
-"""What the top level of a notebook binds, changes and needs, statement by statement; nothing is run to find out.
+"""Find what the top level of a notebook binds, changes and needs, statement by statement, without running it.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -12,12 +12,12 @@ from course_lib.grading.notebook.names import IMPORTS, at_once, bound_at_once
 from course_lib.grading.notebook.statements import DEFINITIONS, SIMPLE, Statement, is_stub
 
 ANYTHING = "?"  # the `star` of a statement that may bind any name
-_AT_ONCE = {"genexpr", "listcomp", "setcomp", "dictcomp", "top"}  # scopes that run where they stand
+_AT_ONCE = {"genexpr", "listcomp", "setcomp", "dictcomp", "top"}  # scopes that run at once
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a statement binds, which names it reads when it runs, and which when what it defines is called.
+    """The names that a statement binds, reads when it runs, and reads when a function that it defines is called.
 
     Args:
         star: the module of a `from module import *`, or ANYTHING for an `exec` of what is not known.
@@ -98,10 +98,10 @@ def item(
 
 
 def facts(node: ast.stmt, source: str) -> Facts:
-    """What a statement binds and reads.
+    """Find what a statement binds and reads.
 
     Raises:
-        SyntaxError: when it cannot stand at the top level.
+        SyntaxError: if it is not allowed at the top level.
     """
     if any(isinstance(part, (ast.Await, ast.AsyncFor, ast.AsyncWith)) for part, _ in at_once(node)):
         source = ast.unparse(_WithoutAwait().visit(ast.parse(source)))  # which a table of symbols does not take here

@@ -1,4 +1,4 @@
-"""What a student should know of how the answer was found, in sentences.
+"""Notes that tell a student how the answer was found, in sentences.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -20,7 +20,7 @@ _PROCESSES = re.compile(r"(torch\.)?multiprocessing\.(?!cpu_count).+|concurrent\
 def notes(
     choice: Choice, function: str, part: Slice, skipped: list[Skipped], broken: list[tuple[Cell, str]]
 ) -> tuple[str, ...]:
-    """What is worth saying of one answer.
+    """Write the notes on one answer.
 
     Args:
         function: the usual name.
@@ -41,7 +41,7 @@ def notes(
         notes.append(f"{name} is an async function: a call gives a coroutine, not a value.")
     own = {bound for item in part.items for bound in item.binds} - {name}
     notes += [
-        f"{rebound} is defined again further down; what stood there at the check was taken."
+        f"{rebound} is defined again further down; grading used the value that it had at the check."
         for rebound in sorted(part.later & own)
     ]
     missed = _missed(choice, part, skipped)
@@ -135,7 +135,7 @@ def _missed(choice: Choice, part: Slice, skipped: list[Skipped]) -> dict[Skipped
 
 
 def _processes(part: Slice) -> str:
-    """What of the answer's code starts processes that wait for each other; empty for nothing."""
+    """Find code of the answer that starts processes which wait for each other; an empty text if there is none."""
     imported = origins(item.node for item in part.items)
     calls = (inner for item in part.items for inner in ast.walk(item.node) if isinstance(inner, ast.Call))
     return next((name for call in calls if _PROCESSES.fullmatch(name := dotted(call.func, imported))), "")

@@ -1,9 +1,9 @@
 """The part of a notebook that one function needs: followed by name, at the moment at which it is read.
 
-A name that runs at once (a default, a decorator, the right side of an assignment) means what stood above it. A name
-that is read when the function is called means what stood there at the moment of the check, so that `k = 3` further
-down changes nothing. What is only found further down was moved, and is taken from there, except for names that Python
-or the kernel provides: `sum = 0` further down is another use of the name. A `del` ends what stands above it.
+A name that is read at once (in a default, a decorator, the right side of an assignment) has its value from the cells
+above. A name that is read when the function is called has its value at the moment of the check, so that `k = 3` further
+down changes nothing. A definition that exists only further down was moved, and is taken from there, except for names
+that Python or the kernel provides: `sum = 0` further down is another use of the name. A `del` ends definitions above.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -19,7 +19,7 @@ from course_lib.grading.notebook.disk import EVERY, FILE, UNNAMED
 from course_lib.grading.notebook.statements import SIMPLE, Statement
 
 MOST_STEPS = 200_000  # bindings looked at for one function
-# What a kernel provides besides Python's own names, as something that does nothing.
+# Names that a kernel provides in addition to Python's own, as functions that do nothing.
 KERNEL = {
     "display": Statement("def display(*objects, **options):\n    pass", "the notebook"),
     "get_ipython": Statement("def get_ipython():\n    pass", "the notebook"),
@@ -28,7 +28,7 @@ KERNEL = {
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a notebook: a function as one item binds it, called at one moment."""
+    """A question about a notebook: a function as one item binds it, called at one moment."""
 
     chosen: Item
     function: str
@@ -75,7 +75,7 @@ class Slicer:
             place, when, via = queue.pop()
             item = self.items[place]
             wanted.setdefault(when, set()).add(place)
-            # What it changes was followed when that name was: all that stands above is wanted then as well.
+            # Its changes were followed together with that name: then everything above is needed as well.
             at_once = item.eager - ({via} & item.changes) - ({UNNAMED} if via == EVERY else set())
             for name, at in [*((n, float(place)) for n in at_once), *((n, when) for n in item.late)]:
                 if (name, at) not in seen:
@@ -128,11 +128,11 @@ class Slicer:
         return [place for place in places if place < chosen.position or name not in self.items[place].deletes]
 
     def _own_cell(self, number: int, name: str, places: list[int]) -> float | None:
-        """Without a check, a helper beside the function is the function's, whatever has its name further down."""
+        """Without a check, a helper in the function's cell belongs to it, even if its name is bound again below."""
         return next((p + 0.5 for p in reversed(places) if self.items[p].number == number and self._real(name, p)), None)
 
     def _own(self, name: str, moment: float) -> bool:
-        """Whether what reads a name at a moment binds it too, or a file is read, which nobody moves."""
+        """Check whether the reader of a name also binds it, or reads a file, which is never moved."""
         return name.startswith(FILE) or (
             moment == int(moment) < len(self.items) and _binds_first(self.items[int(moment)], name)
         )
@@ -149,8 +149,8 @@ class Slicer:
         return real if any(name in self.items[place].binds for place in real) else places
 
     def _first(self, question: Question) -> list[int]:
-        """The function with what is set on it before the moment, what stands in for it if an `if` does not bind it,
-        and what changes things for every exercise.
+        """Find the function with attributes that are set on it before the moment, its substitute if an `if` does not
+        bind it, and statements that change things for every exercise.
         """
         function, first = question.function, question.chosen.position
         between = [self.items[place] for place in self.places[function] if first < place < question.moment]

@@ -5,12 +5,12 @@ import re
 
 from course_lib.checking.mistakes import names_used
 
-NOTE = "Without the answers: what they give on the cases of `check` is data, in the file beside this one."
+NOTE = "Without the answers: their results on the cases of `check` are data, in the file next to this one."
 NOTE_IN_COMMON = "Without the answers: what the comparisons need is all that is left."
 _EXERCISES = re.compile(r"course_lib\.lessons\.\w+\.exercises\b")
 _COMMON = re.compile(r"course_lib\.lessons\.\w+\.exercises\.common")  # what exercises of a lesson share
-ASKED = ("agree", "picture", "library")  # what of an exercise stays
-ANSWERED = ("reference", "mistakes", "also_right", "trivial")  # and what leaves
+ASKED = ("agree", "picture", "library")  # parts of an exercise that are kept
+ANSWERED = ("reference", "mistakes", "also_right", "trivial")  # and parts that are removed
 
 Definitions = dict[str, ast.stmt]  # the statement that gives each name at the top of a file its meaning
 
@@ -18,7 +18,7 @@ Definitions = dict[str, ast.stmt]  # the statement that gives each name at the t
 def without_answers(source: str, where: str) -> str:
     """The file of an exercise, of which only how answers are compared and drawn is left, and the course's function.
 
-    What that needs stays, and nothing else. The rest is data, and read from the file beside it.
+    Code that these parts need is kept, and nothing else. The rest is data, in the file next to it.
 
     Raises:
         ValueError: for a file that does not hold one exercise of the form NAME = Exercise(id="...", ...), or that
@@ -44,7 +44,7 @@ def only(source: str, needed: set[str], note: str = NOTE_IN_COMMON) -> str:
 
 
 def from_common(source: str) -> set[str]:
-    """What the file of an exercise takes from the one that all of its lesson share."""
+    """Find the names that an exercise imports from the file that all exercises of its lesson share."""
     return {alias.name for node in ast.parse(source).body if _is_of_common(node) for alias in node.names}
 
 
@@ -67,7 +67,7 @@ def check_index(source: str, where: str) -> None:
 
 
 def shared_with_answers(sources: list[tuple[str, str]], common: str = "") -> set[str]:
-    """What a comparison or a picture of a lesson needs and an answer or a mistake too: it would be given away.
+    """Find code that both a comparison or picture and an answer or mistake of a lesson need: it would be given away.
 
     Args:
         sources: of each exercise its file and the text of its mistakes. Imports may be shared, except for those from
@@ -142,7 +142,7 @@ def _exercise(tree: ast.Module, where: str) -> tuple[str, ast.Call]:
 
 
 def _check_imports(tree: ast.Module, where: str) -> None:
-    """What is taken from another file with answers must be seen: names of common.py, by these names, and no other."""
+    """Check that imports from other files with answers are visible: names of common.py, not renamed, and no others."""
     for node in filter(_is_import, tree.body):
         modules = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
         plainly = _is_of_common(node) and not any(alias.asname for alias in node.names)

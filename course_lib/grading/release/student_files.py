@@ -14,7 +14,7 @@ _GIVEN = re.compile(
     r"LICENSE|Makefile|README\.md|docs/(claims|glossary|install|models|papers|students)\.md"
     r"|pyproject\.toml|requirements\.lock|setup\.py|(course_lib|kernels)/.*"
 )
-# The grader but for its reader of notebooks, every exercise with its answers, and what publishes the course.
+# The grader except for its reader of notebooks, all exercises with their answers, and the code of the website.
 _KEPT_BACK = re.compile(
     r"(course_lib/(grading(?!/(__init__\.py|notebook/.*)$)|lessons/\w+/exercises|workbook/site)|kernels/gpu)/.*"
 )

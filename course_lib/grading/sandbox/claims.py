@@ -14,7 +14,7 @@ TEXT = 2000  # characters of a message that are kept
 MOST = 20  # notes, names
 READING_SECONDS = 20.0  # of the processor out here, for all messages on one exercise
 LOST = ("killed", "warden", "silence")  # ends that are not the student's doing; see seccomp.py on signals
-# Names of errors that somebody else gave: of Python's own and of linear algebra.
+# Names of errors that are not the student's own: those of Python and of linear algebra.
 _ERRORS = {name for name, kind in vars(builtins).items() if isinstance(kind, type)} | {"LinAlgError", "_LinAlgError"}
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL}
 
@@ -40,10 +40,10 @@ class Claims:
             self._take(kind, wire.loads(content, wire.Bounds(n_bytes=frames.most_bytes(self.limits.result_bytes))))
         except Exception as error:  # it may be anything
             why = "on a hidden case" if self.hidden else str(error)[:200].rstrip(".")
-            self.spoilt = f"What the process of this exercise sent back could not be read ({why})."
+            self.spoilt = f"The message from the process of this exercise could not be read ({why})."
         self.cost += time.thread_time() - began
         if self.cost > READING_SECONDS:
-            self.spoilt = f"What the process of this exercise sent back took {READING_SECONDS:g} seconds to read."
+            self.spoilt = f"The message from the process of this exercise took {READING_SECONDS:g} seconds to read."
 
     def _take(self, kind: bytes, value: Any) -> None:
         n_visible = len(self.task.arguments)
@@ -55,7 +55,7 @@ class Claims:
             self.outcomes.append(_in_few_words(_outcome(value)))
         elif kind == frames.CASE and self.known and not self.hidden and len(self.outcomes) < n_visible:
             self.outcomes.append(_outcome(value))
-        elif self.hidden:  # whoever knows the hidden cases has nothing to say but values
+        elif self.hidden:  # a process that knows the hidden cases may send only values
             return
         elif kind == frames.UNUSABLE and isinstance(value, tuple) and value[:1] in (("not found",), ("not loaded",)):
             self.unusable = (value[0], _text(value[1:]))

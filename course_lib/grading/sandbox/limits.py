@@ -1,4 +1,4 @@
-"""What the processes of one exercise use together. Limits of the kernel count one process, or nothing for root."""
+"""Resources that the processes of one exercise use together. Kernel limits count one process, and nothing for root."""
 
 import contextlib
 import os
@@ -14,12 +14,12 @@ from course_lib.grading.records import Limits
 
 FILES = 10_000  # in the sandbox's /tmp: an empty file costs the kernel about a kilobyte
 PATIENCE = 10.0  # seconds for killed processes to give their memory back
-STEP = 1.0  # seconds that one look at the clock adds at most: who is stopped with the whole machine loses no time
+STEP = 1.0  # seconds that one reading of the time adds at most, since the whole machine may have been suspended
 
 
 @dataclass
 class Stopwatch:
-    """Seconds that have passed while somebody looked."""
+    """Seconds that have passed while the time was read regularly."""
 
     seconds: float = 0.0
     last: float | None = None
@@ -134,7 +134,7 @@ def _empty(folder: str, kept: set[str]) -> bool:
         for entry in [entry for entry in os.scandir(folder) if entry.name not in kept]:
             shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
         return set(os.listdir(folder)) == kept
-    except (OSError, RecursionError):  # it may be closed to everybody
+    except (OSError, RecursionError):  # it may deny all access
         return False
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from course_lib.grading.sandbox import seccomp
 
-# What the kernel calls CLONE_NEW...: users, mounts, processes, shared memory, host name, network.
+# The kernel's flags CLONE_NEW...: users, mounts, processes, shared memory, host name, network.
 _SPACES = 0x10000000 | 0x20000 | 0x20000000 | 0x08000000 | 0x04000000 | 0x40000000
 _NOSUID, _NODEV, _NOEXEC, _READ_ONLY, _REMOUNT, _BIND, _PRIVATE = 2, 4, 8, 1, 32, 4096, 0x44000
 _DROP_FROM_BOUNDS, _NO_NEW_PRIVILEGES, _AMBIENT, _CLEAR_ALL = 24, 38, 47, 4
@@ -69,7 +69,7 @@ def enter(file_bytes: int) -> None:
 
 def _lock_all() -> None:
     """Every mount becomes read-only: devices and terminals, the old /tmp, and /proc, which was needed until now."""
-    kept = {b"nosuid": _NOSUID, b"nodev": _NODEV, b"noexec": _NOEXEC}  # flags that nobody may take away
+    kept = {b"nosuid": _NOSUID, b"nodev": _NODEV, b"noexec": _NOEXEC}  # flags that must be kept
     mounts = [line.split()[4:6] for line in Path("/proc/self/mountinfo").read_bytes().splitlines()]
     for place, options in dict(mounts).items():  # of those over each other the uppermost, which is the last
         place = re.sub(rb"\\(\d{3})", lambda octal: bytes([int(octal[1], 8)]), place)
@@ -79,7 +79,7 @@ def _lock_all() -> None:
 
 
 def _give_up_rights() -> None:
-    """Whoever makes a user namespace has every right in it; nobody has one from here on."""
+    """Drop all capabilities: the process that makes a user namespace has every one in it."""
     capability = 0
     while seccomp.prctl(_DROP_FROM_BOUNDS, capability):  # until there is none of that number
         capability += 1

@@ -1,4 +1,4 @@
-"""One process at a time: watched, ended with all that it left behind, its messages passed on.
+"""One process at a time: watched, ended with all that it started, its messages passed on.
 
 This code never looks into a notebook or an answer; it copies messages whose length it has checked.
 """
@@ -45,7 +45,7 @@ class End:
 
 @dataclass
 class Round:
-    """What one process is to do, what it may say, and for how long.
+    """The task of one process, what it may send, and for how long.
 
     Args:
         source: where the giver of the job is heard; when that is closed, the round is over.
@@ -70,14 +70,14 @@ class Round:
     def run(self, act: Act) -> End:
         """Fork, let it act, and attend to it until nothing is left of it."""
         (self.pipe, theirs), (way_in, self.way_in) = os.pipe(), os.pipe()
-        self.no_memory = 64 + secrets.randbelow(128)  # the exit code that says so; a fixed one could be a student's own
+        self.no_memory = 64 + secrets.randbelow(128)  # the exit code that says so; students' code cannot guess it
         before = _of_children()
         self.process = os.fork()
         if self.process == 0:
             child.run(partial(act, theirs, way_in), self.limits, tuple(sorted((theirs, way_in))), self.no_memory)
         os.close(theirs), os.close(way_in)
         self.clock, self.looked, self.counts, self.open = watch.Stopwatch(), 0.0, 0.0, True
-        for ours in (self.pipe, self.way_in):  # neither silence nor a full pipe may hold the warden up
+        for ours in (self.pipe, self.way_in):  # neither an empty nor a full pipe may block the warden
             os.set_blocking(ours, False)
         try:
             how, number = self._attend()
@@ -179,7 +179,7 @@ def by_signal(number: int, calculated: float, seconds: float, granted: float, al
         calculated: seconds of the processor that it had.
         seconds: those that it may have.
         granted: those after which the kernel should kill it; allowed: after which it does. Only the process itself
-            lowers that limit, and then it cannot say that somebody else killed it.
+            lowers that limit, and then it cannot claim that something else killed it.
     """
     if number == signal.SIGKILL:
         return "time" if allowed < granted or calculated >= min(seconds, EARLY * granted) else "killed"

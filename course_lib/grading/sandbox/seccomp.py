@@ -2,7 +2,7 @@
 
 bubblewrap has taken every right and every file away; this is the second wall. The list is what Python, torch and what a
 notebook imports were seen to call (strace, over a made-up class and every part of torch that lessons use), with the
-variants that other versions of the C library take for the same thing. What is not in it stays shut: other programs and
+variants that other versions of the C library take for the same thing. Everything else is forbidden: other programs and
 processes, sockets, locks, asynchronous input and output, memory that no count sees, namespaces, whatever a later kernel
 brings. A filter in the kernel's own language (seccomp-BPF), for x86-64 and ARM64.
 
@@ -67,7 +67,7 @@ _ALLOWED = {
     "clock_gettime": (228, 113), "clock_getres": (229, 114), "uname": (63, 160), "sysinfo": (99, 179),
     "getcpu": (309, 168), "getrandom": (318, 278), "arch_prctl": (158, _NEVER),
 }  # fmt: skip
-# What is allowed with some arguments only: which argument, and the values that it may have.
+# Calls that are allowed only with some arguments: which argument, and the values that it may have.
 _FOR_VALUES = {
     "prlimit64": ((302, 261), 0, (0,)),  # its own limits, not the warden's
     "socketpair": ((53, 199), 0, (1,)),  # AF_UNIX; buffers of other families have many megabytes
@@ -83,9 +83,9 @@ _CLONE, _CLONE3, _TGKILL = (56, 220), (435, 435), (234, 131)
 # clone's flags for a thread of the same process, for one that has no open files of its own, since they are limited,
 # and for namespaces.
 _THREAD, _FILES, _SPACES = 0x10000, 0x400, 0x7E020000
-# Nobody in here sends these, so that whoever is killed was killed from outside: the grader tries that again.
+# No process in the sandbox may send these, so a killed process was killed from outside: the grader tries it again.
 _SIGKILL, _SIGSTOP = 9, 19
-_NEWEST = 451  # from here on nobody has looked
+_NEWEST = 451  # later calls have not been reviewed
 
 # Instructions are (code, steps over when true, steps over when false, operand).
 _LOAD, _EQUAL, _AT_LEAST, _BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06

@@ -1,6 +1,6 @@
 """Run a submission's functions where they can do no harm, and bring back what they say they returned.
 
-Outside of the sandbox: hands the job in and reads messages of bounded size. What is started for it is in started.py.
+Outside of the sandbox: sends the job and reads messages of bounded size. started.py starts the sandbox.
 """
 
 import json
@@ -32,7 +32,7 @@ def unavailable() -> str | None:
 
 
 def run(notebook: bytes, tasks: list[Task], limits: Limits, kind: Literal["bwrap", "none"] = "bwrap") -> list[Answer]:
-    """What a notebook's functions return: one answer for every task, in their order, whatever the notebook holds.
+    """Run a notebook's functions: one answer for every task, in their order, whatever the notebook contains.
 
     Args:
         kind: "none" runs strangers' code with the rights of this process.
@@ -82,7 +82,7 @@ class _Session:
         self.errors, self.why = b"", "warden"
 
     def attend(self, pipes: started.Pipes) -> None:
-        """Until every task is answered, the sandbox ends, or it has been silent for too long."""
+        """Read until every task is answered, the sandbox ends, or no message has come for too long."""
         self.stdin = pipes.stdin
         with selectors.DefaultSelector() as selector:
             for pipe, events in ((pipes.stdin, 2), (pipes.stdout, 1), (pipes.stderr, 1)):
@@ -101,7 +101,7 @@ class _Session:
                     return
 
     def _feed(self, pipe: IO[bytes]) -> bool:
-        """Hand in some of the job. False when there is nothing left to hand in, or nobody to take it."""
+        """Send a part of the job. Return False if all is sent, or the pipe is closed."""
         try:
             self.job = self.job[os.write(pipe.fileno(), self.job[: 2**16]) :]
         except BrokenPipeError:

@@ -36,9 +36,9 @@ def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) ->
     """Results as they are ready, one for every submission.
 
     A worker that dies costs time and nothing else: the scheduler gives what it had to others. A submission over which
-    several workers died, or whose sandbox was ended from outside, is tried once more at the end, with nothing beside
-    it that could be to blame; if that happens again, it has rows that say so. Closing the iterator takes back what was
-    sent.
+    several workers died, or whose sandbox was ended from outside, is tried once more at the end, with nothing else
+    running that could be the cause; if that happens again, it has rows that say so. Closing the iterator cancels all
+    tasks that were sent.
 
     Raises:
         ValueError: when the cluster cannot be reached or used, with what to do about it.
@@ -79,7 +79,7 @@ def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) ->
 
 
 def grade(submission: Submission, content: bytes, plan: engine.Plan, course: str) -> Result:
-    """What a worker does for one submission.
+    """Grade one submission on a worker.
 
     Raises:
         RuntimeError: when this worker, which may have joined late, cannot grade. That is not the submission's fault.
@@ -128,7 +128,7 @@ def _connected(distributed: ModuleType, address: str) -> Any:
     # cluster or client starts: distributed's lock of its loops is held then, by the same thread. So: now.
     gc.collect()
     raise ValueError(
-        f"nobody answers at {address!r} as a Dask scheduler ({reason}); expected an "
+        f"no Dask scheduler answers at {address!r} ({reason}); expected an "
         "address such as tcp://host:8786, as `dask scheduler` prints it."
     )
 
@@ -176,12 +176,12 @@ def _read(submission: Submission) -> bytes | str:
 
 
 def _killed(distributed: ModuleType, future: Any) -> bool:
-    """Whether several workers died while they had it, or something beside it."""
+    """Check whether several workers died while they graded it, possibly because of another submission."""
     return future.status == "error" and isinstance(future.exception(), distributed.KilledWorker)
 
 
 def _result(distributed: ModuleType, future: Any, submission: Submission, plan: engine.Plan) -> Result:
-    """What became of one submission."""
+    """Return the result of one submission."""
     if future.status == "finished":
         return future.result()
     if _killed(distributed, future):
@@ -189,6 +189,6 @@ def _result(distributed: ModuleType, future: Any, submission: Submission, plan: 
         return engine.unreadable(submission, plan, problem, grader_failed=True)
     error = future.exception() if future.status == "error" else future.status
     raise ValueError(
-        f"the cluster gave {submission.student} back ungraded ({error}). What is graded is kept: put the cluster right "
-        "and go on with --resume."
+        f"the cluster gave {submission.student} back ungraded ({error}). Finished grades are stored: fix the cluster "
+        "and continue with --resume."
     )

@@ -64,7 +64,7 @@ def grade_all(
     """Results as they are ready, one for every submission.
 
     One over which a process was ended, its sandbox or that which grades it, is tried once more at the end, with
-    nothing beside it that could take its memory; then it has rows that say so. Closing the iterator kills the
+    nothing else running that could take its memory; then it has rows that say so. Closing the iterator kills the
     processes, and with them their sandboxes.
     """
     waiting, again, alone, workers = list(reversed(submissions)), [], False, []
@@ -99,7 +99,7 @@ def grade_all(
 
 
 def _serve(connection: Connection, plan: Any, grade: Callable[[Any, Any], Any]) -> None:
-    """What a process does: grade what comes, send the result, until nothing comes any more."""
+    """Run in a worker process: grade submissions and send the results, until no more come."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops everything in order
     _die_with_the_parent()
     torch.set_num_threads(1)
@@ -116,7 +116,7 @@ def _serve(connection: Connection, plan: Any, grade: Callable[[Any, Any], Any]) 
 
 
 def _die_with_the_parent() -> None:
-    """End when it ends, however it does: a kill -9 must not leave sandboxes behind. Linux only."""
+    """End when it ends, however it does: sandboxes must not survive a kill -9. Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if not multiprocessing.parent_process().is_alive():  # before that signal was asked for

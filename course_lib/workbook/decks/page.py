@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from course_lib.data.assets.cache import asset_path
+from course_lib.measure.progress import tracked
 from course_lib.workbook.decks import chromium
 from course_lib.workbook.decks.fonts import math_face, text_faces
 from course_lib.workbook.decks.markdown import section, split_slides, title_of
@@ -92,9 +93,8 @@ def build(
     folder.mkdir(parents=True, exist_ok=True)
     program = chromium.find()
     too_full = False
-    for deck in chosen:
-        with console.status(f"Drawing {deck.stem}"):
-            page = _written(folder / f"{deck.stem}.html", as_html(deck))
+    for deck in tracked(chosen, "slides", console=console):
+        page = _written(folder / f"{deck.stem}.html", as_html(deck))
         console.print(f"{page} ({page.stat().st_size / 1e6:.1f} MB)", soft_wrap=True)
         if program:
             too_full |= _checked(program, page, console)

@@ -119,7 +119,7 @@ def counts_as(claim: Claim) -> str:
 
 
 def _run(claim: Claim) -> str:
-    """The commands behind a verdict, and their seeds."""
+    """List the commands that produced a verdict, and their seeds."""
     commands, seeds = origin(claim)
     if not commands:
         return claim.basis

@@ -1,4 +1,4 @@
-"""What a document states, and which claim of a lesson judges it."""
+"""Statements of documents, and the claims of lessons that judge them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +22,7 @@ class Label(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a document says, in our words: judged by a claim of a lesson, or with the reason why it is not measured.
+    """A statement of a document, in our words: judged by a claim of a lesson, or with the reason why not.
 
     Attributes:
         id: DOCUMENT-NUMBER, in the document's order.
@@ -59,4 +59,4 @@ class Source:
     title: str
     about: str  # who, where, when
     statements: tuple[Statement, ...]
-    same_as: str = ""  # statements that stand under another document already, and how many of them
+    same_as: str = ""  # statements that are listed under another document, and how many of them

@@ -11,6 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 from course_lib.data.assets.cache import asset_path
+from course_lib.measure.progress import bar, tracked
 from course_lib.workbook import masters, run
 from course_lib.workbook.build import write
 from course_lib.workbook.decks import page as decks
@@ -78,9 +79,11 @@ def build(
             pages = _lessons(names, folder, root, console, with_solutions, fresh)
             if fresh:
                 shutil.rmtree(folder / "drawn", ignore_errors=True)
-            shown = _decks([stem for stem, _ in pages] if slides else [], folder, root)
+            shown = _decks([stem for stem, _ in pages] if slides else [], folder, root, console)
             source.tree(pages, shown, folder / "source", root)
-            warnings = _pages(folder, target)
+            with bar(console=console) as progress:
+                progress.add_task("writing the pages", total=None)
+                warnings = _pages(folder, target)
     except KeyboardInterrupt:
         console.print(STOPPED, soft_wrap=True)
         return 130
@@ -102,7 +105,7 @@ def _lessons(
 ) -> list[tuple[str, NotebookNode]]:
     """Make the pages of these lessons; execute those that have changed."""
     runs, pages = _runner(console, folder, root), []
-    for master in masters.masters(list(names or []), root):
+    for master in tracked(masters.masters(list(names or []), root), "lessons", console=console):
         notebook = masters.for_students(master)
         new = executed(notebook, master.stem, folder / "executed", runs, fresh)
         console.print(f"{master.stem}: {'executed' if new else 'unchanged'}", highlight=False)
@@ -121,13 +124,13 @@ def _runner(console: Console, folder: Path, root: Path) -> Callable[[NotebookNod
     return execute
 
 
-def _decks(stems: list[str], folder: Path, root: Path) -> list[Path]:
+def _decks(stems: list[str], folder: Path, root: Path, console: Console) -> list[Path]:
     """Put the decks of these lessons, and only them, into the folder that Sphinx copies; return the decks."""
     found = [path for path in decks.decks(None, root) if path.stem in stems] if stems else []
     target = folder / "extra" / "decks"
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    for path in found:
+    for path in tracked(found, "slides", console=console):
         page = in_files(drawn(path, folder / "drawn", decks.as_html), target / "files", "files")
         write(target / f"{path.stem}.html", page)
     return found

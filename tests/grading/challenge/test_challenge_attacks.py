@@ -173,7 +173,7 @@ def test_over_the_budget_earns_nothing(graded, tmp_path):
     (tmp_path / "in" / "greedy" / "recipe.json").write_text("{}")
     _, rows, _ = graded(tmp_path / "in", tmp_path / "out", budget=Budget(held=0.5, read=1.0))
     assert (rows["greedy"]["points"], rows["greedy"]["place"], rows["greedy"]["state"]) == ("0", "", "wrong")
-    assert "The budget is not kept: 100.0% of the bytes stored, above 50.0%" in rows["greedy"]["reason"]
+    assert "The recipe is above the budget: 100.0% of the bytes stored, above 50.0%" in rows["greedy"]["reason"]
 
 
 def test_a_budget_that_nobody_can_meet_ends_the_run(graded, tmp_path):
@@ -251,7 +251,7 @@ def test_as_course_systems_export_it(sharp, tmp_path):
         found = {work.student: work for work in handed_in(where)}
         assert found["alice_11"].files == (("prompt.safetensors", prompt),)
         assert found["bob_12"].files == (("prompt.safetensors", b"again"),)
-    assert "which is not there; hand it in beside it" in found["eve_13"].problem
+    assert "which is missing; hand it in with the recipe" in found["eve_13"].problem
     moodle = tmp_path / "moodle" / "Jo Li_7_assignsubmission_file_"
     moodle.mkdir(parents=True)
     (moodle / "recipe.json").write_text(HONEST)

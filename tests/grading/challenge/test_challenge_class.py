@@ -113,7 +113,7 @@ def test_an_interrupted_run_goes_on(graded, on_tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "measure_all", interrupted)
     code, rows, said = graded(tmp_path / "in", tmp_path / "out", seed=None)
     assert (code, rows) == (130, {})
-    assert "4 of 5 recipes are kept; --resume goes on" in said
+    assert "4 of 5 recipes are stored; `--resume` continues" in said
     assert not [path for path in (tmp_path / "out").rglob("*") if path.name.startswith(".")]
     monkeypatch.setattr(run, "measure_all", measure_all)
     with pytest.raises(ValueError, match="Use --resume"):
@@ -147,7 +147,7 @@ def test_a_damaged_seed_is_said_and_nothing_is_lost(graded, on_tiny, tmp_path):
     for damaged in NO_SEEDS:
         (tmp_path / "out" / "seed.json").write_bytes(damaged.encode("latin-1"))
         before = contents(tmp_path / "out")
-        with pytest.raises(ValueError, match=r"seed\.json, which holds no seed; .* --seed") as caught:
+        with pytest.raises(ValueError, match=r"seed\.json, which contains no seed; .* --seed") as caught:
             graded(tmp_path / "in", tmp_path / "out", seed=None, resume=True)
         assert "\n" not in str(caught.value)
         assert contents(tmp_path / "out") == before
@@ -167,7 +167,7 @@ def test_a_run_that_is_refused_keeps_the_seed_of_the_last(graded, on_tiny, tmp_p
     assert json.loads(seed.read_text()) == {"seed": 5}
     seed.unlink()
     seed.symlink_to(tmp_path / "nowhere.json")
-    with pytest.raises(ValueError, match=r"seed\.json, which holds no seed"):
+    with pytest.raises(ValueError, match=r"seed\.json, which contains no seed"):
         graded(tmp_path / "in", tmp_path / "out", seed=None, resume=True)
 
 

@@ -50,8 +50,8 @@ def test_a_page_has_what_was_measured(told):
     page, row = Page(pages["anna"]), rows["anna"]
     assert f"{row['points']} of 20 points" in page.text
     assert "pruned by Magnitude (25 % removed) and rounded to the nearest values of 8 bits" in page.text
-    assert "The budget is kept" in page.text
-    budget = page.tables["Bytes beside the budget"]
+    assert "Your recipe is within the budget" in page.text
+    budget = page.tables["Bytes and the budget"]
     assert [line[3] for line in budget[1:]] == [
         f"{100 * float(row[what]):.1f} %" for what in ("held_share", "read_share")
     ]
@@ -66,7 +66,7 @@ def test_a_page_has_what_was_measured(told):
 def test_where_the_bytes_go_adds_up(told):
     _, data, pages = told
     found = data["anna"]["judged"]["found"]
-    table = Page(pages["anna"]).tables["Bytes held by kind"][1:]
+    table = Page(pages["anna"]).tables["Stored bytes by kind"][1:]
     assert {"weights and codes", "scales and zero points", "indices: which weights are stored"} < {
         row[0] for row in table
     }
@@ -77,10 +77,10 @@ def test_where_the_bytes_go_adds_up(told):
 def test_above_the_budget_says_how_much_has_to_go(told):
     page = Page(told[2]["greedy"])
     assert "0 of 20 points" in page.text
-    assert "The budget is not kept" in page.text
+    assert "Your recipe is above the budget" in page.text
     assert "No part at all: the dense model." in page.text
-    assert "have to go" in page.text
-    assert "Most of what is held is weights and codes" in page.text
+    assert "MB above the limit" in page.text
+    assert "The largest part of the stored bytes is weights and codes" in page.text
 
 
 def test_a_refused_recipe_says_why_and_one_that_is_missing_that_it_is(told):
@@ -172,7 +172,7 @@ def test_a_part_of_one_class_is_on_the_page_and_counted(part, kind, graded, tmp_
     graded(tmp_path / "in", tmp_path / "out")
     page = Page(pages_of(tmp_path / "out")["anna"])
     assert "A sketch of rank 7 is stored with the model." in page.text
-    [line] = [line for line in page.tables["Bytes held by kind"][1:] if line[0] == kind]
+    [line] = [line for line in page.tables["Stored bytes by kind"][1:] if line[0] == kind]
     assert line[1] == "0.01"  # 14,000 bytes
     found = {
         row["student"]: row["judged"]["found"]

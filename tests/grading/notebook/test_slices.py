@@ -206,7 +206,7 @@ def test_what_stood_there_at_the_check_counts_and_not_what_came_after():
     assert called(made, 3, 4) == 12
     again = program(HELPER, USES, CHECK, HELPER.replace("*", "+"))
     assert called(again, 3, 4) == 12
-    assert again.notes == ("helper is defined again further down; what stood there at the check was taken.",)
+    assert again.notes == ("helper is defined again further down; grading used the value that it had at the check.",)
 
 
 def test_the_same_helper_pasted_again_is_no_news():

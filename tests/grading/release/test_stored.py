@@ -100,7 +100,7 @@ def test_the_file_of_an_exercise_keeps_what_compares_and_loses_what_answers():
 
 Dimension key: N numbers.
 
-Without the answers: what they give on the cases of `check` is data, in the file beside this one.
+Without the answers: their results on the cases of `check` are data, in the file next to this one.
 """
 
 from torch import Tensor

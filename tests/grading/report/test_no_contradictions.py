@@ -15,7 +15,7 @@ from course_lib.grading.report import feedback, page
 from course_lib.grading.report.page import Facts
 
 FACTS = Facts("00 Start here", 7, "2025-11-21T10:18:00+00:00", 3.0, 1, "bwrap", {"torch": "2.13.0"})
-LOST = f"{FAILED}: from outside, as a machine does that is short of memory, somebody ended what ran start.intensity."
+LOST = f"{FAILED}: a machine short of memory, or another program, ended the process of start.intensity."
 # What a submission may be: (problem, whether the grader failed), none of it for one that is graded.
 WHOLE = {
     "graded": ("", False),

@@ -20,7 +20,7 @@ def test_rows_have_every_wanted_value_and_may_be_asked_of_the_tables_alone():
 
 def test_numbers_say_where_they_come_from():
     said = "`course reproduce tiny`, seed 3, 2026-01-02, a processor (2 cores), torch 2.13\n"
-    assert origin(RESULT, "three rows") == said + "SmolLM2-135M-Instruct from a file of 4 bits a weight; three rows"
+    assert origin(RESULT, "three rows") == said + "SmolLM2-135M-Instruct from a file with 4 bits per weight; three rows"
     assert origin(RESULT, "three rows", weights="") == said + "three rows"
 
 

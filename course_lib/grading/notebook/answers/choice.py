@@ -84,7 +84,7 @@ class Answers:
     def _names(self, exercise: str, function: str) -> Iterator[str]:
         """The names to look for, the surest first."""
         given = [check for check in self.checks if check.exercise == exercise]
-        # While the check stands as it came, another one tries something out; when none does, it was changed on purpose.
+        # While the given check is unchanged, another one only tries something; without it, it was changed on purpose.
         if any(check.name == function for check in given):
             yield function
         for check in reversed(given):
@@ -100,7 +100,7 @@ class Answers:
         for sure in (2, 1):
             own = [item for item in self.items if claims.get(item.number) == sure]
             if any(function in item.binds for item in own):
-                yield function  # what stands beside it, or beside its stub, is there to help
+                yield function  # code in its cell, or in that of its stub, is a helper
                 continue
             definitions = [item for item in own if not isinstance(item.node, (ast.Import, ast.ImportFrom))]
             # A statement that binds nothing, such as `TABLE["name"] = f`, hands a function on and makes it no helper.

@@ -1,6 +1,6 @@
-"""What a statement changes without binding it: by an assignment to a part, a method, or a function of the notebook.
+"""Changes that a statement makes without binding: by assigning to a part, a method, or a function of the notebook.
 
-Files and folders that it writes are among them, under the names that disk.py gives them.
+They include files and folders that it writes, under the names that disk.py gives them.
 
 Told from the text and generously, since a statement that is run for nothing costs a moment, and one that is missing the
 points. Standard library only: this runs inside the sandbox.
@@ -35,8 +35,8 @@ from course_lib.grading.notebook.names import (
     stored,
 )
 
-ROUNDS = 8  # in which functions hand on to those that call them what they change
-# Methods that change their object, wherever they are called; of a call whose value nobody takes, any method may.
+ROUNDS = 8  # in which functions pass their changes on to their callers
+# Methods that change their object, wherever they are called; of a call whose value is not used, any method may.
 _CHANGES = re.compile(
     "append|appendleft|extend|extendleft|insert|pop|popleft|popitem|remove|discard|clear|sort|reverse|rotate|add|update|"
     r"setdefault|push|put|fill|register|load_state_dict|move_to_end|__(set|del)(item|attr)__|"
@@ -70,7 +70,7 @@ class Effects:
 
     Args:
         statements: of its top level.
-        answers: functions that exercises ask for. What an experiment changes by calling one of them is no set-up.
+        answers: functions that exercises ask for. A change that an experiment makes by calling one is no set-up.
     """
 
     def __init__(self, statements: list[ast.stmt], answers: set[str]):
@@ -159,7 +159,7 @@ class Effects:
     def _changed(self, parts: list[tuple[ast.AST, bool]]) -> set[str]:
         discarded = {id(_awaited(part.value)) for part, _ in parts if isinstance(part, ast.Expr)}
         changed: set[str] = set()
-        handed_on: dict[str, set[str]] = {}  # a loop's variable is a part of what the loop goes over
+        handed_on: dict[str, set[str]] = {}  # a loop's variable is a part of its sequence
         local = Sharing()
         local.add((part for part, _ in parts), self.known)
         for part, again in parts:
@@ -245,13 +245,13 @@ class Effects:
         return self.effects.get(function, Effect())
 
     def _given(self, call: ast.Call, own: Effect, shift: int) -> set[str]:
-        """What is given to a function of the notebook for a parameter that it changes."""
+        """Find the arguments for those parameters that a function of the notebook changes."""
         given = [argument for place, argument in enumerate(call.args) if place + shift in own.parameters]
         given += [keyword.value for keyword in call.keywords if keyword.arg in own.parameters]
         return {name for argument in given for name in roots(argument)}
 
     def _values(self, names: Iterable[str]) -> set[str]:
-        """Those that are no functions, types or packages: nobody fills them."""
+        """Find the names that are no functions, classes, builtin types or packages, since those are not filled."""
         return set(names) - self.functions.keys() - self.classes.keys() - self.imported.keys() - self.types
 
 

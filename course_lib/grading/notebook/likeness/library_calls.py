@@ -1,4 +1,4 @@
-"""What an answer calls of course_lib: a signal for a human, never a penalty.
+"""The functions of course_lib that an answer calls: a signal for a human, never a penalty.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -13,7 +13,7 @@ from course_lib.grading.notebook.names import DEFS, IMPORTS, origins
 MOST, LONGEST = 50, 200  # names reported, and characters of one
 _OURS = re.compile(r"course_lib(\.\w+)*")
 _HARMLESS = re.compile(r"course_lib\.workbook(\.checks?)?(\.(check|check_all|hint|mine|show_progress))?")
-# What may stand around a call and still adds nothing of its own.
+# Syntax around a call that adds nothing of its own.
 _PASSIVE = (
     *(ast.Name, ast.Attribute, ast.Call, ast.Constant, ast.Starred, ast.keyword, ast.Tuple, ast.List),
     *(
@@ -108,7 +108,7 @@ def _passes_on(node: ast.stmt, ours: set[str]) -> bool:
 
 
 def _called(call: ast.Call) -> ast.expr:
-    """What a call calls; of `partial(f, 2)` that is f."""
+    """Find the called function; for `partial(f, 2)` that is f."""
     is_partial = call.args and (getattr(call.func, "attr", None) or getattr(call.func, "id", "")) == "partial"
     return call.args[0] if is_partial else call.func
 
