@@ -397,8 +397,8 @@ plots.scores()
 # model, on the six windows that all random trials used. The grey strokes are random trials, and the colored marks are
 # scores; further left is better. Look at the first row, 1,126 neurons. The activations (dark circle) are at 1.7 times
 # the dense perplexity, and the best of ten random trials is at 10 times. The rows of whole groups (1.5 and 3.6) and of
-# 504 channels (2.5 and 6.7) look similar. (Triangles and diamonds are scores from gradients, the subject of the
-# optional section 12.)
+# 504 channels (2.5 and 6.7) look similar. (The triangles that point upwards and the diamonds are scores from gradients,
+# the subject of the optional section 12.)
 #
 # The row of the heads is different: there random selection has a lower loss than the activations, by 0.46 nats on
 # average. The best score in this row is "activations × weight norm" (red squares), which multiplies the size of a
@@ -680,9 +680,9 @@ plots.equal_compute()
 # In section 5 we could not tell the two models of equal size apart before training. Which one is better *after*
 # training? The next figure compares five models of 113 million parameters, right after pruning and after 40 steps of
 # distillation with the same text: one with fewer neurons, and four with 24 blocks. The six blocks to remove were chosen
-# in four ways: by influence, by the loss increase when the block alone is removed, the last six, and every fifth block.
-# The first two are scores of the paper, and the last two are simple baselines. Here *width* stands for pruning neurons
-# and *depth* for pruning blocks.
+# in four ways: by influence, by the loss increase when the block alone is removed (in the figure: *perplexity drop*),
+# the last six, and every fifth block (*even distances*). The first two are scores of the paper, and the last two are
+# simple baselines. Here *width* stands for pruning neurons and *depth* for pruning blocks.
 #
 # **The claim to test**: 40 steps after pruning, a narrower model has a lower loss than one with fewer blocks, chosen by
 # either of the paper's scores.
@@ -740,11 +740,12 @@ plots.speeds()
 
 # %% [markdown]
 # The left and the middle panel show decoding with one sequence and with eight, and the right one a long prompt. The
-# dots are measured speedups over the dense model, and the short horizontal lines are the predictions from bytes (left
-# and middle) and FLOP (right). Compare 1,126 neurons with 24 blocks in any panel. They have the same number of
-# parameters, but the model with fewer blocks is faster. For example, in the left panel the bytes predict a speedup of
-# 1.19 for both, and the measured speedups are 1.22 with fewer blocks and 1.16 with fewer neurons. Each block has costs
-# that do not depend on its number of neurons, such as its attention and its norms.
+# dots are measured speedups over the dense model (the bars show how much the repetitions differ), and the short
+# horizontal lines are the predictions from bytes (left and middle) and FLOP (right). Compare 1,126 neurons with 24
+# blocks in any panel. They have the same number of parameters, but the model with fewer blocks is faster. For example,
+# in the left panel the bytes predict a speedup of 1.19 for both, and the measured speedups are 1.22 with fewer blocks
+# and 1.16 with fewer neurons. Each block has costs that do not depend on its number of neurons, such as its attention
+# and its norms.
 #
 # - **It costs quality.** With SparseGPT, half of the weights of all blocks can be set to zero for 2.2 times the dense
 #   perplexity (lesson 03). Here, removing 27 % of the neurons (16 % of all parameters) multiplies it by 2.0 (on all 20
@@ -1089,8 +1090,9 @@ tables.shapes(shapes.measure(sizes(), (model, tokenizer)))
 
 # %% [markdown]
 # The rows above yours are simple ideas that we measured on the same eight windows (`course reproduce shapes`). The
-# last column compares each of them with fewer neurons alone, window by window. Is any of them clearly better, that is,
-# by more than two standard errors? Is yours? Would the order be the same after training?
+# last column is the loss with fewer neurons alone minus the loss of the row, window by window, in nats per token.
+# Unlike in the other tables of this lesson, a positive number is better. Is any shape clearly better, that is, by more
+# than two standard errors? Is yours? Would the order be the same after training?
 #
 # ## To take home
 #

@@ -16,8 +16,8 @@
 #
 # **You need** lesson 00, softmax and `topk` in PyTorch, and autograd. Lessons 01 to 05 are not required.
 #
-# **Time**: the core path, sections 1 to 9, takes a little over two hours, 50 minutes of it for exercises. The optional
-# sections 10 to 15 are independent of each other and take another hour and a half, 33 minutes of it for exercises.
+# **Time**: the core path, sections 1 to 8, takes about two hours, 50 minutes of it for exercises. The optional sections
+# 9 to 16 are independent of each other and take about two and a half hours more, 33 minutes of it for exercises.
 
 # %%
 import torch
@@ -407,7 +407,7 @@ print(f"rows multiplied: {top_experts.numel()} with dispatch, {4 * len(mlp_token
 # is random: by the printed ends, the experts have 236, 341, 109 and 338 rows.
 #
 # **Cost**: sorting $T \cdot k$ numbers, and copying each token $k$ times. Small for large experts, but not free, as
-# section 9 shows.
+# section 8 shows.
 #
 # ## 5. Capacity and dropped tokens
 #
@@ -605,8 +605,8 @@ drawings.by_layer()
 # perplexity is 35.6 or 35.7. A hundred times the weight of the losses (1 instead of 0.01) does not change the
 # perplexity.
 #
-# **Cost**: one softmax and one count per layer. But the balance loss also competes with the loss of the task, and
-# section 8 measures what that costs.
+# **Cost**: one softmax and one count per layer. But the balance loss also competes with the loss of the task, as
+# section 7 shows.
 #
 # ## 7. The whole method: train a mixture of experts
 #
@@ -703,11 +703,15 @@ plots.loads(loads_by_run, k=2)
 # Each row of a panel is an expert, and time runs to the right; the darker, the higher the load. Without the balance
 # loss (top row) a few experts take nearly everything: after 20 steps, two experts of each block have almost 50 % of
 # the choices each, which is the most that an expert can have with two choices per byte. At the end the two busiest
-# experts still have 69 % of the choices in block 0 and 94 % in block 1, and half of the experts are hardly used.
+# experts still have about 70 % of the choices in block 0 and over 90 % in block 1, and half of the experts are hardly
+# used.
 #
 # With the balance loss (bottom row) the router also jumps between its favorites at first, but then the loads spread,
-# and the two busiest experts end with 42 % and 50 %. Equal loads would be 25 %. (Training amplifies rounding, so on
-# another machine the numbers may differ.)
+# and the two busiest experts end with about half of the choices. Equal loads would be 25 %.
+#
+# Your numbers differ from these. Two machines round differently, and so do a formula and autograd in `balance`, and
+# training amplifies the difference. For example, in three runs that differ only in rounding, the two busiest experts of
+# block 0 ended with 42, 52 and 54 % with the balance loss.
 #
 # Does the balance loss also lower the loss of the text? We evaluate both models on held-out windows:
 
@@ -721,16 +725,54 @@ increase = nats_by_run["balanced"] - nats_by_run["no balance loss"]
 print(f"with the balance loss higher by {increase.mean():.3f} ± {increase.std() / len(increase) ** 0.5:.3f}")
 
 # %% [markdown]
-# No, on the contrary: in this run the loss is 0.135 nats per byte higher with the balance loss. This does not
-# contradict the lower perplexity that Shazeer and others report (section 6), since they trained a much larger model for
-# far longer. A possible reason for our result is that the bytes change their experts so often at the start that each
-# expert learns less. The error after ± is the standard error over the 48 windows. It does not tell what another seed
-# would give, and section 8 therefore uses three.
+# No, on the contrary: the loss is higher with the balance loss, in the same three runs by 0.135, 0.170 and 0.190 nats
+# per byte. This does not contradict the lower perplexity that Shazeer and others report (section 6), since they trained
+# a much larger model for far longer. A possible reason for our result is that the bytes change their experts so often
+# at the start that each expert learns less. The error after ± is the standard error over the 48 windows. It does not
+# include the effect of rounding or of another seed, and the optional section 9 therefore trains with three seeds.
 #
 # **Cost**: training an MoE layer needs as many multiplications per token as a dense MLP with $k$ times the neurons of
 # one expert, plus the router. But gradients and optimizer states exist for all experts.
 #
-# ## 8. Longer training: do experts pay off?
+# ## 8. When it pays off, and when it does not
+#
+# A mixture saves multiplications, but not memory: all experts have to be stored. When a model generates text, its
+# latency depends mostly on the bytes that it reads (lesson 00), and an expert is read completely even if only one
+# token uses it. How many experts does a batch of tokens use? If each token chooses $k$ of $E$ experts evenly, a given
+# expert is not used by any of $T$ tokens with probability $(1 - k/E)^T$.
+#
+# The next cell evaluates this formula. Below it, the figure shows the time of one layer on a CPU, as measured by
+# `course bench moe`. The experts have the size of our model's MLP, each token uses two, and we compare with a dense MLP
+# that has as many weights as two experts.
+
+# %%
+for batch_size in (1, 2, 4, 8, 16, 64):
+    n_experts_used = 8 * (1 - (1 - 2 / 8) ** batch_size)
+    print(f"batch size {batch_size}: on average {n_experts_used:.1f} of 8 experts are read")
+plots.speeds()
+
+# %% [markdown]
+# A batch of 8 tokens already uses 7 of the 8 experts. So a mixture reads few bytes only with very small batches.
+#
+# In the figure, the dotted line at 1 is the dense MLP. Blue circles are the time of the MoE layer, red squares the time
+# if all experts are computed for all tokens, and black dashes the bytes that the MoE layer reads.
+#
+# - **1 token** (left panel): the layer reads as few bytes as the dense MLP, and still takes 1.6 times as long. The
+#   rest is overhead, such as the router and the sorting.
+# - **64 tokens**: all eight experts are read, four times as many bytes, for a few rows each. This is the worst case
+#   of the left panel, with 2.4 times the time of the dense MLP.
+# - **512 tokens**: each expert now has 128 rows, and the layer takes 1.3 times as long. With 32 experts (right panel)
+#   it has only 32 rows per expert, and takes 2.4 times as long.
+#
+# The optional section 15 has the same comparison on a GPU, where a kernel removes part of the overhead.
+#
+# So a mixture **pays off** when memory is plentiful and computation is scarce, for example in training and in serving
+# large batches, and when experts are distributed over many devices. It **does not pay off** when memory is the limit,
+# or with a few sequences on one device, where a dense model with as many active parameters reads fewer bytes.
+#
+# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
+#
+# ## 9. Optional: do experts pay off in longer training?
 #
 # To answer this we need larger models, more steps and more than one seed. `course reproduce moe` trained byte models
 # with four blocks for 800 steps, which took 75 minutes, with three seeds each: a dense model, and models with eight
@@ -766,94 +808,6 @@ plots.largest_loads()
 # steps, when the router has learned to prefer experts that are ahead by chance. Later the loads become more even, even
 # without a balance loss. But without it, the busiest expert of a top-1 model still has 45 % of the choices in the end,
 # compared with 23 % with the balance loss.
-#
-# ## 9. When it pays off, and when it does not
-#
-# A mixture saves multiplications, but not memory: all experts have to be stored. When a model generates text, its
-# latency depends mostly on the bytes that it reads (lesson 00), and an expert is read completely even if only one
-# token uses it. How many experts does a batch of tokens use? If each token chooses $k$ of $E$ experts evenly, a given
-# expert is not used by any of $T$ tokens with probability $(1 - k/E)^T$.
-#
-# The next cell evaluates this formula. Below it, the figure shows the time of one layer on a CPU, as measured by
-# `course bench moe`. The experts have the size of our model's MLP, each token uses two, and we compare with a dense MLP
-# that has as many weights as two experts.
-
-# %%
-for batch_size in (1, 2, 4, 8, 16, 64):
-    n_experts_used = 8 * (1 - (1 - 2 / 8) ** batch_size)
-    print(f"batch size {batch_size}: on average {n_experts_used:.1f} of 8 experts are read")
-plots.speeds()
-
-# %% [markdown]
-# A batch of 8 tokens already uses 7 of the 8 experts. So a mixture reads few bytes only with very small batches.
-#
-# In the figure, the dotted line at 1 is the dense MLP. Blue circles are the time of the MoE layer, red squares the time
-# if all experts are computed for all tokens, and black dashes the bytes that the MoE layer reads.
-#
-# - **1 token** (left panel): the layer reads as few bytes as the dense MLP, and still takes 1.6 times as long. The
-#   rest is overhead, such as the router and the sorting.
-# - **64 tokens**: all eight experts are read, four times as many bytes, for a few rows each. This is the worst case
-#   of the left panel, with 2.4 times the time of the dense MLP.
-# - **512 tokens**: each expert now has 128 rows, and the layer takes 1.3 times as long. With 32 experts (right panel)
-#   it has only 32 rows per expert, and takes 2.4 times as long.
-#
-# On a GPU the situation is similar. Here is the time for the products of a layer of 128 experts, 8 per token:
-# PyTorch's grouped product (the anchor), a loop over all experts in PyTorch, and a kernel of the course:
-
-# %%
-print(gpu.provenance())
-gpu.table("grouped_matmul", contests=("tokens: 1, awake: 8 of 128", "tokens: 8192, awake: 128 of 128"))
-
-# %% [markdown]
-# The loop over experts is far slower than the grouped product at both sizes, because it starts many small products.
-# Look at the column "bound", the least time that the GPU needs: from 1 to 8,192 tokens it grows only 44 times. A single
-# token has to read 8 experts completely, for one row each. With 8,192 tokens each expert has 8,192 · 8 / 128 = 512
-# rows, and the multiplications are the limit.
-#
-# The products are only a part of the layer. The next table is for a whole MoE layer with its router, of width 576 with
-# 1,536 neurons per expert and 2 experts per token, in bfloat16. The anchor is the dense MLP with as many active
-# parameters. *Grouped product* is the layer of the course in PyTorch. The two rows *transformers* are implementations
-# of Hugging Face's library of that name, and *kernels* is the layer of the course with its kernels:
-
-# %%
-gpu.table(
-    "moe",
-    contests=(
-        "One token, 2 of 8 experts awake",
-        "64 tokens, 8 of 8 experts awake",
-        "512 tokens, 8 of 8 experts awake",
-        "One token, 2 of 32 experts awake",
-    ),
-    sides=(
-        "dense, of equal active size",
-        "grouped product",
-        "transformers, grouped_mm",
-        "transformers, batched_mm",
-        "kernels",
-    ),
-)
-
-# %% [markdown]
-# Compare the last row of each setting with the others.
-#
-# - **Transformers**: the kernels take 13 to 44 µs. The faster of the two implementations of transformers takes 72 to
-#   203 µs, that is, 4.5 to 5.4 times as long.
-# - **Dense**: for one token both read about the same number of bytes, and the kernels are 1.5 times as fast as the
-#   dense MLP (1.3 times with 32 experts). With 64 tokens all 8 experts are read, four times the bytes of the dense MLP,
-#   and the kernels take 1.4 times as long. With 512 tokens they take 1.3 times as long.
-#
-# In this table the CPU starts the operations before the timer runs, unless a layer makes it wait, as *grouped product*
-# does: the CPU has to know how many pairs of a token and an expert there are. During decoding the GPU often waits for
-# the CPU, which starts one operation after another. Measured in this way, one token with 8 experts takes 449 µs with
-# the kernels, 334 µs with the dense MLP, and 759 µs with the faster implementation of transformers. At least 90 % of it
-# is waiting. If the operations are recorded once in a **CUDA graph**, which the CPU starts as a whole, one token takes
-# 47 µs with the kernels and 55 µs with the dense MLP.
-#
-# So a mixture **pays off** when memory is plentiful and computation is scarce, for example in training and in serving
-# large batches, and when experts are distributed over many devices. It **does not pay off** when memory is the limit,
-# or with a few sequences on one device, where a dense model with as many active parameters reads fewer bytes.
-#
-# This is the end of the core path. Go on with the optional sections, or jump to *To take home*.
 #
 # ## 10. Optional: which bytes go to which expert?
 #
@@ -1126,7 +1080,7 @@ for chooser_name, choose in choosers.items():
 # With expert choice, a later token can push an earlier one out, as with the largest weights in section 5. So a
 # language model sees part of the future during training, which it cannot see when it generates text.
 #
-# `course reproduce moe_routers` trained byte models with all of these methods, with the bytes and seeds of section 8.
+# `course reproduce moe_routers` trained byte models with all of these methods, with the bytes and seeds of section 9.
 # Each is compared with a **matched control**, a model that differs in this one respect only.
 
 # %%
@@ -1381,7 +1335,62 @@ print(claims.SPARSE_MIXER.judge())
 # alone from 11 tokens on, and REINFORCE overtakes it at 141. That its bias is smaller than that of the weight alone
 # holds for all three kinds of losses of the claim.
 #
-# ## 15. Optional: an open task
+# ## 15. Optional: the layer on a GPU
+#
+# On a GPU the situation is similar to the CPU of section 8. The first table shows the time for the products of a layer
+# of 128 experts, 8 per token. *grouped_mm* is PyTorch's grouped product (the anchor), then follow a loop over all
+# experts in PyTorch, and *by group*, a kernel of the course. An expert is called *awake* if at least one token uses it.
+
+# %%
+print(gpu.provenance())
+gpu.table("grouped_matmul", contests=("tokens: 1, awake: 8 of 128", "tokens: 8192, awake: 128 of 128"))
+
+# %% [markdown]
+# The loop over experts is far slower than the grouped product at both sizes, because it starts many small products.
+# Look at the column "bound", the least time that the GPU needs: from 1 to 8,192 tokens it grows only 44 times. A single
+# token has to read 8 experts completely, for one row each. With 8,192 tokens each expert has 8,192 · 8 / 128 = 512
+# rows, and the multiplications are the limit.
+#
+# The products are only a part of the layer. The next table is for a whole MoE layer with its router, of width 576 with
+# 1,536 neurons per expert and 2 experts per token, in bfloat16. The anchor is the dense MLP with as many active
+# parameters. *Grouped product* is the layer of the course in PyTorch. The two rows *transformers* are implementations
+# of Hugging Face's library of that name, and *kernels* is the layer of the course with its kernels:
+
+# %%
+gpu.table(
+    "moe",
+    contests=(
+        "One token, 2 of 8 experts awake",
+        "64 tokens, 8 of 8 experts awake",
+        "512 tokens, 8 of 8 experts awake",
+        "One token, 2 of 32 experts awake",
+    ),
+    sides=(
+        "dense, of equal active size",
+        "grouped product",
+        "transformers, grouped_mm",
+        "transformers, batched_mm",
+        "kernels",
+    ),
+)
+
+# %% [markdown]
+# Compare the last row of each setting with the others.
+#
+# - **Transformers**: the kernels take 13 to 44 µs. The faster of the two implementations of transformers takes 72 to
+#   203 µs, that is, 4.5 to 5.4 times as long.
+# - **Dense**: for one token both read about the same number of bytes, and the kernels are 1.5 times as fast as the
+#   dense MLP (1.3 times with 32 experts). With 64 tokens all 8 experts are read, four times the bytes of the dense MLP,
+#   and the kernels take 1.4 times as long. With 512 tokens they take 1.3 times as long.
+#
+# In this table the CPU starts the operations before the timer runs, unless a layer makes it wait, as *grouped product*
+# does: the CPU has to know how many pairs of a token and an expert there are. During decoding the GPU often waits for
+# the CPU, which starts one operation after another. Measured in this way, one token with 8 experts takes 449 µs with
+# the kernels, 334 µs with the dense MLP, and 759 µs with the faster implementation of transformers. At least 90 % of it
+# is waiting. If the operations are recorded once in a **CUDA graph**, which the CPU starts as a whole, one token takes
+# 47 µs with the kernels and 55 µs with the dense MLP.
+#
+# ## 16. Optional: an open task
 #
 # What is the lowest loss that a byte model can reach with a fixed number of FLOP per byte? Weights of experts that a
 # byte does not use cost nothing here, up to a limit on all weights that keeps the training short. Choose the numbers.
@@ -1410,7 +1419,7 @@ moe_ideas.table(idea_results)
 # Weights that sum to one, and one large expert instead of two small ones, are ahead with seed 0, and have a much higher
 # loss with seed 1. So such a gain means nothing, however small its error is. Two ideas are clearly ahead with both
 # seeds: no balance loss, and only two experts that are both used, which is a dense model. In so few steps more experts
-# do not pay off, as in section 8.
+# do not pay off, as in section 9.
 #
 # ## To take home
 #

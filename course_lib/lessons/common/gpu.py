@@ -31,7 +31,7 @@ def provenance(measured: Measured | None = None) -> str:
     return wrapped(
         f"`{measured['command']}`, {measured['started'][:10]}, {device['name']}, torch {device['torch']}, "
         f"triton {device['triton']}\nbound: {ceilings['copy_bytes_per_second'] / 1e12:.2f} TB/s and "
-        f"{rate / 1e12:,.0f} TFLOP/s, measured there, so that a share may pass 100 %; caches are cold"
+        f"{rate / 1e12:,.0f} TFLOP/s, measured on that GPU, so a fraction can exceed 100 %; caches are cold"
     )
 
 

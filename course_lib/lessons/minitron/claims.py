@@ -61,7 +61,7 @@ AGGREGATION = _claim(
     id="minitron-aggregation",
     text="the mean over tokens, then L2 over windows, is the best way to aggregate activations into a score",
     measure=_other_aggregations,
-    quantity="loss with another way to aggregate minus that with the paper's, by cut and way",
+    quantity="loss with another way to aggregate minus that with the paper's, by shape and way",
     refuted="another way to aggregate with a lower loss",
 )
 
@@ -266,6 +266,6 @@ CUT_FASTER = _claim(
     results=("bench/cpu_structured",),
     measure=_speed,
     unit=TIMES,
-    quantity="the whole model's time over that of the pruned one, by cut and length",
+    quantity="the dense model's time over that of the pruned one, by shape and length",
     refuted="a pruned model that is no faster",
 )

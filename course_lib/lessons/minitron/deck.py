@@ -82,15 +82,15 @@ def block_influence() -> Figure:
     return plots.block_influence(_scores().blocks, 6)
 
 
-# Two sequences of three tokens, two neurons: one is always a little active, one is active at a single token.
+# Two windows of three tokens, two neurons: one is always a little active, one is active at a single token.
 EXAMPLE = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [1.0, 6.0]], [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]])
 
 
 def aggregated(activations: Float[Tensor, "N T F"]) -> dict[str, list[float]]:
-    """Aggregate in four ways: over the tokens of a sequence, then over sequences. Returns a score per neuron."""
+    """Aggregate in four ways: over the tokens of a window, then over windows. Returns a score per neuron."""
     inside = {"mean": activations.abs().mean(1), "L2": activations.norm(dim=1)}
     return {
-        f"{token} over tokens,\n{batch} over sequences": (
+        f"{token} over tokens,\n{batch} over windows": (
             values.mean(0) if batch == "mean" else values.norm(dim=0)
         ).tolist()
         for token, values in inside.items()

@@ -102,7 +102,7 @@ def teacher_and_student() -> Figure:
     boxes = {
         "text": (0.0, 1.0, "text", "white"),
         "teacher": (2.6, 1.9, "teacher: the dense model,\nno gradient", PALE),
-        "student": (2.6, 0.1, "student: the pruned model,\nall weights are trained", "#f6e7c4"),
+        "student": (2.6, 0.1, "student: the pruned model,\nis trained", "#f6e7c4"),
         "loss": (7.4, 1.0, "τ² Σ p log(p / q),\nmean over tokens", "white"),
     }
     widths = {"text": 1.2, "teacher": 3.2, "student": 3.2, "loss": 2.6}

@@ -104,7 +104,7 @@ def who_learns() -> Figure:
         look = line_style(index) | {"marker": None}
         axes.plot(distances, pull, label=NAMED[name], **look)
     axes.axvline(1, color=COLOURS[4], linewidth=0.8, linestyle=":")
-    axes.text(1.05, -0.15, "the other expert is here", fontsize=10, va="center")
+    axes.text(1.05, 2.9, "the other expert is here", fontsize=10, va="center")
     axes.legend(frameon=False, loc="upper left")
     at_best = float(distances[found["mixture"].argmax()])
     title = f"With the mixture error the gradient is largest at {at_best:.2g} and vanishes far away"

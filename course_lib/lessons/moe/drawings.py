@@ -247,7 +247,7 @@ def by_layer() -> Figure:
         axes.bar([e + 0.2 for e in range(4)], mean, 0.38, color=COLOURS[3], hatch="//", label="P, mean probability")
         axes.set_xticks(range(4))
         axes.set_ylim(0, 0.75)
-        label(axes, f"{name}: N Σ f P = {losses[name]:.1f}", "expert", "fraction")
+        label(axes, f"{name}: E Σ f P = {losses[name]:.1f}", "expert", "fraction")
     panels[0].legend(frameon=False, fontsize=9.5)
     mean = (losses["layer 1"] + losses["layer 2"]) / 2
     fig.suptitle(

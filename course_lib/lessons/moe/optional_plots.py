@@ -59,7 +59,8 @@ def upcycled() -> Figure:
                 _mlp(axes, 1.6 * expert, _redrawn(expert) if name == "half random" else ())
             text = {"copied": "0.7 E(x) + 0.3 E(x) = E(x)", "half random": "0.7 E₀(x) + 0.3 E₂(x)"}[name]
             axes.text(3, 2.9, text, ha="center", fontsize=12)
-            box(axes, (1.2, -1.25), (3.6, 0.75), f"router: {'no' if name == 'copied' else 'has a'} gradient")
+            gradient = "no gradient" if name == "copied" else "a gradient"
+            box(axes, (1.0, -1.25), (4.0, 0.75), f"router: {gradient}")
             for expert in (0, 2):
                 arrow(axes, (3, -0.5), (1.6 * expert + 0.6, -0.05), linewidth=0.9)
         axes.set_title(name, loc="center", fontsize=12)

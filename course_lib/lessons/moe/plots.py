@@ -136,13 +136,13 @@ def _clear_runs(effects: dict[str, Estimates]) -> str:
 
 
 def speeds() -> Figure:
-    """Times of the layer, and of all experts, relative to the dense control, as measured by the benchmark."""
+    """Times of the layer, and of all experts, relative to the dense MLP, as measured by the benchmark."""
     sides = load_bench("cpu_moe")["tables"]["sides"]
     fig, panels = figure(n_columns=2, width=4.9, height=3.5)
     usual = [row for row in sides if row["shape"][1] == 8]
     many = [row for row in sides if row["shape"][0] in (1, 512)]
     _over_dense(panels[0], usual, [f"{n}" for n in _different(usual, 0)], "tokens")
-    _over_dense(panels[1], many, [f"{n} · {e}" for n, e in _shapes(many)], "tokens · experts")
+    _over_dense(panels[1], many, [f"{n}\n{e}" for n, e in _shapes(many)], "tokens (upper) and experts (lower number)")
     layer = [1 / row["times_anchor"] for row in usual if row["side"] == LAYER]
     whole = [1 / row["times_anchor"] for row in usual if row["side"] == ALL]
     panels[0].set_title(
@@ -159,9 +159,9 @@ def speeds() -> Figure:
 
 
 def _over_dense(axes: Axes, rows: list[dict[str, Any]], ticks: list[str], x: str) -> None:
-    """Plot two measured times and the bytes of the sparse layer, relative to the dense control."""
+    """Plot two measured times and the bytes of the MoE layer, relative to the dense MLP."""
     shapes = _shapes(rows)
-    for index, (side, name) in enumerate(((LAYER, "sparse layer"), (ALL, "all experts"))):
+    for index, (side, name) in enumerate(((LAYER, "MoE layer"), (ALL, "all experts"))):
         of_side = {tuple(row["shape"]): row for row in rows if row["side"] == side}
         times = [1 / of_side[shape]["times_anchor"] for shape in shapes]
         low = [time - 1 / of_side[shape]["times_anchor_high"] for time, shape in zip(times, shapes, strict=True)]
@@ -173,14 +173,14 @@ def _over_dense(axes: Axes, rows: list[dict[str, Any]], ticks: list[str], x: str
         n_bytes[tuple(row["shape"])][row["side"]] = row["bytes"]
     relative_bytes = [n_bytes[shape][LAYER] / n_bytes[shape][CONTROL] for shape in shapes]
     axes.plot(
-        range(len(shapes)), relative_bytes, "_", color="black", markersize=20, label="bytes read by the sparse layer"
+        range(len(shapes)), relative_bytes, "_", color="black", markersize=20, label="bytes read by the MoE layer"
     )
     axes.axhline(1, color=COLOURS[4], linestyle=":")
     log_scale(axes, "y")
     axes.set_ylim(0.8, 30)
     axes.set_xticks(range(len(shapes)), ticks)
     axes.set_xlim(-0.5, len(shapes) - 0.5)
-    label(axes, "", x, "relative to the dense control")
+    label(axes, "", x, "relative to the dense MLP")
 
 
 def _shapes(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:

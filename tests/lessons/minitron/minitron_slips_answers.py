@@ -111,7 +111,7 @@ WRONG = {
         "sums of sums": (lambda x: x.abs().sum((0, 1)), "mean over both"),
         "mean square": (lambda x: (x**2).flatten(0, 1).mean(0), "mean square of all"),
         "largest of all": (lambda x: x.abs().flatten(0, 1).max(0).values, "largest activation"),
-        "largest mean": (lambda x: x.abs().mean(1).max(0).values, "largest sequence"),
+        "largest mean": (lambda x: x.abs().mean(1).max(0).values, "largest window"),
     },
     "minitron.heads": {
         "scores of block 0": (keep_by(lambda s: s[:1].repeat(len(s), 1)), "one block's choice for all"),

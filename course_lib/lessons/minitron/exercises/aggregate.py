@@ -1,6 +1,6 @@
 """The exercise minitron.aggregate, "One score from many tokens": its cases and its named mistakes.
 
-Dimension key: N sequences, T tokens in each, F neurons.
+Dimension key: N windows, T tokens in each, F neurons.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ def _first_neurons(case: Case, got: Any, expected: Tensor) -> "matplotlib.figure
 
 def _aggregate_cases(generator: torch.Generator) -> list[Case]:
     def drawn(n: int, tokens: int, neurons: int) -> Tensor:
-        """Return sequences, tokens and neurons of different sizes, with signs."""
+        """Return windows, tokens and neurons of different sizes, with signs."""
         loud = [0.1 + 2 * torch.rand(shape, generator=generator) ** 2 for shape in ((n, 1, 1), (n, tokens, 1))]
         of_neurons = 0.2 + torch.rand(neurons, generator=generator)
         return torch.randn(n, tokens, neurons, generator=generator) * loud[0] * loud[1] * of_neurons
@@ -46,14 +46,14 @@ def _aggregate_cases(generator: torch.Generator) -> list[Case]:
     by_hand = torch.tensor([[[4.0, -5.0, 0.0], [-2.0, 5.0, -1.0]], [[8.0, 12.0, 2.0], [0.0, -12.0, 0.0]]])
     by_hand = torch.cat([by_hand, torch.tensor([[[3.0], [3.0]], [[-4.0], [-4.0]]])], dim=2)
     return [
-        Case("2 sequences of 2 tokens, 4 neurons, by hand", (by_hand,)),
-        Case("5 sequences of 11 tokens, 37 neurons", (drawn(5, 11, 37),)),
-        Case("as many sequences as tokens as neurons", (drawn(6, 6, 6),)),
+        Case("2 windows of 2 tokens, 4 neurons, by hand", (by_hand,)),
+        Case("5 windows of 11 tokens, 37 neurons", (drawn(5, 11, 37),)),
+        Case("as many windows as tokens as neurons", (drawn(6, 6, 6),)),
         Case(
             "not contiguous: neurons first in memory", (drawn(4, 9, 12).permute(2, 0, 1).contiguous().permute(1, 2, 0),)
         ),
-        Case("8 sequences of 3 tokens", (drawn(8, 3, 5),)),
-        Case("one token in each sequence", (drawn(7, 1, 9),)),
+        Case("8 windows of 3 tokens", (drawn(8, 3, 5),)),
+        Case("one token in each window", (drawn(7, 1, 9),)),
     ]
 
 
@@ -79,7 +79,7 @@ AGGREGATE = Exercise(
     mistakes=read_mistakes(globals()),
     also_right=(
         Variant("sum over the tokens", lambda x: x.abs().sum(dim=1).square().sum(dim=0).sqrt()),
-        Variant("root mean square over sequences", lambda x: x.abs().mean(1).pow(2).mean(0).sqrt()),
+        Variant("root mean square over windows", lambda x: x.abs().mean(1).pow(2).mean(0).sqrt()),
         Variant("float64", lambda x: x.double().abs().mean(dim=-2).norm(dim=0)),
         Variant("in place", lambda x: x.abs_().mean(dim=1).square_().sum(dim=0).sqrt_()),
         Variant("a loop over neurons", lambda x: [x[..., j].abs().mean(1).norm() for j in range(x.shape[-1])]),

@@ -1,6 +1,6 @@
 """The exercise minitron.distil, "The distillation loss": its cases and its named mistakes.
 
-Dimension key: N sequences, T tokens in each, V tokens of the vocabulary; τ temperature.
+Dimension key: N windows, T tokens in each, V tokens of the vocabulary; τ temperature.
 """
 
 import math
@@ -93,9 +93,9 @@ def _distil_cases(generator: torch.Generator) -> list[Case]:
         Case("2 tokens, vocabulary of 2, by hand: 3/4 and 1/4, for the student equal", (*by_hand, 1.0)),
         Case("the same by hand with temperature 2: √3 to 1", (*by_hand, 2.0)),
         Case(
-            "3 sequences, 5 tokens, vocabulary of 11, large logits", (drawn(3, 5, 11) + 300, drawn(3, 5, 11) + 200, 2.0)
+            "3 windows, 5 tokens, vocabulary of 11, large logits", (drawn(3, 5, 11) + 300, drawn(3, 5, 11) + 200, 2.0)
         ),
-        Case("as many sequences as tokens as entries of the vocabulary", (drawn(5, 5, 5), drawn(5, 5, 5), 3.0)),
+        Case("as many windows as tokens as entries of the vocabulary", (drawn(5, 5, 5), drawn(5, 5, 5), 3.0)),
         Case("a very confident teacher", (unsure, sure, 1.0)),
         Case("not contiguous, temperature 1/2", (*turned, 0.5)),
     ]
