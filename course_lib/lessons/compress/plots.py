@@ -56,8 +56,8 @@ FAR = 1.4  # nats per token: larger gains are drawn at the edge, with their numb
 OTHER_SEED = "another seed"
 WAY_NAMES = {
     "LoRA of as many bytes": "LoRA of equal bytes",
-    "LoRA on all linears": "LoRA on all linear layers",
-    "SparseGPT in its place": "SparseGPT instead of Wanda",
+    "LoRA on all linears": "LoRA on all layers",
+    "SparseGPT in its place": "SparseGPT instead",
 }
 SETTINGS = {"n_vectors": "{} vectors", "n_steps": "{} steps", "begin": "initialised with {}", "draw": OTHER_SEED}
 
