@@ -15,11 +15,12 @@
 # text, and say when each method saves time.
 #
 # **You need** lesson 00, and causal attention with a softmax. Lessons 07 (KV cache) and 08 (attention sinks) help.
-# Section 9 compares drafts from lessons 04, 05 and 09; you can read it without them.
+# The last part of section 9 compares drafts from lessons 04, 05 and 09; you can read it without them.
 #
-# **Time**: the core path has two halves, which you can study in two sittings. Sections 1 to 8 (prefill) take about two
-# hours, section 9 (decoding) another 45 minutes; 48 minutes of both are for exercises. The optional sections 10 to 13
-# are independent of each other and take about 90 minutes, 30 of them for exercises.
+# **Time**: the core path has two halves, which you can study in two sittings. Sections 1 to 8 (prefill) take about an
+# hour and three quarters, section 9 (decoding) another 45 minutes; 48 minutes of both are for exercises. The optional
+# parts are independent of each other: the ends of sections 8 and 9 take 20 minutes, and sections 10 to 13 about 75
+# minutes, 30 of them for exercises.
 
 # %%
 import torch
@@ -142,7 +143,9 @@ check("sparse_attention.divergence", divergence)
 #
 # </details>
 #
-# Now we compute guess, truth and divergence for all 270 heads of our text:
+# Now we compute guess, truth and divergence for all 270 heads of our text. Three imported functions do the bookkeeping:
+# `block_means` averages the keys of each block, `last_weights` computes the attention of the last block of queries, and
+# `on_columns` sums it over the keys of each block:
 
 # %%
 guesses, truths = [], []
@@ -287,11 +290,13 @@ for head, (vertical, slash) in by_head.items():
 plots.lines(by_head)
 
 # %% [markdown]
-# The left panel adds up $v$ from the first key to the last, the right panel adds up $s$ from distance 0 on. Steep
-# steps are lines. Head 4 of layer 17 (dark) has a vertical line: key 0 receives 93 % (88 % in section 1, where all
-# queries count, and not only the last 64). Head 6 of layer 11 (green) has a slash line: distance 0 receives 72 %. Head
-# 2 of layer 2 (red) has no single strong line, but rises within the first 64 distances on the right, which lie on the
-# first two diagonals of blocks.
+# The left panel adds up $v$ from the first key to the last, the right panel adds up $s$ from distance 0 on. Steep steps
+# are lines. Head 4 of layer 17 (dark) has a vertical line: key 0 receives 93 % (88 % in section 1, where all queries
+# count, and not only the last 64). Head 6 of layer 11 (green) has a slash line: distance 0 receives 72 %. Head 2 of
+# layer 2 (red) has no single strong line, but rises within the first 64 distances on the right, which lie on the first
+# two diagonals of blocks. The steep rise at the right end of each panel is not another line, but the attention of the
+# other panel: for example, key 0 is 960 to 1,023 tokens before the last 64 queries, so on the right the dark curve
+# rises there.
 #
 # ## 5. From lines to a mask
 #
@@ -457,14 +462,13 @@ print(claims.READ_AT_NO_LOSS.judge())
 plots.over_gamma()
 
 # %% [markdown]
-# The left panel shows how much is read, the right panel what that costs. Follow one line on the left: a higher
-# $\gamma$ reads more blocks. Now compare the lines at $\gamma = 0.95$: the fraction falls from 85 % at 1,024 tokens to
-# 55 % at 4,096, for two reasons. The minimum budget of 512 tokens is half of a text of 1,024 tokens but only an eighth
-# of 4,096, and a head's sink and its recent tokens are a smaller part of a longer text. On the right, the loss
-# increase stays below 0.015 nats per token everywhere, and it shrinks as $\gamma$ approaches 1. The verdict above the
-# figure takes "no loss" to mean less than 0.05 nats per token, or 5 % more perplexity, as everywhere in this course.
-# With a limit of 0.02 nats, one of the ten cases (a $\gamma$ at a length), $\gamma = 0.8$ at 4,096 tokens, would be
-# too close to be decided.
+# The left panel shows how much is read, the right panel what that costs. Follow one line on the left: a higher $\gamma$
+# reads more blocks. Now compare the lines at $\gamma = 0.95$: the fraction falls from 85 % at 1,024 tokens to 55 % at
+# 4,096, for two reasons. The minimum budget of 512 tokens is half of a text of 1,024 tokens but only an eighth of
+# 4,096, and a head's sink and its recent tokens are a smaller part of a longer text. On the right, the loss increase
+# stays below 0.015 nats per token everywhere, and it shrinks as $\gamma$ approaches 1. The verdict above the figure
+# takes "no loss" to mean less than 0.05 nats per token, or 5 % more perplexity, as everywhere in this course. With a
+# limit of 0.02 nats, only $\gamma = 0.8$ at 4,096 tokens would be too close to be decided.
 #
 # Which of FlexPrefill's ideas is responsible for this? The next table, for texts of 2,048 tokens, compares it with
 # three simpler rules that read the same number of blocks: **StreamingLLM** (lesson 08), which reads the first tokens
@@ -479,9 +483,10 @@ tables.prefill_rules()
 # that they read hold less of the attention. On running text, the first and the recent tokens are most of what a model
 # needs. A task that asks for something far back in the prompt would separate the rules; we did not measure one.
 #
-# Now compare the last two rows: at $\gamma = 0.8$ without a minimum budget the perplexity rises by 11 %, and with it
-# by 1 %. In other words, a part of the quality comes from the minimum and not from $\gamma$. Further claims are on
-# [the page of claims](../docs/claims.md).
+# The fifth row is the released code, which counts tokens instead of blocks (section 3) and so reads fewer. Now compare
+# the last two rows: at $\gamma = 0.8$ without a minimum budget the perplexity rises by 11 %, and with it by 1 %. In
+# other words, a part of the quality comes from the minimum and not from $\gamma$. Further claims are on [the page of
+# claims](../docs/claims.md).
 #
 # ## 8. Cost, and when sparse prefill pays off
 #
@@ -500,19 +505,22 @@ plots.over_density()
 # density of 23 % choosing and reading is 1.6 times as fast, although the ideal would be 4.3 times. The prefill of the
 # whole model, in the verdict above the figure, gains nothing up to 4,096 tokens.
 #
-# - **It pays off** for long prompts, where attention dominates the prefill.
+# - **It pays off** for long prompts, where attention dominates the prefill. On a GPU, choosing and reading a third of
+#   the blocks of 32,768 tokens is 2.4 to 2.6 times as fast as dense attention, and the whole prefill 1.26 times (next
+#   part).
 # - **It does not pay off** for short prompts. Up to 4,096 tokens our small model gains nothing, because attention is
 #   only a part of the work, and choosing and reading takes about as long as reading all.
 # - **Memory** does not change: all keys and values stay in the cache. Lesson 07 evicts them.
 #
-# ### On a GPU
+# ### Optional: measured on a GPU
 #
-# On a GPU, sparse prefill needs a kernel that reads the blocks of an index (`kernels/cache/block_sparse_prefill.py`).
-# We measured it on an H200, with queries and keys in the shape of one layer of Llama 3 8B, and with a whole model of
-# that shape. Random numbers have no structure that FlexPrefill could find. In the attention we therefore planted it: in
-# some blocks the keys share a component with all queries, so that these blocks get most of the attention. The model has
-# random weights and nearly even attention; there we chose a small $\gamma$ that leads to a similar density. In other
-# words, the tables show speed, and nothing about the quality of the output.
+# (Section 9 does not need this part.) On a GPU, sparse prefill needs a kernel that reads the blocks of an index
+# (`kernels/cache/block_sparse_prefill.py`). We measured it on an H200, with queries and keys in the shape of one layer
+# of Llama 3 8B, and with a whole model of that shape. Random numbers have no structure that FlexPrefill could find. In
+# the attention we therefore planted it: in some blocks the keys share a component with all queries, so that these
+# blocks get most of the attention. The model has random weights and nearly even attention; there we chose a small
+# $\gamma$ that leads to a similar density. In other words, the tables show speed, and nothing about the quality of the
+# output.
 
 # %%
 print(gpu.provenance())
@@ -724,17 +732,31 @@ count_weight_loads(tasks, passage.text, mine("sparse_attention.accept", accept))
 # %%
 for rate in (0.2, 0.5, 0.8, 0.95):
     tokens = {k: (1 - rate ** (k + 1)) / (1 - rate) for k in (1, 2, 4, 8, 16)}
-    print(f"α = {rate}: " + ", ".join(f"{n:.2f} tokens with k = {k}" for k, n in tokens.items()))
+    print(f"tokens per pass with α = {rate:<4}: " + "   ".join(f"k = {k}: {n:.2f}" for k, n in tokens.items()))
 
 # %% [markdown]
-# Compare the numbers of a line. At $\alpha = 0.5$ hardly anything is gained from more than four drafted tokens, because
-# later tokens are useful only if all earlier ones are accepted. At $\alpha = 0.95$ even 16 are worthwhile.
+# Follow a line from left to right. At $\alpha = 0.5$ hardly anything is gained from more than four drafted tokens,
+# because later tokens are useful only if all earlier ones are accepted. At $\alpha = 0.95$ even 16 are worthwhile.
 #
-# The draft itself must be loaded as well, unless it is a lookup. `course reproduce drafts` measured five drafts:
-# prompt lookup, an **early exit** (the first 24 of the 30 layers and then the LM head), a model pruned by Wanda
-# (lesson 04), a structurally pruned model (lesson 05), and the model with half of its neurons. This last one is an
-# **oracle**: it computes all neurons in order to choose the best half, so no real draft could do it. It shows what a
-# perfect predictor of neurons (lesson 09) would reach.
+# The draft itself must be loaded as well, unless it is a lookup. For example, a draft of half the size that proposes
+# four tokens loads two more models per pass.
+#
+# - **It pays off** when weight loads are the bottleneck, that is, for small batches, and when the draft is either
+#   nearly free or much smaller than the target model and usually right. The authors report 2 to 3 times faster
+#   decoding for T5-XXL.
+# - **It does not pay off** for large batches. There the weights are loaded once for many texts, and the additional
+#   tokens that are read and then rejected cost real time.
+# - **Count the draft's own bytes**: of the five drafts in the optional part that follows, only prompt lookup and an
+#   oracle read fewer bytes in total than decoding without a draft.
+#
+# This is the end of the core path. Go on with any of the optional sections, or jump to *To take home*.
+#
+# ### Optional: five drafts measured
+#
+# `course reproduce drafts` measured five drafts: prompt lookup, an **early exit** (the first 24 of the 30 layers and
+# then the LM head), a model pruned by Wanda (lesson 04), a structurally pruned model (lesson 05), and the model with
+# half of its neurons. This last one is an **oracle**: it computes all neurons in order to choose the best half, so no
+# real draft could do it. It shows what a perfect predictor of neurons (lesson 09) would reach.
 
 # %%
 print(claims.FEWER_BYTES.judge())
@@ -744,8 +766,8 @@ tables.drafts_by_text()
 # Read the rows of running text first. The Wanda draft has $\alpha = 0.56$ and needs 39 weight loads of the target
 # model per 100 tokens. But every draft pass reads 66 % of the target's bytes, and there are up to four of them per
 # pass (3.7 on average, since the last passes of a text need fewer). So in total *more* bytes are read: the last column
-# is 0.74 ×, below 1. Prompt lookup reads nothing and saves 4 %. (The draft gives 2.5 tokens per pass, more than the
-# 2.15 predicted from $\alpha$. The difference is smaller than two standard errors.)
+# is 0.74, below 1. Prompt lookup reads nothing and saves 4 %. (The draft gives 2.5 tokens per pass, more than the
+# 2.14 predicted from $\alpha$. The difference is smaller than two standard errors.)
 #
 # Now the rows of copying, where the same text has just been read once. To measure $\alpha$, the model reads the text
 # and its copy, and we average the probability that it gives to each next token of the copy: 0.88. To count passes, the
@@ -754,14 +776,6 @@ tables.drafts_by_text()
 # model was asked to repeat, at temperature 0.5.)
 #
 # We counted loads and bytes here, not seconds. Section 9 of lesson 12 has the times of two drafts.
-#
-# - **It pays off** when weight loads are the bottleneck, that is, for small batches, and when the draft is either
-#   nearly free or much smaller than the target model and usually right. The authors report 2 to 3 times faster
-#   decoding for T5-XXL.
-# - **It does not pay off** for large batches. There the weights are loaded once for many texts, and the additional
-#   tokens that are read and then rejected cost real time.
-#
-# This is the end of the core path. Go on with any of the optional sections, or jump to *To take home*.
 #
 # ## 10. Optional: DeltaLLM, or sending only what has changed
 #
@@ -847,7 +861,8 @@ optional_plots.over_threshold()
 # %% [markdown]
 # The left panel shows what is left out as $\theta$ grows. Follow the solid line on the right: up to a third of the
 # products can be left out for 0.003 nats per token, but at 53 % the cost is 0.035 nats, and at 69 % it is 0.2. Without
-# the window of exact keys (dashed), $\theta = 1$ costs 0.55 nats instead of 0.035.
+# the window of exact keys (the square at the upper edge), $\theta = 1$ costs 0.55 nats instead of 0.035. Coding the
+# first tokens too (triangle) changes little.
 #
 # **Cost**: in PyTorch nothing is saved, because single zeros at arbitrary places cost as much as other numbers
 # (lesson 01). Only hardware that skips single channels can use them.

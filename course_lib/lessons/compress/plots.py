@@ -54,6 +54,11 @@ SPARSE = {"Wanda": "wanda-{}", "SparseGPT": "sparsegpt-{}", "Minitron, equal byt
 AMOUNTS = {"50": "50 %", "2of4": "2:4", "62.5": "62.5 %", "75": "75 %"}
 FAR = 1.4  # nats per token: larger gains are drawn at the edge, with their number
 OTHER_SEED = "another seed"
+WAY_NAMES = {
+    "LoRA of as many bytes": "LoRA of equal bytes",
+    "LoRA on all linears": "LoRA on all layers",
+    "SparseGPT in its place": "SparseGPT instead",
+}
 SETTINGS = {"n_vectors": "{} vectors", "n_steps": "{} steps", "begin": "initialised with {}", "draw": OTHER_SEED}
 
 
@@ -283,7 +288,8 @@ def _points(axes: Axes, measured: Measured, models: list[str], name: str, index:
     axes.errorbar(list(effects), heights, errors, capsize=3, label=name, **line_style(index))
     for place, effect in effects.items():
         if effect and effect.value >= FAR:
-            axes.annotate(f"{effect.value:.1f}", (place + 0.05, FAR), ha="left", va="top", fontsize=8)
+            text = f"{effect.value:.1f},\nbeyond\nthe axis"
+            axes.annotate(text, (place + 0.05, FAR), ha="left", va="top", fontsize=8)
 
 
 def _control(axes: Axes, measured: Measured) -> None:
@@ -381,7 +387,7 @@ def rivals(measured: Measured | None = None) -> Figure:
         axes.axvline(0, color="black", linewidth=0.8)
         axes.set_yticks(range(0, -len(rows), -1), [_with_bytes(row) for row in rows])
         axes.set_ylim(0.6 - len(rows), 0.6)
-        better = [row["way"] for row in rows[1:] if loss_gain(row, rows[0]).holds]
+        better = [way_name(row) for row in rows[1:] if loss_gain(row, rows[0]).holds]
         which = (
             f"all {len(better)} rivals" if len(better) == len(rows) - 1 > 1 else listed(better) if better else "none"
         )
@@ -391,4 +397,10 @@ def rivals(measured: Measured | None = None) -> Figure:
 
 
 def _with_bytes(row: Row) -> str:
-    return f"{row['way']}\n{row['bytes'] / 1e3:,.0f} kB more" if row["bytes"] else f"{row['way']}\nno bytes more"
+    extra = f"{row['bytes'] / 1e3:,.0f} kB" if row["bytes"] else "no bytes"
+    return f"{way_name(row)}\n{extra} added"
+
+
+def way_name(row: Row) -> str:
+    """The name of a way to repair a model in figures."""
+    return WAY_NAMES.get(row["way"], row["way"])

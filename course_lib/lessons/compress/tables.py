@@ -70,9 +70,9 @@ def published(measured: Measured | None = None) -> Table:
     ours = f"{sizes['n_vectors']}, {sizes['n_steps']}, {sizes['batch']} × {sizes['text_length']} tokens"
     theirs = f"{settings['vectors']}, {settings['steps']:,}, {settings['batch']} × {settings['tokens']:,} tokens"
     table = [
-        ("vectors, steps, a batch", theirs, ours),
+        ("vectors, steps, batch", theirs, ours),
         ("50 % and 4 bits: times smaller", str(by_claim["times smaller"]), _times_smaller(measured)),
-        ("the same with a prompt: loss above dense", by_claim["quality"], _above_dense(measured)),
+        ("the same with a prompt: loss increase over dense", by_claim["quality"], _above_dense(measured)),
         ("prompts transfer to", by_claim["transfers to"], _transfer(measured)),
         ("gain compared with LoRA (Hoang and others)", lora["published"], _than_lora(measured)),
     ]
@@ -103,7 +103,7 @@ def _transfer(measured: Measured) -> str:
         return NOT_MEASURED
     halves = sum(fraction.above(0.5).holds for fraction in by_pair.values())
     n_helped = sum(effect.holds for effect in helped.values())
-    return f"{n_helped} of {len(helped)} pairs; more than half of the repair: {halves}"
+    return f"perplexity falls in {n_helped} of {len(helped)} pairs; over half of the repair in {halves}"
 
 
 def _than_lora(measured: Measured) -> str:

@@ -242,7 +242,7 @@ def accuracy_over_share(measured: Measured | None = None) -> Figure:
         axes.errorbar(places, heights, errors, capsize=3, label=VISUAL_NAMES.get(method, method), **line_style(index))
     least = min(columns)
     own, blind = (sum(visual.questions(visual.at(measured, m, least))) / whole["n"] for m in (METHOD, RANDOM))
-    title = f"With {100 * least:.0f} % of the tokens VFlowOpt answers {100 * own:.0f} % rightly,\n"
+    title = f"With {100 * least:.0f} % of the tokens VFlowOpt answers {100 * own:.0f} % correctly,\n"
     title += f"random tokens {100 * blind:.0f} %, all tokens {100 * whole['accuracy']:.0f} %"
     label(axes, title, "visual tokens read, mean over layers (%)", f"right answers (%)\n({SHARE_BARS})")
     axes.legend(frameon=False, fontsize=9, loc="lower right")

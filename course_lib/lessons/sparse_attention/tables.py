@@ -32,7 +32,7 @@ DRAFT_NAMES = {
     "Minitron's cut": "structural pruning",
     HALF: "oracle, half of neurons",
 }
-VISUAL_NAMES = {TOLD: "told where the digits are (oracle)"}
+VISUAL_NAMES = {TOLD: "oracle, knows where the digits are"}
 
 
 def draft_name(draft: str) -> str:
@@ -136,7 +136,7 @@ def drafts_by_text(measured: Measured | None = None) -> Table:
                 "error": error,
                 "predicted": drafts.expected(measured, draft, kind),
                 "weight loads": 100 / mean,
-                "bytes saved": fmean(drafts.speeds(measured, row)),
+                "dense bytes / bytes": fmean(drafts.speeds(measured, row)),
             }
         )
     shares = {kind: rows(measured, "overlap", draft=LOOKUP, kind=kind) for kind in (RUNNING, COPYING)}
@@ -150,11 +150,11 @@ def drafts_by_text(measured: Measured | None = None) -> Table:
             ("tokens per pass", "error"): plus_minus(2),
             "predicted": number(2),
             "weight loads": number(0),
-            "bytes saved": number(2, "×"),
+            "dense bytes / bytes": number(2),
         },
         note=f"k = {sizes['k']} drafted tokens, temperature 1, {sizes['written']} texts. draft's bytes: of one pass of "
-        "the draft, compared with a pass of the target model. weight loads: of the target model per 100 tokens. bytes "
-        "saved: bytes per token without a draft over those with it. The oracle computes all neurons in order to choose "
-        f"half of them, so it saves nothing in practice. Prompt lookup finds a match at {' and '.join(proposed)} of "
-        "the positions. `course reproduce drafts`.",
+        "the draft, compared with a pass of the target model. weight loads: of the target model per 100 tokens. dense "
+        "bytes / bytes: bytes per token without a draft over those with it; below 1, more bytes are read. The oracle "
+        "computes all neurons in order to choose half of them, so it saves nothing in practice. Prompt lookup finds a "
+        f"match at {' and '.join(proposed)} of the positions. `course reproduce drafts`.",
     )

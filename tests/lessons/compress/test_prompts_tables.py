@@ -151,7 +151,7 @@ def test_other_text_compared_with_the_dense_models_gain_there(measured):
 def test_rivals_each_by_its_name(measured):
     assert words(measured, claims.RIVALS[SMALL], claims.RIVALS[LARGE]) == ["holds", "does not hold"]
     labels = [text.get_text() for text in plots.rivals(measured).axes[0].get_yticklabels()]
-    assert labels[-1] == f"{LARGE}\n4,000 kB more"
+    assert labels[-1] == f"{plots.WAY_NAMES[LARGE]}\n4,000 kB added"
 
 
 def test_tasks_with_signal_alone(measured):
@@ -173,7 +173,7 @@ def test_published_values_next_to_ours(measured):
     assert max(map(len, str(table).splitlines())) <= COLUMNS
     ours = [row[-1] for row in cells(table)]
     assert "+0.47 ± 0.07 nats" in ours  # 3.39, 3.80, 3.51 against 3.0, 3.2, 3.1: .39, .60, .41
-    assert "2 of 3 pairs; more than half of the repair: 1" in ours
+    assert "perplexity falls in 2 of 3 pairs; over half of the repair in 1" in ours
     assert "+0.10 ± 0.00 nats (equal bytes)" in ours  # .4 by the prompt, .3 by LoRA
     for name in ("own", "moved", "rivals"):
         del measured["tables"][name]
@@ -258,4 +258,5 @@ def test_gains_on_other_text_and_questions_are_counted(measured):
 def test_titles_change_with_the_numbers(measured):
     assert "1 of 2 compressed models gain significantly more" in plots.gains(measured).described()
     assert "2 of 3 transferred prompts lower the perplexity significantly" in plots.transfer(measured).described()
-    assert f"Wanda 50 %: significantly better than a prompt:\n{LARGE}" in plots.rivals(measured).described()
+    better = f"Wanda 50 %: significantly better than a prompt:\n{plots.WAY_NAMES[LARGE]}"
+    assert better in plots.rivals(measured).described()

@@ -17,15 +17,23 @@ from course_lib.checking.near import near
 from course_lib.prompts.small_llama import HEAD, TABLE, Weights, as_model, random_weights, weights_of
 
 PARTS = ("prompt", "embedding table", "blocks and norms")
+REAL_ROUNDING = 0.02  # of the largest move
 
 
 def _agree(got: Any, expected: Any, case: Case) -> str | None:
-    """The prompt up to the rounding of a gradient, and the weights as they came."""
+    """The prompt up to the rounding of a gradient, and the weights as they came.
+
+    On the real model, with 49,152 tokens and 30 layers, the gradient depends on the form of the right answer:
+    `cross_entropy` of transposed logits differs from that of flattened ones by 0.4 % of the largest move.
+    """
     if not isinstance(expected, tuple) or not isinstance(expected[0], Tensor):
         return close(got, expected)
     if not isinstance(got, tuple) or len(got) != 2:
         return f"got {short(got)}, expected 2 values: the prompt and the weights"
-    if problem := near(got[0], expected[0], 1e-5 * expected[0].abs().max().item()):
+    rounding = 1e-5 * expected[0].abs().max().item()
+    if isinstance(case.arguments[0], torch.nn.Module):
+        rounding += REAL_ROUNDING * (expected[0] - case.arguments[1]).abs().max().item()
+    if problem := near(got[0], expected[0], rounding):
         return f"prompt: {problem}"
     weights = got[1]
     if isinstance(weights, dict):  # a state_dict lists the table a second time, as the LM head

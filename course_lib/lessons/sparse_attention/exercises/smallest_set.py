@@ -15,7 +15,7 @@ from course_lib.checking.exercise import Case, Exercise, Trivial, Variant
 from course_lib.checking.mistakes import read_mistakes
 
 Answer = Callable[[Tensor, float], Any]
-Count = Callable[[Tensor, float], Tensor]  # (mass sorted down, share) -> how many of each row stay
+Count = Callable[[Tensor, float], Tensor]  # (mass sorted down, share) -> how many entries of each row are chosen
 
 
 def _agree(got: Any, expected: Any, case: Case) -> str | None:
@@ -24,18 +24,18 @@ def _agree(got: Any, expected: Any, case: Case) -> str | None:
         return close(got, expected)
     mine, problem = tensor_like(got, expected)
     if problem or not ((mine == 0) | (mine == 1)).all():
-        return problem or "expected True for what stays and False for the rest"
+        return problem or "expected True for chosen entries and False for the rest"
     mass, share = case.arguments
     for row, (a, b) in enumerate(zip(mine.bool(), expected, strict=True)):
         held, most = mass[row][a].double().sum(), mass[row][b].double().sum()
         if int(a.sum()) != int(b.sum()):
             whole = mass[row].double().sum()
             return (
-                f"row {row}: {int(a.sum())} entries stay and hold {held / whole:.3f} of the row; expected "
+                f"row {row}: {int(a.sum())} entries are chosen and hold {held / whole:.3f} of the row; expected "
                 f"{int(b.sum())} entries, which hold {most / whole:.3f}, for a fraction of {share}"
             )
         if not torch.isclose(held, most, rtol=1e-6, atol=0):
-            return f"row {row}: what stays sums to {held:.4g}; expected the largest entries, {most:.4g}"
+            return f"row {row}: the chosen entries sum to {held:.4g}; expected the largest entries, {most:.4g}"
     return None
 
 
@@ -164,7 +164,7 @@ SMALLEST_SET = Exercise(
     hints=(
         "Sort each row downwards and add up. How many entries are needed until the sum is at least this fraction of "
         "the whole row?",
-        "An entry stays if what comes before it in this order is less than enough. That is never one too few.",
+        "Choose an entry if the sum of those before it in this order is below the fraction. That is never one too few.",
         "sort gives the order; scatter along it puts True back in the places of the entries.",
     ),
 )
