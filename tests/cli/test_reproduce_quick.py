@@ -7,7 +7,7 @@ from course_lib.measure.result_files import load
 
 # Tables that tiny samples leave out or empty, and columns that a committed result has not been measured with yet.
 NO_ROWS = {"grading": {"differences"}, "prompts_rest": {"own", "models"}}
-NEWER_COLUMNS = {"sparsegpt_successors": {"losses"}}
+NEWER_COLUMNS = {"sparsegpt_successors": {"losses"}, "kv": {"sparsity_by_text"}}
 # Of one window or question there is no standard error, and nobody learns vowels within a quick run.
 MAY_BE_NONE = {"standard_error", "epochs_to_88", "epochs_to_90"}
 

@@ -5,11 +5,12 @@ Eviction, pruning and sparse attention act inside a `with` block or on a copy, s
 
 from functools import lru_cache
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from course_lib.data.corpora import windows
+from course_lib.data.corpora import DOCUMENTS, windows
 from course_lib.models import DEFAULT_MODEL, load_model
 
 
@@ -23,3 +24,22 @@ def loaded(name: str = DEFAULT_MODEL) -> tuple[PreTrainedModel, PreTrainedTokeni
 def article_windows(n: int, length: int, seed: int, split: str = "evaluation") -> Int[Tensor, "N T"]:
     """Windows of Wikipedia articles; the first n of a seed are the same for every n."""
     return windows("wikipedia", n, length, loaded()[1], split, seed)
+
+
+@lru_cache(maxsize=4)
+def article_starts(n: int, length: int, seed: int, split: str = "evaluation") -> Int[Tensor, "N T"]:
+    """The first tokens of n random Wikipedia articles, one window per article, so that windows are independent.
+
+    Raises:
+        ValueError: fewer than n articles have so many tokens.
+    """
+    tokenizer = loaded()[1]
+    ids = [
+        tokenizer(article, truncation=True, max_length=length).input_ids for article in DOCUMENTS["wikipedia"](split)
+    ]
+    long_enough = torch.tensor([article for article in ids if len(article) == length])
+    if len(long_enough) < n:
+        raise ValueError(
+            f"got n={n}, length={length}; expected at most the {len(long_enough)} articles of that length."
+        )
+    return long_enough[torch.randperm(len(long_enough), generator=torch.Generator().manual_seed(seed))[:n]]

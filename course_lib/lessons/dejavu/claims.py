@@ -11,6 +11,7 @@ from course_lib.lessons.common.claim import (
     OTHER_LOSSES,
     OTHER_MAJORITIES,
     PERCENT,
+    POINTS,
     TIMES,
     WHY_MOST,
     WHY_NO_LOSS,
@@ -18,6 +19,7 @@ from course_lib.lessons.common.claim import (
     Unit,
 )
 from course_lib.lessons.common.results import load_published, percent, rows
+from course_lib.lessons.common.verdicts import of_samples
 from course_lib.lessons.dejavu import effects
 from course_lib.lessons.dejavu.experiments.heads import OUTPUT
 from course_lib.lessons.dejavu.experiments.oracle import ALONE, EMBEDDING, ORACLE, RECORDED, STATIC, WAYS
@@ -230,23 +232,36 @@ NEAREST = _predicted(
 )
 
 
-def _show_found(measured: dict) -> str:
-    gaps = effects.between_selectors(measured, GATED, SCAN, ONE_SET)
-    (scan,) = rows(measured, "search", way=SCAN_ALL)
-    recall, chance = percent(scan["recall"]), percent(scan["density"])
-    return (
-        f"{NATS.several(gaps)}: loss with a static set minus that with nearest rows; on one token a scan of all rows "
-        f"finds {recall} of the needed neurons ({chance} by chance)"
-    )
-
-
 SEARCH_PREDICTS = _predicted(
     id="dejavu-search-predicts",
     text="in SmolLM2, neurons found by a nearest-neighbour search have a lower loss than a static set",
     measure=partial(effects.between_selectors, model=GATED, better=SCAN, worse=ONE_SET),
-    shown=_show_found,
     quantity="loss with a static set minus that with nearest rows",
     refuted="a static set with a loss as low",
+)
+
+
+def _show_found(found: dict) -> str:
+    scan, static = (rows(found, "search_recall", way=way)[0] for way in (SCAN_ALL, ONE_SET))
+    by_scan, by_static = (PERCENT(of_samples(row["recall"])) for row in (scan, static))
+    return (
+        f"{by_scan} by a scan of all rows, {by_static} by a static set, {percent(scan['density'])} by chance (recall "
+        f"on {scan['n_tokens']:,} tokens)"
+    )
+
+
+SEARCH_FINDS = _claim(
+    id="dejavu-search-finds",
+    text="in SmolLM2, a scan of all rows of the gate finds more of the needed neurons than a static set",
+    results=("dejavu/experiments/search_recall",),
+    measure=effects.found_by_search,
+    shown=_show_found,
+    above=0.0,
+    because="a static set needs no search",
+    other_thresholds=(0.01, 0.05),
+    unit=POINTS,
+    quantity="fraction of the needed neurons that a scan finds minus that of a static set",
+    refuted="a static set with as many of the needed neurons",
 )
 
 # The residual changes slowly from block to block.

@@ -15,9 +15,9 @@ from course_lib.lessons.dejavu import results
 from course_lib.lessons.dejavu.experiments.heads import OUTPUT
 from course_lib.lessons.dejavu.experiments.heads import STATIC as FIXED_HEADS
 from course_lib.lessons.dejavu.experiments.oracle import ORACLE
-from course_lib.lessons.dejavu.experiments.search import MLP
+from course_lib.lessons.dejavu.experiments.search import MLP, SCAN
 from course_lib.lessons.dejavu.experiments.teal import ALL, BY_INPUT, BY_LEVELS, SECOND_HALF, SWAPPED
-from course_lib.lessons.dejavu.experiments.trained import PREDICTOR
+from course_lib.lessons.dejavu.experiments.trained import PREDICTOR, STATIC
 from course_lib.lessons.dejavu.results import RELU, Measured, above_dense
 
 LISTED = ("inverted lists, half of them", "half of the inverted lists")  # a case's name without a comma
@@ -123,6 +123,12 @@ def recall_lost(measured: Measured, ahead: int) -> Estimates:
         if earlier:
             effects[model] = Effect(value=fmean(own[row["block"]] - row["recall"] for row in earlier), error=0.0)
     return effects
+
+
+def found_by_search(found: Measured) -> Effect:
+    """Recall of a scan of all rows minus that of a static set, window by window."""
+    scan, static = (results.one(found, "search_recall", way=way)["recall"] for way in (SCAN, STATIC))
+    return of_samples([ours - theirs for ours, theirs in zip(scan, static, strict=True)])
 
 
 def search_times(measured: Measured) -> Estimates:

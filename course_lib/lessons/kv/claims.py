@@ -25,10 +25,12 @@ from course_lib.lessons.common.claim import (
     Claim,
     Unit,
 )
-from course_lib.lessons.common.effects import accuracy_gap, share_above
+from course_lib.lessons.common.effects import Row, accuracy_gap, share_above
 from course_lib.lessons.common.results import load_published, percent, rows
-from course_lib.lessons.common.verdicts import Effect
+from course_lib.lessons.common.verdicts import Effect, of_samples
 from course_lib.lessons.kv import estimates, gpu_speed
+from course_lib.lessons.kv.experiments.answers import EVERY_4_STEPS
+from course_lib.lessons.kv.experiments.settings import WITHOUT_MERGING
 
 Measured = dict[str, Any]
 ALMOST_ALL = 0.95  # of the layers
@@ -49,6 +51,7 @@ STREAMING_LLM = "Xiao and others (2023), arXiv:2309.17453"
 CORRELATION = Unit("", signed=True)
 OF_LAYERS = Unit("% of the layers", scale=100)
 _claim = partial(Claim, results=("kv/measured",), unit=TIMES)
+_further = partial(_claim, results=("kv/kv_further",))  # one text per article
 _heavy = partial(_claim, results=("kv/heavy",), source=H2O)
 _clock = partial(_claim, results=("bench/cpu_kv",))
 _gpu = partial(_claim, results=("bench/gpu_h200",))
@@ -83,15 +86,15 @@ def _layers(hold: Callable[[Measured], list[bool]], **record: Any) -> Claim:
     """A claim that is counted layer by layer, and has to hold in more than half of them."""
     record = {"above": MOST, "because": WHY_MOST, "other_thresholds": OTHER_MAJORITIES} | record
     record = {"shown": partial(_counted, hold)} | record
-    return _claim(measure=partial(_of_layers, hold), quantity="of the layers", unit=OF_LAYERS, **record)
+    return _further(measure=partial(_of_layers, hold), quantity="of the layers", unit=OF_LAYERS, **record)
 
 
-def _mean_sparsity(measured: Measured) -> float:
-    return fmean(row["sparsity"] for row in estimates.layers(measured))
+def _mean_sparsity(measured: Measured) -> Effect:
+    return of_samples([fmean(text) for text in estimates.sparsity_by_text(measured)])
 
 
 def _show_sparse(measured: Measured) -> str:
-    return f"{_counted(estimates.is_sparse, measured)}, {percent(_mean_sparsity(measured))} of the weights on average"
+    return f"{_counted(estimates.is_sparse, measured)}, {PERCENT(_mean_sparsity(measured))} of the weights on average"
 
 
 def _show_power_law(measured: Measured) -> str:
@@ -137,10 +140,10 @@ SPARSE = _layers(
     published=partial(_published, "attention sparsity", "over {percent} in almost all layers (OPT)"),
     larger_models=True,
 )
-MEAN_SPARSITY = _claim(
+MEAN_SPARSITY = _further(
     id="kv-mean-sparsity",
     text="over 95 % of the attention weights are negligible, on average over the layers",
-    measure=lambda measured: estimates.counted(_mean_sparsity(measured), measured),
+    measure=_mean_sparsity,
     above=SPARSE_WEIGHTS,
     because=WHY_OWN_NUMBER,
     other_thresholds=(0.9,),
@@ -182,7 +185,7 @@ PERSISTENCE = _layers(
     published=partial(_published, "persistence", "over {percent} in most layers (larger models)"),
 )
 _in_even_shares = partial(
-    _claim,
+    _further,
     above=2,
     because="twice an even share is what the course calls much attention",
     other_thresholds=(3, 5, 10),
@@ -196,7 +199,7 @@ FIRST_TOKEN = _in_even_shares(
     refuted="a median layer in which it receives at most twice an even share",
     source=STREAMING_LLM,
 )
-FIRST_TOKEN_WEIGHT = _claim(
+FIRST_TOKEN_WEIGHT = _further(
     id="kv-first-token-weight",
     text="the first token receives over a tenth of all attention",
     measure=estimates.first_token_weight,
@@ -210,6 +213,7 @@ FIRST_TOKEN_WEIGHT = _claim(
 )
 SPECIAL_TOKEN = _in_even_shares(
     id="kv-special-token",
+    results=("kv/measured",),
     text="a special token at the start of a text receives over twice an even share of the attention",
     measure=partial(estimates.first_token_in_even_shares, start="special"),
     shown=lambda measured: (
@@ -221,7 +225,7 @@ SPECIAL_TOKEN = _in_even_shares(
     refuted="a median layer in which it receives at most twice an even share",
     source=STREAMING_LLM,
 )
-PUNCTUATION = _claim(
+PUNCTUATION = _further(
     id="kv-punctuation",
     text="a punctuation mark receives more attention than a word",
     measure=estimates.punctuation_over_words,
@@ -246,7 +250,7 @@ def _show_few(measured: Measured) -> str:
     return f"{few} of all attention, {others} without the first token (medians of the layers)"
 
 
-FEW_CARRY_MOST = _claim(
+FEW_CARRY_MOST = _further(
     id="kv-few-carry-most",
     text="5 % of the tokens receive over half of the attention",
     measure=estimates.top_5_percent,
@@ -262,15 +266,16 @@ FEW_CARRY_MOST = _claim(
 
 
 def _show_depth(measured: Measured) -> str:
-    first, last = estimates.thirds(measured)
+    first, last = estimates.thirds([row["sparsity"] for row in estimates.layers(measured)])
     rest = percent(fmean(first[1:]))
     return (
         f"{percent(fmean(first))} of the weights negligible in the first third of the layers, {percent(fmean(last))} "
-        f"in the last ({percent(first[0])} in layer 0; {rest} in the first third without it)"
+        f"in the last ({percent(first[0])} in layer 0; {rest} in the first third without it); difference "
+        f"{POINTS(estimates.deep_minus_shallow(measured))}"
     )
 
 
-SHALLOW_DENSER = _claim(
+SHALLOW_DENSER = _further(
     id="kv-shallow-denser",
     text="the last third of the layers has more negligible attention weights than the first third",
     measure=estimates.deep_minus_shallow,
@@ -326,6 +331,7 @@ THAN_SINKS = _claim(
 )
 FIVE_TIMES = _without_loss(
     id="kv-five-times",
+    results=("kv/kv_further",),
     text="a cache that Scissorhands makes up to 5 times smaller raises the perplexity by less than 5 %",
     measure=partial(estimates.loss_of_smaller_cache, times=FIVE),
     source=SCISSORHANDS,
@@ -381,7 +387,7 @@ def _show_merging(measured: Measured) -> str:
     return f"{TIMES.several(gains)} (perplexity of H2O over D2O's), with {low:.1f} to {high:.1f} times H2O's bytes"
 
 
-_merges = partial(_claim, quantity="perplexity of H2O over D2O's, by budget", source=D2O)
+_merges = partial(_further, quantity="perplexity of H2O over D2O's, by budget", source=D2O)
 D2O_MERGES = _merges(
     id="kv-d2o-merges",
     text="at every budget D2O, which merges evicted tokens, has a lower perplexity than H2O, which evicts alone",
@@ -389,11 +395,26 @@ D2O_MERGES = _merges(
     shown=_show_merging,
     refuted="a budget at which eviction alone has as low a perplexity",
 )
+MERGING = _merges(
+    id="kv-merging",
+    text="at every budget, merging what D2O evicts gives a lower perplexity than losing it",
+    measure=partial(estimates.gains, policy="D2O", rivals=("D2O" + WITHOUT_MERGING,)),
+    quantity="perplexity of D2O without merging over D2O's, with as many slots in each layer, by budget",
+    refuted="a budget at which the same eviction without merging has as low a perplexity",
+)
 D2O_TIGHT = _merges(
     id="kv-d2o-tight",
     text="under the tightest budget, D2O has a lower perplexity than H2O",
     measure=partial(estimates.gain_at_tightest, policy="D2O", rival="H2O"),
     refuted="a perplexity of H2O that is as low with 10 % of the slots",
+)
+EMS_SCORE = _further(
+    id="kv-ems-score",
+    text="at every budget, evicting by EMS's score, without merging, gives a lower perplexity than H2O",
+    measure=partial(estimates.gains, policy="EMS" + WITHOUT_MERGING, rivals=("H2O",)),
+    quantity="perplexity of H2O over that of EMS's score alone, with as many slots, by budget",
+    refuted="a budget at which sums of attention with half of the slots for recent tokens choose as well",
+    source=EMS,
 )
 
 
@@ -491,6 +512,35 @@ BY_SIMILARITY = _claim(
     unit=POINTS,
     source=RECYCLED,
     larger_models=True,
+)
+
+
+def _looking_again(results: tuple[Measured, ...]) -> tuple[Row, Row]:
+    """The second answers by similarity, and those with a full step every 4 steps: from two results or a joined one."""
+    first, last = (estimates.second_answers(each) for each in (results[0], results[-1]))
+    return first["recycled, by similarity"], last[EVERY_4_STEPS]
+
+
+def _similarity_pays(*results: Measured) -> Effect:
+    return accuracy_gap(*_looking_again(results), "exact")
+
+
+def _show_full_steps(*results: Measured) -> str:
+    similar, fixed = (row["full_steps"] for row in _looking_again(results))
+    return f"{POINTS(_similarity_pays(*results))}, with {similar:.1f} full steps against {fixed:.1f}"
+
+
+SIMILARITY_PAYS = _claim(
+    id="kv-similarity-pays",
+    text="looking again when the query has changed finds more than looking again at fixed steps, with no more full "
+    "steps",
+    results=("kv/measured", "kv/kv_further"),
+    measure=_similarity_pays,
+    shown=_show_full_steps,
+    quantity="right answers to the second question minus those with a full step every 4 steps",
+    refuted="as many right answers with a full step every 4 steps",
+    unit=POINTS,
+    source=RECYCLED,
 )
 
 

@@ -148,7 +148,7 @@ def _piece(axes: Axes, at: float, words: str, width: float) -> float:
 def sparse() -> Figure:
     """Plot the fraction of negligible weights by layer, and what reading only a few tokens costs."""
     fig, (axes, right) = figure(2, width=5.4, height=4.0)
-    layers = rows(load_measured("kv"), "attention", start="text")
+    layers = rows(load_measured("kv", "kv_further"), "attention", start="text")
     negligible = [100 * row["sparsity"] for row in layers]
     axes.plot(range(len(layers)), negligible, markersize=5, label="below 1 % of the row's largest", **line_style(0))
     axes.axhline(100 * SPARSE, color=COLOURS[4], linestyle=":", label="95 %, the paper's mark")

@@ -137,17 +137,21 @@ def top_5_percent(measured: Measured, but_first: bool = False) -> Effect:
     return counted(median(row["top_5_percent"] - but_first * row["first_token"] for row in layers(measured)), measured)
 
 
-def thirds(measured: Measured) -> tuple[list[float], list[float]]:
-    """The fraction of negligible weights in each layer of the first and of the last third."""
-    sparsity = [row["sparsity"] for row in layers(measured)]
+def sparsity_by_text(measured: Measured) -> list[list[float]]:
+    """The fraction of negligible weights, text by text, in each layer."""
+    return [list(text) for text in zip(*(row["sparsity_by_text"] for row in layers(measured)), strict=True)]
+
+
+def thirds(sparsity: list[float]) -> tuple[list[float], list[float]]:
+    """The layers of the first and of the last third."""
     third = len(sparsity) // 3
     return sparsity[:third], sparsity[-third:]
 
 
 def deep_minus_shallow(measured: Measured) -> Effect:
-    """Fraction of negligible weights: the mean of the last third of the layers minus that of the first third."""
-    first, last = map(fmean, thirds(measured))
-    return counted(last - first, measured)
+    """Fraction of negligible weights, text by text: mean of the last third of the layers minus that of the first."""
+    ends = [map(fmean, thirds(text)) for text in sparsity_by_text(measured)]
+    return of_samples([last - first for first, last in ends])
 
 
 # Compressed prompts, streams and needles, from measured.json.

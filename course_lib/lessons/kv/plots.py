@@ -304,7 +304,7 @@ def bias(results: Results | None = None) -> Figure:
 
 def persistence(results: Results | None = None, start: str = "text") -> Figure:
     """Plot the fraction of the pivotal tokens that were pivotal before, over depth, and what chance would give."""
-    layers = rows(results or load_measured("kv"), "attention", start=start)
+    layers = rows(results or load_measured("kv", "kv_further"), "attention", start=start)
     ratio, chance = (torch.tensor([row[key] for row in layers]) for key in ("persistence_any", "pivotal_any"))
     fig, (axes,) = figure(width=7.2)
     axes.plot(100 * ratio, markersize=4, label="pivotal before", **line_style(0))

@@ -34,8 +34,8 @@ OPT-125M in lesson 03's table is as small and loses less.
 
 A value without ± was counted over all existing cases, such as the layers of a model, and says how many there are. n is
 the number of independent samples per case, such as texts, questions or trainings. The layers of a model are no sample:
-what lesson 07 counts in each layer comes from n = 2 texts. A dash means that there is no sample, or that its size is
-not known.
+what lesson 07 counts in each layer comes from n = 16 articles. A dash means that there is no sample, or that its size
+is not known.
 
 Some statements need no measurement or cannot have one here: they are true by construction, theorems, counts of
 operations or bytes, or comparisons within the source's own table, or they need a larger model or a GPU. Where a claim

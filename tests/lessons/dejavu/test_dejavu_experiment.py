@@ -20,6 +20,7 @@ from course_lib.lessons.dejavu.experiments import (
     ground,
     oracle,
     predicted_heads,
+    search_recall,
     trained,
 )
 from course_lib.lessons.dejavu.experiments.dejavu_ideas import Blind
@@ -200,6 +201,21 @@ def test_predictors_of_heads_are_trained_and_used(guesses):
     assert {(row["model"], row["active"]) for row in guesses["head_recall"]} == {(GATED, 5), (RELU, 1)}
     gated = [row for row in guesses["head_recall"] if row["model"] == GATED]
     assert all(1 / 5 <= share <= 1 for row in gated for share in row["recall"])  # 5 and 5 of 9 share one at least
+
+
+def test_the_best_neurons_of_each_token_are_marked():
+    """Half of four neurons: 3 and 2 of the first token, 9 and 8 of the second."""
+    marked = search_recall.best(torch.tensor([[3.0, 0.0, 1.0, 2.0], [-5.0, 9.0, 8.0, 7.0]]), 0.5)
+    assert marked.tolist() == [[True, False, False, True], [False, True, True, False]]
+
+
+@pytest.mark.real
+def test_recall_of_a_search_is_measured_in_every_window(sizes):
+    table = tables_of(search_recall.steps(sizes))["search_recall"]
+    assert [row["way"] for row in table] == [SCAN, STATIC]
+    for row in table:
+        assert len(row["recall"]) == sizes.tokens.evaluation
+        assert all(0 < share < 1 for share in row["recall"])
 
 
 @pytest.mark.real

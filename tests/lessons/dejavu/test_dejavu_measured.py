@@ -264,10 +264,20 @@ def test_what_a_search_finds_is_compared_with_a_static_set(nats, word, guesses):
     nearest["losses"][0] += 0.01  # as much above the static set in one window as below it in the others
     nearest["losses"][1] -= 0.01
     guesses["tables"]["predicted"].append(nearest)
-    guesses["tables"]["search"] = [row | {"density": 0.3} for row in guesses["tables"]["search"]]
-    judged = claims.SEARCH_PREDICTS.judge(guesses)
-    assert judged.verdict == word
-    assert judged.ours.endswith("a scan of all rows finds 60 % of the needed neurons (30 % by chance)")
+    assert claims.SEARCH_PREDICTS.judge(guesses).verdict == word
+
+
+@pytest.mark.parametrize(
+    ("static", "word"),
+    [([0.39, 0.4, 0.42], "holds"), ([0.49, 0.5, 0.52], "does not hold"), ([0.3, 0.46, 0.6], "undecided")],
+)
+def test_what_a_search_finds_is_compared_window_by_window(static, word):
+    label = {"model": GATED, "density": 0.3, "n_tokens": 768}
+    table = [label | {"way": way, "recall": each} for way, each in ((SCAN, [0.44, 0.45, 0.46]), (ONE_SET, static))]
+    judged = claims.SEARCH_FINDS.judge({"tables": {"search_recall": table}})
+    assert (judged.verdict, judged.n) == (word, "3")
+    assert judged.ours.startswith("45.00 ± 0.58 % by a scan of all rows, ")
+    assert judged.ours.endswith("30 % by chance (recall on 768 tokens)")
 
 
 def test_search_compared_with_the_layer(guesses):

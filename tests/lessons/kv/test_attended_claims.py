@@ -12,7 +12,9 @@ BY_LAYER = {
 }
 
 
-def made_up(n=6, first=0.9, punctuation=0.4, near=0.3, few=0.7, sparsity=(0.5, 0.9), other=None):
+def made_up(
+    n=6, first=0.9, punctuation=0.4, near=0.3, few=0.7, sparsity=(0.5, 0.9), other=None, gaps=(-0.001, 0, 0.001)
+):
     """n layers alike; `other` replaces values in all but the first of them. A tenth of the tokens is punctuation."""
     layers, kinds = [], [{"start": "text", "layer": "tokens", "punctuation": 0.1, "word": 0.9}]
     for index in range(n):
@@ -20,6 +22,7 @@ def made_up(n=6, first=0.9, punctuation=0.4, near=0.3, few=0.7, sparsity=(0.5, 0
         sparse = sparsity[0] if index < n // 2 else sparsity[1]
         layers.append({"start": "text", "layer": index, "length": 1024, "first_token": now["first"]})
         layers[-1] |= {"top_5_percent": now["few"], "sparsity": sparse + 0.001 * index}
+        layers[-1]["sparsity_by_text"] = [sparse + 0.001 * index + text_gap for text_gap in gaps]
         kinds.append({"start": "text", "layer": index, "length": 1024, "near": now["near"], "word": 0.9})
         kinds[-1]["punctuation"] = now["punctuation"]
     return {"tables": {"attention": layers, "attention_kinds": kinds}}
@@ -82,6 +85,19 @@ def test_the_sample_of_a_count_by_layer_is_the_texts():
     assert {claim.judge(found).n for claim in (claims.FIRST_TOKEN, claims.MOSTLY_SPARSE)} == {"2"}
 
 
+@pytest.mark.parametrize(
+    ("sparsity", "gaps", "word"),
+    [
+        ((0.96, 0.98), (-0.1, 0.0, 0.1), "undecided"),
+        ((0.96, 0.98), (-0.001, 0.0, 0.001), "holds"),
+        ((0.9, 0.92), (-0.001, 0.0, 0.001), "not at this scale"),
+    ],
+)
+def test_the_mean_of_all_layers_is_judged_over_texts(sparsity, gaps, word):
+    judged = claims.MEAN_SPARSITY.judge(made_up(sparsity=sparsity, gaps=gaps))
+    assert (judged.verdict, judged.n) == (word, "3")
+
+
 def test_few_tokens_are_shown_with_and_without_the_first():
     assert claims.FEW_CARRY_MOST.judge(made_up(first=0.6)).ours == (
         "70 % of all attention, 10 % without the first token (medians of the layers)"
@@ -92,7 +108,7 @@ def test_few_tokens_are_shown_with_and_without_the_first():
     ("sparsity", "word"), [((0.9, 0.5), "does not hold"), ((0.5, 0.9), "holds"), ((0.9, 0.897), "holds")]
 )
 def test_depth_is_a_comparison_of_thirds(sparsity, word):
-    """All layers are counted, so that a difference of 0.001 decides."""
+    """The texts agree in all layers, so that a difference of 0.001 decides."""
     judged = claims.SHALLOW_DENSER.judge(made_up(sparsity=sparsity))
     assert judged.verdict == word
     assert "negligible in the first third" in judged.ours

@@ -45,7 +45,9 @@ def made_up(second=0.9, window=0.1, of_rank=lambda rank: 1 / rank):
     return {
         "tables": {
             "attention": [
-                layer | {"layer": i, "sparsity": s, "persistence_any": p, "persistence_mean": mean}
+                layer
+                | {"layer": i, "sparsity": s, "sparsity_by_text": [s, s], "persistence_any": p}
+                | {"persistence_mean": mean}
                 for i, (s, p, mean) in enumerate(((0.7, 0.99, 0.99), (0.96, 0.9, 0.6), (0.97, 0.96, 0.99)))
             ],
             "mass_by_rank": [
@@ -128,7 +130,7 @@ def test_claims_on_attention_are_counted_by_layer():
     sparse, power, persistent = (
         claim.judge(made_up()) for claim in (claims.SPARSE, claims.POWER_LAW, claims.PERSISTENCE)
     )
-    assert (sparse.ours, sparse.words) == ("2 of 3 layers, 88 % of the weights on average", "not at this scale")
+    assert (sparse.ours, sparse.words) == ("2 of 3 layers, 87.7 % of the weights on average", "not at this scale")
     assert power.ours == (
         "0 of 3 layers (ranks 2 to 512 of 1024; median exponent -0.80); better than an exponential in 3 of 3 layers, "
         "than a log-normal in 3 of 3 layers"

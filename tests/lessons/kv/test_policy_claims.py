@@ -7,7 +7,8 @@ import pytest
 from course_lib.lessons.kv import claims, estimates
 
 NOISE = (-0.001, 0.0, 0.001)
-POLICIES = ("EMS", "D2O", "H2O", "Scissorhands", "SnapKV", "StreamingLLM", "TOVA", "Window")
+WITHOUT_MERGING = ("D2O without merging", "EMS without merging")
+POLICIES = ("EMS", "D2O", *WITHOUT_MERGING, "H2O", "Scissorhands", "SnapKV", "StreamingLLM", "TOVA", "Window")
 
 
 def losses(mean):
@@ -76,6 +77,10 @@ def made_up(**means):
         ({"EMS": 3.1}, claims.EMS_BEST, "not at this scale"),
         ({"D2O": 2.9}, claims.D2O_MERGES, "holds"),
         ({"D2O": 3.1}, claims.D2O_MERGES, "does not hold"),
+        ({"D2O": 2.9}, claims.MERGING, "holds"),
+        ({"D2O": 3.1}, claims.MERGING, "does not hold"),
+        ({"EMS without merging": 2.9, "EMS": 3.1}, claims.EMS_SCORE, "holds"),
+        ({"EMS without merging": 3.1, "EMS": 2.9}, claims.EMS_SCORE, "does not hold"),
         ({"D2O": 2.9}, claims.D2O_TIGHT, "holds"),
         ({"D2O": 3.1}, claims.D2O_TIGHT, "does not hold"),
         ({"Window": 3.5, "StreamingLLM": 3.1}, claims.FIXED_PATTERNS, "holds"),
@@ -112,6 +117,19 @@ def test_the_smallest_cache_within_five_times_counts():
     rows += [fifth | {"budget": 0.1, "bytes": 400, "losses": losses(9.0)}, fifth | {"budget": 0.5, "bytes": 1000}]
     assert claims.FIVE_TIMES.judge(found).words == "holds"
     assert claims.FIVE_TIMES.judge(found).ours == "1 times the perplexity with a cache 5.0 times smaller"
+
+
+@pytest.mark.parametrize(("similar", "word"), [(1.0, "holds"), (0.0, "does not hold"), (0.55, "undecided")])
+def test_rules_with_as_many_full_steps_are_compared_across_two_results(similar, word):
+    found, further = made_up(similar=similar), {"tables": {"second_needle": []}}
+    for row in found["tables"]["second_needle"]:
+        row["full_steps"] = 3.7
+    for question in (1, 2):
+        row = {"policy": "recycled, every 4 steps", "question": question, "full_steps": 5.0}
+        further["tables"]["second_needle"].append(row | {"exact": 0.5, "n": 20, "right": right_answers(0.5)})
+    judged = claims.SIMILARITY_PAYS.judge(found, further)
+    assert judged.words.startswith(word)
+    assert judged.ours.endswith("with 3.7 full steps against 5.0")
 
 
 def test_bytes_of_codes_by_hand():

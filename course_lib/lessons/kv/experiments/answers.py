@@ -1,6 +1,6 @@
 """Compressed prompts of the default model: the perplexity of the text after them, and answers to questions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,8 @@ RECYCLED = {
     "recycled, every 8 steps": {"every": 8},
     "recycled, by similarity": {"every": None, "similarity": 0.8, "check": 5},
 }
+EVERY_4_STEPS = "recycled, every 4 steps"  # at least as many full steps as by similarity
+RULES = RECYCLED | {EVERY_4_STEPS: {"every": 4}}
 
 
 def policies_of(name: str, length: int, shares: Sequence[float]) -> tuple[list[EvictionPolicy], list[float]]:
@@ -39,10 +41,17 @@ def error_of(values: Tensor) -> float:
 
 
 def continuation(
-    name: str, shares: Sequence[float], n: int, length: int, n_after: int, seed: int, bits: int = 32
+    name: str,
+    shares: Sequence[float],
+    n: int,
+    length: int,
+    n_after: int,
+    seed: int,
+    bits: int = 32,
+    texts: Callable[[int, int, int], Tensor] = article_windows,
 ) -> Tables:
     """Measure the perplexity of the text after a compressed prompt, with one loss per prompt for paired comparisons."""
-    windows = article_windows(n, length + n_after, seed)
+    windows = texts(n, length + n_after, seed)
     policies, budgets = policies_of(name, length, shares)
     vectors = FULL_PRECISION if bits == 32 else Quantized(bits=bits)
     compressed = continuation_losses(loaded()[0], windows, length, policies, settings.positions(name), vectors)
@@ -88,8 +97,8 @@ def second_needle(name: str, share: float, n: int, length: int, seed: int) -> Ta
     model, tokenizer = loaded()
     haystacks = samples("two", n, length, tokenizer, seed)
     slots = round(share * length)
-    if name in RECYCLED:
-        opened = recycling(model, Recycled(budget=slots, **RECYCLED[name]))
+    if name in RULES:
+        opened = recycling(model, Recycled(budget=slots, **RULES[name]))
     else:
         opened = evicting(model, policies_of(name, length, [share])[0][0], settings.positions(name))
     with opened as cache:

@@ -3,6 +3,8 @@
 Dimension key: W windows, L layers, T tokens.
 """
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -16,10 +18,12 @@ N_HEAVY = 12
 STARTS = ("text", "special")  # the first token: that of the window, or the one that starts a conversation
 
 
-def attention(start: str, n_windows: int, length: int, seed: int) -> Tables:
+def attention(
+    start: str, n_windows: int, length: int, seed: int, texts: Callable[[int, int, int], Tensor] = article_windows
+) -> Tables:
     """Return all statistics of the windows, each read on its own."""
     model, tokenizer = loaded()
-    read = article_windows(n_windows, length, seed)
+    read = texts(n_windows, length, seed)
     if start == "special":
         read = torch.cat([torch.full_like(read[:, :1], tokenizer.bos_token_id), read[:, :-1]], dim=1)
     statistics = [attention_statistics(model, ids) for ids in read]
@@ -48,7 +52,11 @@ def _by_layer(statistics: list[AttentionStatistics]) -> list[dict]:
         columns[f"pivotal_{by}"] = torch.stack([of_window.early for of_window in persistence])
     means = {name: values.mean(dim=0).tolist() for name, values in columns.items()}
     ranks = {"first_rank": laws[0][0].first, "last_rank": laws[0][0].last}
-    return [{"layer": i} | {name: values[i] for name, values in means.items()} | ranks for i in range(len(laws[0]))]
+    by_text = [[round(value, 5) for value in layer] for layer in columns["sparsity"].T.tolist()]
+    return [
+        {"layer": i} | {name: values[i] for name, values in means.items()} | ranks | {"sparsity_by_text": by_text[i]}
+        for i in range(len(laws[0]))
+    ]
 
 
 def _by_kind(statistics: list[AttentionStatistics], kinds: list[list[str]], label: dict) -> list[dict]:

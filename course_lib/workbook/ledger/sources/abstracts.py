@@ -43,9 +43,7 @@ SOURCE = Source(
             id="abstracts-6",
             at="EMS",
             says="A score without this bias identifies important tokens better.",
-            label=Label.OPEN,
-            why_not="EMS's score adds global and local attention; lesson 07 compares only sums with means "
-            "(kv-means-read-better), not EMS with its own score and with sums",
+            claim="kv-ems-score",
         ),
         Statement(
             id="abstracts-7",
@@ -93,9 +91,7 @@ SOURCE = Source(
             id="abstracts-13",
             at="Recycled Attention",
             says="Deciding by query similarity when to run full attention improves the trade-off.",
-            label=Label.OPEN,
-            why_not="the two rules that lesson 07 compares take different numbers of full steps (kv-by-similarity "
-            "shows both)",
+            claim="kv-similarity-pays",
         ),
         Statement(
             id="abstracts-14",
@@ -182,7 +178,7 @@ SOURCE = Source(
             id="abstracts-26",
             at="D2O",
             says="Merging evicted tokens into similar ones keeps more information than eviction alone.",
-            claim="kv-d2o-merges",
+            claim="kv-merging",
         ),
         Statement(
             id="abstracts-27",

@@ -518,7 +518,7 @@ SOURCE = Source(
             id="chen-77",
             at="Contextual Sparsity: Prediction",
             says="Nearest-neighbour search can predict which neurons are needed.",
-            claim="dejavu-search-predicts",
+            claim="dejavu-search-finds",
         ),
         Statement(
             id="chen-78",
