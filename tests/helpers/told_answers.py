@@ -2,7 +2,7 @@
 
 TOLD has a row an exercise: answers of LESSON_answers.py that can be let through (ties, limits, edges), turned away
 though right (a set, another sign, float32), given a name that misleads, or no name where one would help; and what each
-is told. COUNTS: how many of its answers there are right, are wrong, and of these have a name, at least.
+is told. COUNTS, for all lessons: how many answers are right, are wrong, and of these have a name, at least.
 """
 
 RIGHT, UNNAMED = "right", ""  # what an answer is told; anything else is the name of its mistake
