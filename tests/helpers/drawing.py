@@ -9,6 +9,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from course_lib.checking import trivial
 from course_lib.checking.call import Outcome
 from course_lib.checking.exercise import Case, Exercise, Mistake
 from course_lib.checking.judge import Verdict, conclude, judge
@@ -20,12 +21,20 @@ N_FOR_MISTAKES = 3  # what all named mistakes give on every case takes longest
 LARGE = 10**5  # entries of a tensor that is compared once for all rules
 
 
+class Compared(Known):
+    """As `Known`, with a comparison that remembers what it compared."""
+
+    def __init__(self, exercise: Exercise, cases: list[Case]) -> None:
+        super().__init__(with_memory(exercise), cases)
+        self._by_heart = trivial.by_heart(exercise, cases)  # which keeps the exercise for good, but no memory
+
+
 class Part(Known):
     """The first cases of a `Known`; outcomes and right values are those of the whole."""
 
     def __init__(self, whole: Known, n_cases: int) -> None:
         super().__init__(whole.exercise, whole.cases[:n_cases])
-        self.whole, self.expected = whole, whole.expected[:n_cases]
+        self.whole, self.expected, self._by_heart = whole, whole.expected[:n_cases], whole._by_heart
 
     def outcome(self, function: Callable, at: int) -> Outcome:
         return self.whole.outcome(function, at)
@@ -51,7 +60,7 @@ class Drawing:
 
     def __init__(self, exercise: Exercise, seed: int) -> None:
         self.seed, (visible, self.hidden) = seed, draw(exercise, seed)
-        self.graded = Known(with_memory(exercise), visible + self.hidden)
+        self.graded = Compared(exercise, visible + self.hidden)
         self.visible = Part(self.graded, len(visible))
         self.unnamed = Unnamed(self.graded), Unnamed(self.visible)
         self._verdicts: dict[tuple[int, Known], Verdict] = {}
