@@ -216,7 +216,7 @@ def answers_without_the_idea_earn_a_tenth_at_most(subject: Subject) -> Iterator[
 
 @rule
 def enough_cases_need_the_idea(subject: Subject) -> Iterator[str]:
-    """One of those of `check` at least, so that an answer with the idea can be told from one without."""
+    """One of those of `check` at least, so that the case separates answers with the idea from those without."""
     for drawing in without_luck(subject):
         hard = [at for at in range(len(drawing.graded.cases)) if not drawing.graded.ways([at])]
         if len(hard) < 2 or hard[0] >= len(drawing.visible.cases):

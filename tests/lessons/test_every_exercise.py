@@ -48,7 +48,7 @@ def test_every_rule(exercise, monkeypatch):
 
 
 def breaches(name, subject):
-    """What breaks a rule, in words; a rule that raises is broken too, and others are looked at nevertheless."""
+    """Describe what breaks a rule. A rule that raises is broken too, and the others are tested nevertheless."""
     try:
         yield from RULES[name](subject)
     except Exception:
