@@ -27,10 +27,7 @@ BUDGET = 200  # CPU seconds, which two cores spend in under two minutes; the res
 PER_EXERCISE = (
     "tests/lessons/test_every_exercise.py",
     "tests/lessons/test_named_mistakes.py",
-    "tests/lessons/test_answers.py",
     "tests/lessons/test_mutated_references.py",
-    "tests/grading/test_hidden_cases.py",
-    "tests/checking/test_easy_cases.py",
 )
 OF_AN_EXERCISE = re.compile(
     r"course_lib/lessons/(\w+)/exercises/(\w+)\.(?:py|md)|course_lib/grading/hidden_cases/(\w+)\.py"

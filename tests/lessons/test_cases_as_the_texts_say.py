@@ -1,28 +1,27 @@
-"""Cases keep what the exercises' texts promise: checked for visible and hidden ones, on several seeds."""
+"""Cases keep what the exercises' texts promise, on several seeds; and a text says what an answer needs, but not how."""
+
+import re
+from pathlib import Path
 
 import pytest
 import torch
 
 from course_lib.grading import engine
-from course_lib.workbook.catalogue import all_exercises, find
+from course_lib.workbook.catalogue import find
 
+ROOT = Path(__file__).parents[2]
 SEEDS = range(4)
-LATER = ("kv", "sinks", "compress", "sparse_attention", "capstone")
-ALL_STAY_FLOAT32 = [e.id for e in all_exercises() if e.id.split(".")[0] in LATER]
+LARGE = ("minitron.distil", "moe.gate", "moe.top1", "moe.jacobs", "dejavu.loss")
+FOLDED = {  # of each answer that a cell below its check writes out: a piece of it
+    "minitron.norm": r"w' = w \sqrt{D/d}",
+    "minitron.taylor": r"|\sum_i w_i g_i|$ and $\sum_i |w_i g_i|",
+}
 
 
 def cases(exercise):
     for seed in SEEDS:
         visible, hidden = engine.draw(find(exercise), "somebody", seed)
         yield from visible + hidden
-
-
-@pytest.mark.parametrize("exercise", ALL_STAY_FLOAT32)
-def test_numbers_come_in_float32(exercise):
-    """So that torch.zeros(n) and torch.linspace(a, b, n), which are of that type, go with what is given."""
-    for case in cases(exercise):
-        given = [x for x in case.arguments if isinstance(x, torch.Tensor) and x.is_floating_point()]
-        assert {x.dtype for x in given} <= {torch.float32}, case.name
 
 
 def test_attention_in_scissorhands_is_never_negative_and_sums_to_one():
@@ -49,3 +48,21 @@ def test_importance_in_recycle_never_sums_to_zero():
 def test_keys_of_h2o_are_tied_somewhere():
     tied = [case for case in cases("kv.h2o_step") if len((case.arguments[0] + case.arguments[1])[0].unique()) < 4]
     assert tied, "without a tie a threshold on the score is let through"
+
+
+@pytest.mark.parametrize("exercise", LARGE)
+def test_the_last_hint_speaks_of_large_inputs_where_a_case_has_some(exercise):
+    assert re.search(r"may be (large|far)", find(exercise).hints[-1])
+
+
+@pytest.mark.parametrize(("exercise", "answer"), FOLDED.items())
+def test_an_answer_below_its_check_is_folded(exercise, answer):
+    below = (ROOT / "solutions/05_minitron.py").read_text(encoding="utf-8").partition(f'check("{exercise}"')[2]
+    folded = re.findall(r"<details>.*?</details>", below, re.DOTALL)
+    assert [answer in text for text in folded].count(True) == below.count(answer) == 1
+
+
+def test_no_label_after_the_check_of_taylor_gives_the_answer():
+    below = (ROOT / "solutions/05_minitron.py").read_text(encoding="utf-8").partition('check("minitron.taylor"')[2]
+    assert "Σ w g" not in below
+    assert "Σ |w g|" not in below
