@@ -276,7 +276,7 @@ def test_what_cannot_be_used_is_told(three, tmp_path, monkeypatch):
         ({"canvas": " "}, "got an empty --canvas; expected what the grade is called there"),
         ({"moodle": ""}, "got an empty --moodle"),
         ({"canvas": "Final Score"}, "got the assignment 'Final Score'"),
-        ({"known_by": "ID"}, "got --known-by 'ID' alone; expected --canvas or --moodle beside it"),
+        ({"known_by": "ID"}, "got --known-by 'ID' alone; expected --canvas or --moodle as well"),
     ],
 )
 def test_a_table_that_cannot_be_written_is_told_before_anything_is_graded(counted, three, asked, said):
@@ -310,7 +310,7 @@ def test_an_interrupt_keeps_what_is_finished(counted, three, monkeypatch):
         patched.setattr(run.pool, "grade_all", interrupted)
         code, said = grade(folder, out)
     assert code == 130
-    assert "1 of 3 are graded and kept" in said
+    assert "1 of 3 grades are stored" in said
     assert closed
     assert not (out / "grades.csv").exists()
     grade(folder, out, resume=True)

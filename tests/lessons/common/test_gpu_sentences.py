@@ -159,7 +159,7 @@ SAID = {
         ),
     },
     "03": {
-        "the single kernel is faster than any of them": lambda: (
+        "The kernel is faster than all of them": lambda: (
             all_hold("sparsegpt_columns", "on chip")
             and all(
                 row["times_anchor_high"] < only("sparsegpt_columns", row["contest"], "on chip")["times_anchor_low"]
@@ -167,8 +167,8 @@ SAID = {
                 if row["side"] != "on chip"
             )
         ),
-        "it, too, is far from its roofline bound": lambda: all(
-            row["share_of_bound"] < 1 / 3 for row in gpu.timed("sparsegpt_columns", sides=["on chip"])
+        "it takes more than 30 times as long as its bound": lambda: all(
+            row["share_of_bound"] < 1 / 30 for row in gpu.timed("sparsegpt_columns", sides=["on chip"])
         ),
         "(The table is of an earlier version of the kernel.)": lambda: (
             gpu.results()["benches"]["sparsegpt_columns"]["started"] < "2026-11-27T17:11"  # when it was rewritten
@@ -277,7 +277,7 @@ SAID = {
         "144 sequences fit instead of 29": lambda: (
             [_largest(side)["largest_batch"] for side in (KEPT, "Full")] == [144, 29]
         ),
-        "they decode 6.2 times as many tokens per second": lambda: f"{_largest(KEPT)['times_full']:.1f}" == "6.2",
+        "the 144 decode 6.2 times as many tokens per second": lambda: f"{_largest(KEPT)['times_full']:.1f}" == "6.2",
         "4 bits save memory, not time** (0.79 times)": lambda: times_full(LONG, "H2O, 20 %, 4 bits") == "0.79",
         "takes 25.8 ms instead of 7.4 ms": lambda: (
             [f"{1e3 * seconds('decoding', name, 'Full'):.1f}" for name in (WITHOUT_GRAPH, "batch 1, 8,192 tokens")]
