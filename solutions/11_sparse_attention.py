@@ -732,7 +732,7 @@ count_weight_loads(tasks, passage.text, mine("sparse_attention.accept", accept))
 # %%
 for rate in (0.2, 0.5, 0.8, 0.95):
     tokens = {k: (1 - rate ** (k + 1)) / (1 - rate) for k in (1, 2, 4, 8, 16)}
-    print(f"tokens per pass with α = {rate:<4}: " + "   ".join(f"k = {k}: {n:.2f}" for k, n in tokens.items()))
+    print(f"tokens per pass with α = {rate:.2f}: " + "   ".join(f"k = {k}: {n:.2f}" for k, n in tokens.items()))
 
 # %% [markdown]
 # Follow a line from left to right. At $\alpha = 0.5$ hardly anything is gained from more than four drafted tokens,

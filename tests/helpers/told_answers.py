@@ -284,7 +284,7 @@ COUNTS = {
     "sparse_attention.smallest_set": (10, 19, 15),
     "sparse_attention.lines": (9, 19, 16),
     "sparse_attention.block_mask": (9, 29, 25),
-    "sparse_attention.accept": (9, 35, 33),
+    "sparse_attention.accept": (9, 35, 32),
     "sparse_attention.delta": (10, 24, 21),
     "sparse_attention.steer": (9, 23, 19),
     "sparse_attention.recycle": (9, 29, 26),

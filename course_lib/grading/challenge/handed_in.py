@@ -128,7 +128,8 @@ def _named(part: FiledPart, own: str, there: Collection[str], flat: bool) -> str
         )
     if not renamed:
         raise ValueError(
-            f"got a recipe with the {part.name} {part.file[:60]!r}, which is missing; hand it in with the recipe."
+            f"got a recipe whose part {part.name!r} reads {part.file[:60]!r}, which is missing; hand it in with the "
+            "recipe."
         )
     return max(renamed, key=lambda name: of[name].attempt)
 

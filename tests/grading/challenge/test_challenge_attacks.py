@@ -65,7 +65,7 @@ RECIPES = {
     "backslash": (named(prompt={"file": "..\\p.safetensors"}), "without a folder"),
     "null-byte": (named(prompt={"file": "\0.safetensors"}), "without a folder"),
     "endless-name": (named(prompt={"file": "p" * 5000 + ".safetensors"}), "without a folder"),
-    "no-prompt": (NAMES_IT, "not there"),
+    "no-prompt": (NAMES_IT, "which is missing"),
     "two-that-exclude": (named(cache={"policy": "H2O"}, attention={"rule": "FlexPrefill"}), "Leave the other out"),
 }
 
@@ -274,8 +274,8 @@ BY_HAND = {"alice.json": NAMES_IT.replace(FILE, "alice-p.safetensors"), "alice-p
     ("files", "own", "wanted", "said"),
     [
         (CANVAS, "mallory_2_12_recipe.json", f"alice_1_11_{FILE}", "another student has handed in"),
-        (CANVAS, "mallory_2_12_recipe.json", f"ALICE_1_11_{FILE}", "not there"),
-        (CANVAS, "mallory_2_12_recipe.json", FILE, "not there"),
+        (CANVAS, "mallory_2_12_recipe.json", f"ALICE_1_11_{FILE}", "which is missing"),
+        (CANVAS, "mallory_2_12_recipe.json", FILE, "which is missing"),
         (CANVAS, "mallory.json", f"alice_1_11_{FILE}", "another student has handed in"),
         (CANVAS, "alice_recipe.json", f"alice_1_11_{FILE}", "another student has handed in"),
         (
@@ -383,7 +383,7 @@ def test_the_files_of_all_parts_come_along(sharp, graded, tmp_path, monkeypatch)
     stored = {row["student"]: row["judged"]["found"]["stored"] for row in found if row["judged"]}
     assert stored["both"] - stored["dense"] == 7 * 4 + 4 * 48 * 2
     assert "learned of more than 10 bytes" in rows["large"]["reason"]
-    assert "learned 'l.safetensors', which is not there" in rows["none"]["reason"]
+    assert "learned' reads 'l.safetensors', which is missing" in rows["none"]["reason"]
 
 
 def test_a_text_that_tells_no_recipes_apart_is_refused_before_the_class_is_measured(
