@@ -226,7 +226,7 @@ def _fused(
     position: Int[Tensor, "B Q"],
     scaling: float,
 ) -> Float[Tensor, "B H G Q D"]:
-    """Nobody wants the weights, so that torch's fused attention may keep them to itself."""
+    """Attend with torch's fused attention, which returns no weights, where no policy needs them."""
     n_queries = query.shape[3]
     if n_queries == 1 and not slots.has_free:  # one token: the group stands in for the queries
         return scaled_dot_product_attention(query[:, :, :, 0], keys, values, scale=scaling)[:, :, :, None]

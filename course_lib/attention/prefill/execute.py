@@ -20,10 +20,10 @@ def block_sparse_attention(
     index: BlockIndex,
     scaling: float,
 ) -> Float[Tensor, "heads T D"]:
-    """Softmax over the keys that each query's block reads, up to its own; what those keys hold.
+    """Attend each query to the keys that its block reads, up to its own position.
 
     On a GPU, a kernel reads the lists of blocks (`kernels/cache/block_sparse_prefill.py`). On a CPU, this is one
-    product per block of queries and head, with the keys that it reads laid beside each other. The library uses this
+    product per block of queries and head, with the keys that it reads copied next to each other. The library uses this
     rather than `torch.nn.attention.flex_attention` (`flex.py`), which is slow unless compiled, takes a C++ compiler and
     seconds for each length, and is slower than this loop even then (`course bench sparse_prefill`). Heads whose index
     is dense go to torch's fused attention.

@@ -23,9 +23,9 @@ class SeenHeads:
     """The inputs and outputs of one block's attention for T tokens.
 
     Args:
-        x: what the query, key and value projections read, behind their norm.
-        earlier: x of as many blocks below as was asked for, by their number.
-        outputs: of each head, before the output projection: what only an oracle knows; None before attention.
+        x: the inputs of the query, key and value projections, after the norm.
+        earlier: x of earlier blocks, as many as were requested, by block number.
+        outputs: of each head, before the output projection, for an oracle only; None before attention.
         gram: W_hᵀ W_h of each head, W_h = the columns of the output projection that read it.
     """
 

@@ -37,7 +37,7 @@ def _case(cut: Cut) -> str:
 # How to choose what is pruned.
 
 LOTS = _claim(
-    id="minitron-lots",
+    id="minitron-random",
     text="neurons, heads and channels chosen by activation norms have a lower loss than those chosen at random",
     measure=lambda measured: _named(results.gain_over_random(measured)),
     quantity="loss with a random choice minus that with activation norms",

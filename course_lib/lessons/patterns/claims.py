@@ -185,7 +185,7 @@ CSR_CAN_BE_FASTER = _formats(
 )
 CSR_AT_QUALITY = _formats(
     id="patterns-csr-at-quality",
-    text="with half or 40 % of the weights left, a product in CSR is slower than the dense product on a CPU",
+    text="with half or 40 % of the weights kept, a product in CSR is slower than the dense product on a CPU",
     measure=lambda bench: {
         name: effect for name, effect in _csr_slower(bench).items() if name in ("density 0.5", "density 0.4")
     },

@@ -255,7 +255,7 @@ SOURCE = Source(
             id="chen-37",
             at="StreamingLLM",
             says="StreamingLLM is as good as a sliding window with recomputation.",
-            claim="sinks-as-afresh",
+            claim="sinks-recomputed",
         ),
         Statement(
             id="chen-38",

@@ -47,8 +47,8 @@ SOURCE = Source(
             at="Infinite Streaming Ability",
             says="StreamingLLM forgets the middle of the context.",
             label=Label.BY_CONSTRUCTION,
-            why_not="what lies between the sinks and the window is evicted and cannot be attended to; lesson 07 asks "
-            "for it",
+            why_not="what lies between the sinks and the window is evicted and cannot be attended to; lesson 07 "
+            "measures questions about it",
         ),
         Statement(
             id="chen-longer-7",

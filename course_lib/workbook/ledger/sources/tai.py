@@ -207,7 +207,7 @@ SOURCE = Source(
             id="tai-30",
             at="Minitron",
             says="Mean activation norms on a small calibration set tell which neurons, heads and channels to prune.",
-            claim="minitron-lots",
+            claim="minitron-random",
         ),
         Statement(
             id="tai-31",
