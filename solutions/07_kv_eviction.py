@@ -601,10 +601,11 @@ def fraction_right(policy, asked_in_prompt):
     """Ask for the secret words; return the fraction of right answers with its 95 % interval."""
     with evicting(model, policy) as cache:  # the policy evicts at the end of every pass
         if asked_in_prompt:
-            logits_after_question = model(torch.cat([prompt_ids, question_ids], dim=1), past_key_values=cache).logits
+            tokens = torch.cat([prompt_ids, question_ids], dim=1)
         else:
-            model(prompt_ids, past_key_values=cache)
-            logits_after_question = model(question_ids, past_key_values=cache).logits
+            model(prompt_ids, past_key_values=cache, logits_to_keep=1)
+            tokens = question_ids
+        logits_after_question = model(tokens, past_key_values=cache, logits_to_keep=1).logits
     n_right_answers = int((logits_after_question[:, -1].argmax(dim=1) == answer_ids[:, 0]).sum())
     return n_right_answers / len(answer_ids), wilson(n_right_answers, len(answer_ids))
 
