@@ -85,7 +85,7 @@ def _one_token_(
     needs_mass = bool(policy.n_observed(1))
     heads, query_position = query.flatten(1, 3).contiguous(), position[:, 0].contiguous()
     slot_position = slots.position if slots.has_free else None  # otherwise the newest token attends to all slots
-    output = kernel.launch(
+    result = kernel.launch(
         heads, keys, values, query_position, slot_position, scaling, *rotation_inputs, with_mass=needs_mass
     )
     if needs_mass:
@@ -94,9 +94,9 @@ def _one_token_(
             with rolling.turning_(keys, slots) if rolling else nullcontext():
                 return next(_rows(query, keys, slots, position, scaling))[1].weights
 
-        observation = ObservedMass(output.mass, query.shape[2], position, slots.n_seen - 1, weights)
+        observation = ObservedMass(result.mass, query.shape[2], position, slots.n_seen - 1, weights)
         slots.remember_(policy.remember(slots, observation))
-    return output.output[:, :, None]
+    return result.output[:, :, None]
 
 
 def _is_plain_prompt(query: Float[Tensor, "B H G Q D"], keys: Float[Tensor, "B H N D"], slots: Slots) -> bool:
