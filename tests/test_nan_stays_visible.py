@@ -63,8 +63,8 @@ def a_draft(temperature):
         (lambda: VerticalSlash(block_size=2).index(NAN, NAN, 1.0), "queries and keys"),
         (lambda: smallest_set(torch.tensor([0.5, math.nan]), 0.5), "masses of which 1 are negative or NaN"),
         (lambda: search_heads(lambda heads: math.nan, 3, 2, best_layers=1), "got worth nan of steering 2 heads"),
-        (lambda: a_draft(0.0), "got logits of which"),
-        (lambda: a_draft(1.0), "got logits of which"),
+        (lambda: a_draft(0.0), "got logits with"),
+        (lambda: a_draft(1.0), "got logits with"),
         (
             lambda: logits(lambda m: evicting(m, D2O(4, sinks=1, recent=1, spared=())), diverged("self_attn.k_proj")),
             "sco",

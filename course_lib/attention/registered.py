@@ -1,7 +1,7 @@
-"""Let a model attend through a function of ours for the time of a `with` block; no class of the model is touched.
+"""Make a model attend through a function of ours inside a `with` block, without changing any of its classes.
 
-Dimension key: B sequences, H key-value heads, heads = H * G query heads, Q new tokens, T tokens so far, D size of a
-head.
+Dimension key: B sequences, H key-value heads, heads = H * G query heads, Q new tokens, T tokens so far, D head
+dimension.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ from course_lib.attention.interface import check_model, check_plain, reading_thr
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pass:
-    """What one layer has of one pass. The Q queries are those of the newest of the T tokens.
+    """The attention inputs of one layer in one forward pass. The Q queries belong to the newest of the T tokens.
 
     Args:
-        keys: as they are in the cache, so behind RoPE where a model has it.
-        real: False for padding, which stands on the left.
-        position: to which RoPE turned each token; that of padding means nothing.
+        keys: as in the cache, that is, after RoPE in models that use it.
+        real: False for padding, which is always on the left.
+        position: the position at which RoPE rotated each token; meaningless for padding.
     """
 
     layer: int
@@ -37,47 +37,47 @@ class Pass:
 
     @property
     def logits(self) -> Float[Tensor, "B heads Q T"]:
-        """scaling · q kᵀ, of later tokens and padding too."""
+        """scaling · q kᵀ for all T keys; later tokens and padding are not masked yet."""
         group = self.query.shape[1] // self.keys.shape[1]
         return (self.query * self.scaling) @ self.keys.repeat_interleave(group, dim=1).mT
 
     @property
     def first_real(self) -> Int[Tensor, "B"]:
-        """Where the first token stands that is no padding."""
+        """Index of the first token that is not padding."""
         return self.real.int().argmax(dim=1)
 
     @property
     def distance(self) -> Int[Tensor, "Q T"]:
-        """How many tokens each key lies behind each query; negative where it is later."""
+        """Number of tokens from each key to each query; negative for keys after the query."""
         n_new, n_tokens = self.query.shape[2], self.keys.shape[2]
-        at = torch.arange(n_tokens, device=self.keys.device)
-        return at[n_tokens - n_new :, None] - at
+        token_index = torch.arange(n_tokens, device=self.keys.device)
+        return token_index[n_tokens - n_new :, None] - token_index
 
     @property
     def allowed(self) -> Bool[Tensor, "B Q T"]:
-        """What each query may read: real tokens up to its own. Padding reads itself, as nothing would be no number."""
+        """The keys each query may attend to: real tokens up to its own; padding attends to itself to avoid NaN."""
         return ((self.distance >= 0) & self.real[:, None]) | (self.distance == 0)
 
     def read(self, logits: Float[Tensor, "B heads Q T"]) -> Float[Tensor, "B heads Q D"]:
-        """softmax(logits) V over what is allowed; the softmax in float32."""
+        """Return softmax(logits) V over the allowed keys; the softmax is computed in float32."""
         logits = logits.masked_fill(~self.allowed[:, None], -torch.inf)
         weights = logits.softmax(dim=-1, dtype=torch.float32).to(self.values.dtype)
         group = logits.shape[1] // self.values.shape[1]
         return weights @ self.values.repeat_interleave(group, dim=1)
 
 
-Attend = Callable[[Pass], Tensor]  # what is seen -> what the queries read, (B, heads, Q, D)
-_inside: dict[int, Attend] = {}  # by the id of a configuration, which lives as long as the block
+Attend = Callable[[Pass], Tensor]  # the inputs of one layer -> the attention outputs of its queries, (B, heads, Q, D)
+_inside: dict[int, Attend] = {}  # by the id of the model's configuration, which exists as long as the `with` block
 
 
 @contextmanager
 def attending(model: PreTrainedModel, name: str, attend: Attend) -> Iterator[None]:
-    """Inside, every layer of the model attends through `attend`, cached or not; on exit the model is as before.
+    """Inside the `with` block, all layers attend through `attend`, with a cache or without; then all is as before.
 
     Raises:
-        ValueError: for a model that attends through such a function already, or whose layers have windows of their own.
-            Inside, for padding that is not on the left, dropout, attention with a softmax of its own, a cache of fixed
-            size, and where attention weights are asked for.
+        ValueError: for a model that attends through such a function already, or whose layers use sliding windows.
+            Inside the `with` block, for padding that is not on the left, dropout, attention with a modified softmax, a
+            cache of fixed size, or a call that requests attention weights.
     """
     check_model(model)
     with reading_through(model, name, _attention):
@@ -99,10 +99,10 @@ def _attention(
     position_ids: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in each layer: (B, heads, Q, D) in, (B, Q, heads, D) out."""
+    """The function that transformers calls in each layer: (B, heads, Q, D) in, (B, Q, heads, D) out."""
     check_plain(module, kwargs, dropout)
     n_rows, n_tokens = key.shape[0], key.shape[2]
-    seen = Pass(
+    one_pass = Pass(
         layer=module.layer_idx,
         query=query,
         keys=key,
@@ -111,21 +111,23 @@ def _attention(
         position=_positions(position_ids, n_rows, n_tokens, key.device),
         scaling=query.shape[-1] ** -0.5 if scaling is None else scaling,
     )
-    return _inside[id(module.config)](seen).transpose(1, 2).contiguous(), None
+    return _inside[id(module.config)](one_pass).transpose(1, 2).contiguous(), None
 
 
 def _real(mask: Tensor | None, n_rows: int, n_tokens: int, device: torch.device) -> Bool[Tensor, "B T"]:
+    """Turn the mask of a call into True for tokens; refuse padding that is not on the left."""
     if mask is None:
         return torch.ones(n_rows, n_tokens, dtype=torch.bool, device=device)
     if tuple(mask.shape) != (n_rows, n_tokens):
         raise ValueError(f"got a mask of shape {tuple(mask.shape)}; expected (sequences, tokens) {(n_rows, n_tokens)}.")
     real = mask.bool()
+    # With padding on the left, the last token is real, and padding never follows a real token.
     if not bool(real[:, -1].all()) or bool((real[:, :-1] & ~real[:, 1:]).any()):
-        raise ValueError('got padding behind a token; expected it on the left: tokenizer.padding_side = "left".')
+        raise ValueError('got padding after a token; expected it on the left: tokenizer.padding_side = "left".')
     return real
 
 
 def _positions(given: Tensor | None, n_rows: int, n_tokens: int, device: torch.device) -> Int[Tensor, "B T"]:
-    """Those of all tokens, from that of the newest: a text has no gaps."""
+    """The position of each token, counted back from the newest one, because a text has no gaps."""
     last = torch.full((n_rows, 1), n_tokens - 1, device=device) if given is None else given[:, -1:].expand(n_rows, 1)
     return last - torch.arange(n_tokens - 1, -1, -1, device=device)

@@ -1,4 +1,4 @@
-"""The seam of every selector of neurons: from what is seen of a token at a block to the neurons that it keeps there.
+"""The interface of all neuron selectors: from the inputs of a token in a block to the neurons that it keeps there.
 
 Dimension key: T tokens of a pass in one row, D width, F neurons, n calibration windows of N tokens.
 """
@@ -22,23 +22,23 @@ __all__ = ["NeuronSelector", "Neurons", "Seen", "check_density", "n_kept"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NeuronSelector(ABC):
-    """Settings and what was fitted, nothing that changes while text goes by. A selector is a subclass with a `_score`.
+    """Settings and fitted tensors; neither changes during inference. Each selector is a subclass with a `_score`.
 
     Args:
-        density: the share of each block's neurons that a token keeps.
-        by_block: a share for each block in its place, as many as the model has; `density` everywhere when empty.
-        sizes: of the model that it was fitted to; None where nothing had to be fitted.
+        density: fraction of each block's neurons that a token keeps.
+        by_block: one fraction per transformer block of the model, instead of `density`; empty to use `density`.
+        sizes: sizes of the model that the selector was fitted to; None if nothing had to be fitted.
     """
 
     density: float = 0.5
     by_block: tuple[float, ...] = ()
     sizes: Sizes | None = field(default=None, repr=False)
 
-    lookahead: ClassVar[int] = 0  # how many blocks back it reads; a leaf with the setting declares the field
-    reads_hidden: ClassVar[bool] = False  # whether it looks at what it should predict: an oracle
+    lookahead: ClassVar[int] = 0  # how many blocks earlier it reads x; a subclass with this setting declares the field
+    reads_hidden: ClassVar[bool] = False  # whether it uses the activations that it should predict: an oracle
     counts_exactly: ClassVar[bool] = True  # whether each token keeps the same number of neurons
-    n_read_whole: ClassVar[int] = 0  # of the matrices that read x, how many it computes for all neurons to choose some
-    fits_alone: ClassVar[bool] = True  # whether `fit` needs calibration text and nothing trained before
+    n_read_whole: ClassVar[int] = 0  # how many of the matrices that multiply x it computes for all neurons
+    fits_alone: ClassVar[bool] = True  # whether `fit` needs only calibration text, and no predictor trained before
 
     def __post_init__(self) -> None:
         if not isinstance(self.by_block, (tuple, list)):
@@ -50,19 +50,19 @@ class NeuronSelector(ABC):
             check_density(density)
 
     def density_at(self, block: int) -> float:
-        """The share of a block's neurons that a token keeps there."""
+        """Return the fraction of a block's neurons that a token keeps."""
         return self.by_block[block] if self.by_block else self.density
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of its own, in addition to the model's weights, over all blocks."""
+        """Memory of the selector in bytes, in addition to the model's weights, over all transformer blocks."""
         return 0
 
     def fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
-        """A copy that has learnt from calibration text what it has to; the settings stay.
+        """Return a copy with the same settings that is fitted to calibration text.
 
         Raises:
-            ValueError: for a model of no known family or with experts, or no windows.
+            ValueError: for a model of an unknown family or with experts, or no windows.
         """
         return replace(self._fit(model, calibration), sizes=sizes_of(model))
 
@@ -70,24 +70,24 @@ class NeuronSelector(ABC):
         return self
 
     def score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
-        """How much each token needs each neuron; high = keep. Only the order within a token has a meaning.
+        """Return the score of each neuron for each token; high = keep. Only the order within a token has a meaning.
 
         Raises:
-            ValueError: a selector of another model, one that was not fitted, scores that are NaN or do not fit.
+            ValueError: for a selector of another model, one that was not fitted, or scores with NaN or a wrong shape.
         """
         score = self.unchecked_score(seen, block)
         if bool(score.isnan().any()):
             raise ValueError(
                 f"got {int(score.isnan().sum())} NaN of {score.numel()} scores from {type(self).__name__} at block "
-                f"{block}; expected numbers. Look for what diverged while it was trained."
+                f"{block}; expected numbers. Check whether its training diverged."
             )
         return score
 
     def unchecked_score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
-        """The same without the search for NaN, for which the host would wait for a GPU.
+        """Return the score without looking for NaN, for which the host would wait for a GPU.
 
         Raises:
-            ValueError: a selector of another model, one that was not fitted, scores that do not fit.
+            ValueError: for a selector of another model, one that was not fitted, or scores of a wrong shape.
         """
         self._check_seen(seen, block)
         score = self._score(seen, block)
@@ -95,18 +95,18 @@ class NeuronSelector(ABC):
         if tuple(score.shape) != expected:
             raise ValueError(
                 f"got scores {tuple(score.shape)} from {type(self).__name__} at block {block}; expected (tokens, "
-                f"neurons) = {expected}. Give it what was fitted to this model."
+                f"neurons) = {expected}. Use a selector that was fitted to this model."
             )
         return score
 
     def keep(self, seen: Seen, block: int) -> Bool[Tensor, "T F"]:
-        """Exactly max(1, round(density · F)) neurons of each token, the highest scores; of equals the higher index."""
+        """Keep exactly max(1, round(density · F)) neurons per token, the highest scores; of equals the higher index."""
         score = self.score(seen, block)
         return keep_highest(score, score.shape[1] - n_kept(self.density_at(block), score.shape[1]))
 
     @abstractmethod
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
-        """The formula, for what is checked already."""
+        """Compute the score; `score` has checked the inputs."""
 
     def _check_seen(self, seen: Seen, block: int) -> None:
         if len(seen.x) == 0:
@@ -117,10 +117,11 @@ class NeuronSelector(ABC):
             raise ValueError(f"got block {block}; expected 0 to {n_blocks - 1}.")
 
     def check_sizes(self, sizes: Sizes) -> None:
-        """Raises ValueError where it was fitted to a model of other sizes, or has not a share for each block."""
+        """Raise ValueError if the selector was fitted to other sizes, or `by_block` has another number of blocks."""
         if self.by_block and len(self.by_block) != sizes.n_blocks:
             raise ValueError(
-                f"got by_block with {len(self.by_block)} shares; expected {sizes.n_blocks}, one a block of this model."
+                f"got by_block with {len(self.by_block)} fractions; expected {sizes.n_blocks}, one per block of this "
+                "model."
             )
         if self.sizes is not None and self.sizes != sizes:
             raise ValueError(
@@ -129,7 +130,7 @@ class NeuronSelector(ABC):
             )
 
     def fitted(self, value: object) -> None:
-        """Raises ValueError where what a leaf has to learn first is not there."""
+        """Raise ValueError if `value`, which `fit` computes, is missing."""
         if value is None:
             raise ValueError(
                 f"got a {type(self).__name__} that was not fitted; expected {type(self).__name__}(...).fit(model, "
@@ -138,14 +139,14 @@ class NeuronSelector(ABC):
 
 
 def n_kept(density: float, n_neurons: int) -> int:
-    """How many of the neurons stay: max(1, round(density · F))."""
+    """Return the number of neurons to keep: max(1, round(density · F))."""
     return max(1, round(density * n_neurons))
 
 
 def check_density(density: object) -> None:
-    """Raises ValueError for anything but a number above 0 and at most 1."""
+    """Raise ValueError unless the density is a number above 0 and at most 1."""
     if isinstance(density, bool) or not isinstance(density, Real) or not 0 < density <= 1:
-        raise ValueError(f"got density {density!r}; expected the share that stays, above 0 and at most 1, such as 0.5.")
+        raise ValueError(f"got density {density!r}; expected the fraction to keep, above 0 and at most 1, such as 0.5.")
 
 
 def _words(sizes: Sizes) -> str:

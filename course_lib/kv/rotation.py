@@ -1,10 +1,10 @@
-"""Rolling positions: turn keys to the places that they have among the slots.
+"""Rolling positions: rotate keys to the places that they have among the slots.
 
-A key that RoPE turned to position r is turned on by any number of positions as if it had stood elsewhere: rotations
-add. Then distances are counted in slots, not in tokens, and never exceed what the model was trained on (StreamingLLM,
-Xiao and others, 2023, section 3.2).
+RoPE rotations add: if we rotate a key at position r by d more positions, it is the same as a key at position r + d. So
+we can count distances in slots instead of tokens, and they never exceed those seen in training (StreamingLLM, Xiao and
+others, 2023, section 3.2).
 
-Dimension key: B sequences, H key-value heads, N slots, Q new tokens, D size of a head.
+Dimension key: B sequences, H key-value heads, N slots, Q new tokens, D head dimension.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ from course_lib.kv.vectors import FULL_PRECISION, VectorFormat
 
 @dataclass
 class RollingSlots(Slots):
-    """Slots that also know the position to which RoPE turned each key, and by how much its place lags behind that.
+    """Slots that also store the position at which RoPE rotated each key, and its lag: this rotation minus its place.
 
-    To count those that have left at each eviction costs less than to sort the positions when they are read.
+    Counting evicted tokens at each eviction costs less than sorting the positions whenever keys are read.
     """
 
     @classmethod
@@ -38,24 +38,26 @@ class RollingSlots(Slots):
 
     @property
     def lag(self) -> Int[Tensor, "B H N"]:
-        """Rotation less place; the place is the number of older tokens of the head, those that are left."""
+        """Rotation minus place, where the place of a token is the number of older tokens that its head still stores."""
         return self.storage["lag"][:, :, : self.n]
 
     @property
     def gap(self) -> Int[Tensor, "B H N"]:
-        """By how much the distance from the newest token, in the last slot, is longer in the text than in slots."""
+        """Distance from the newest token, which is in the last slot, counted in the text, minus that in slots."""
         gap = self.lag[:, :, -1:] - self.lag
         return gap * self.occupied if self.has_free else gap
 
     def _columns(
         self, keys: Float[Tensor, "B H Q D"], values: Float[Tensor, "B H Q D"], new: NewTokens
     ) -> dict[str, Tensor]:
-        n_left = self.occupied.sum(dim=2) if self.has_free else self.n  # (B, H)
-        n_evicted = (self.n_seen[:, None] - n_left)[..., None]  # (B, H or 1, 1)
+        n_stored = self.occupied.sum(dim=2) if self.has_free else self.n  # (B, H)
+        n_evicted = (self.n_seen[:, None] - n_stored)[..., None]  # (B, H or 1, 1)
+        # lag = rotation − place, and a new token's place is its position minus the number of evicted tokens.
         lag = (new.rotation - new.position)[:, None] + n_evicted
         return super()._columns(keys, values, new) | {"rotation": new.rotation[:, None], "lag": lag}
 
     def _drop_one_(self, evicted: Int[Tensor, "B H 1"]) -> None:
+        # Tokens after the evicted one move down by one place, so their lag grows by one.
         self.lag.add_(self.position > self.position.gather(2, evicted))
         super()._drop_one_(evicted)
 
@@ -65,29 +67,30 @@ class RollingSlots(Slots):
 
 
 def way_to_place(position: Int[Tensor, "... N"]) -> Int[Tensor, "... N"]:
-    """By how many positions the key of each slot is turned to stand at its place, the number of older tokens."""
+    """Return place − position of each slot's token, where the place is the number of older tokens."""
+    # The argsort of an argsort is the rank.
     return position.argsort(dim=-1).argsort(dim=-1) - position
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Which keys are turned, of slots with these gaps, and by which angles."""
+    """Which keys are rotated, among slots with these gaps, and by which angles."""
 
     gap: Int[Tensor, "B H N"]
-    layout: tuple  # of the keys: where they lie is told by it
-    rows: Int[Tensor, "K"]  # of the storage as a matrix
+    layout: tuple  # dtype, shape and strides of the keys, which determine `rows`
+    rows: Int[Tensor, "K"]  # indices into the storage as a matrix
     angles: tuple[Float[Tensor, "K half"], Float[Tensor, "K half"]]
 
 
 @dataclass
 class Rotation:
-    """The angles of a model's RoPE, a position; one for each pair of dimensions (i, i + D/2)."""
+    """A model's RoPE frequencies: the angle per position of each pair of dimensions (i, i + D/2)."""
 
     frequencies: Float[Tensor, "half"]
-    last: Turns | None = field(default=None, repr=False, compare=False)  # of the layer before, as a rule those of this
+    last: Turns | None = field(default=None, repr=False, compare=False)  # of the previous layer, usually valid for this
 
     def turn(self, vectors: Float[Tensor, "... D"], by: Int[Tensor, "..."]) -> Float[Tensor, "... D"]:
-        """Vectors turned on by that many positions; the angle is computed in float32."""
+        """Rotate vectors by that many more positions; angles are computed in float32."""
         return _turned(vectors, *self._angles(by, vectors.dtype))
 
     def _angles(self, by: Int[Tensor, "..."], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -96,37 +99,39 @@ class Rotation:
         return angle.cos().to(dtype), angle.sin().to(dtype)
 
     def keys(self, keys: Float[Tensor, "B H N D"], slots: RollingSlots) -> Float[Tensor, "B H N D"]:
-        """A copy of the keys of slots, each turned so that its distance from the newest token is counted in slots."""
-        turned = keys.clone()
-        with self.turning_(turned, slots):
-            return turned.clone()
+        """Return a copy of the keys, rotated so that their distances from the newest token are counted in slots."""
+        rotated_keys = keys.clone()
+        with self.turning_(rotated_keys, slots):
+            return rotated_keys.clone()
 
     @contextmanager
     def turning_(self, keys: Float[Tensor, "B H N D"], slots: RollingSlots) -> Iterator[None]:
-        """Those that have to be turned are turned in place, and afterwards are what they were, to the last bit.
+        """Inside the `with` block, keys with a gap are rotated in place; on exit they are restored to the last bit.
 
-        Queries stay as they are: attention knows distances alone, and between the tokens of one pass, of which none has
-        left, those are the same either way. So do keys in their places, as a rule most: to copy them all at each step
-        would cost more than to read them. With sinks and a window that is all keys but those of the sinks, and few
-        vectors take less time to turn than to be told apart: layers that hold the same tokens do that once.
+        Queries need no rotation: attention depends only on distances, and between the tokens of one pass, none of which
+        is evicted yet, these are the same in slots and in the text. Neither do keys with a gap of 0, usually most of
+        them: with sinks and a window, for example, only the sinks have a gap. So we rotate few keys in place, because
+        copying all keys at each step would cost more than reading them. Finding these few takes longer than rotating
+        them, so layers that hold the same tokens share the search (`Turns`).
         """
         turns = self._turns(keys, slots)
         all_rows = _as_rows(keys)
-        before = all_rows.index_select(0, turns.rows)
-        all_rows.index_copy_(0, turns.rows, _turned(before, *turns.angles))
+        original_rows = all_rows.index_select(0, turns.rows)
+        all_rows.index_copy_(0, turns.rows, _turned(original_rows, *turns.angles))
         try:
             yield
         finally:
-            all_rows.index_copy_(0, turns.rows, before)
+            all_rows.index_copy_(0, turns.rows, original_rows)
 
     def _turns(self, keys: Float[Tensor, "B H N D"], slots: RollingSlots) -> Turns:
-        """Those of the layer before where its slots had the same gaps."""
+        """Return the keys to rotate and their angles, those of the previous layer if its slots had the same gaps."""
         gap, layout = slots.gap, (keys.dtype, keys.shape, keys.stride())
         if self.last is None or self.last.layout != layout or not torch.equal(self.last.gap, gap):
-            turned = gap != 0
+            is_turned = gap != 0
+            # Distance in rows of D numbers between neighbours along B, H and N: turns an index into a row.
             rows_apart = torch.tensor([step // keys.shape[3] for step in keys.stride()[:3]], device=keys.device)
-            angles = self._angles(gap.masked_select(turned), keys.dtype)
-            self.last = Turns(gap, layout, (turned.nonzero() * rows_apart).sum(dim=1), angles)
+            angles = self._angles(gap.masked_select(is_turned), keys.dtype)
+            self.last = Turns(gap, layout, (is_turned.nonzero() * rows_apart).sum(dim=1), angles)
         return self.last
 
 
@@ -139,9 +144,9 @@ def _turned(
 
 
 def _as_rows(keys: Float[Tensor, "B H N D"]) -> Float[Tensor, "rows D"]:
-    """The storage of the keys as one matrix.
+    """View the storage of the keys as one matrix.
 
-    Rows are picked and put back in half the time that three indices into a part of the storage take.
+    Reading and writing rows with one index takes half the time of three indices into a part of the storage.
     """
     size = keys.shape[3]
     n_numbers = keys.untyped_storage().nbytes() // keys.element_size() - keys.storage_offset()

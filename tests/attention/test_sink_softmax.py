@@ -133,12 +133,12 @@ def test_nothing_to_read_is_zero_with_a_sink_and_nan_without():
 def test_bad_input():
     logits = torch.zeros(2, 3, 4, 5)
     for bad in (INF, math.nan):
-        with pytest.raises(ValueError, match="None or -inf for softmax as always"):
+        with pytest.raises(ValueError, match="None or -inf for the ordinary softmax"):
             sink_softmax(logits, bad)
     for bad in (torch.zeros(4), torch.zeros(3, 1)):
-        with pytest.raises(ValueError, match=r"sink of shape \(\d, ?1?\) for logits .* expected one number a query"):
+        with pytest.raises(ValueError, match=r"sink of shape \(\d, ?1?\) for logits .* expected one number per query"):
             sink_softmax(logits, bad)
-    with pytest.raises(ValueError, match="one number a query head"):
+    with pytest.raises(ValueError, match="one number per query head"):
         sink_softmax(torch.zeros(4), torch.zeros(4))
     with pytest.raises(ValueError, match="for a log-sum-exp"):
         with_sink(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4), torch.zeros(4))

@@ -172,7 +172,7 @@ def test_the_model_is_what_the_stored_tensors_say(made):
     ("recipe", "said"),
     [
         ('{"cache": {"policy": "H2O", "by_layer": [1.0]}}', "one a layer"),
-        ('{"neurons": {"selector": "CATS", "by_block": [0.5]}}', "one a block"),
+        ('{"neurons": {"selector": "CATS", "by_block": [0.5]}}', "one per block"),
         ('{"weights": {"method": "Wanda", "pattern": "3:7"}}', "multiple of 7"),
         ('{"prompt": {"file": "none.safetensors"}}', "not there"),
     ],

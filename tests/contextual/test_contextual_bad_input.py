@@ -54,7 +54,7 @@ def of_predictors(*predictors, lookahead=0):
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (lambda: Oracle(density=0.0), "got density 0.0; expected the share that stays, above 0 and at most 1"),
+        (lambda: Oracle(density=0.0), "got density 0.0; expected the fraction to keep, above 0 and at most 1"),
         (lambda: Oracle(density=1.5), "got density 1.5"),
         (lambda: Oracle(density=math.nan), "got density nan"),
         (lambda: inside(contextual(MODEL, Oracle(), density=-0.1)), "got density -0.1"),

@@ -66,9 +66,9 @@ def test_the_decoder_keeps_them_too(windows):
 @pytest.mark.parametrize("shares", [(0.5,), (0.5, 0.5, 0.5)])
 def test_as_many_shares_as_blocks(windows, shares):
     model = tiny_model()
-    with pytest.raises(ValueError, match=rf"by_block with {len(shares)} shares; expected 2"):
+    with pytest.raises(ValueError, match=rf"by_block with {len(shares)} fractions; expected 2"):
         choices(model, Oracle(by_block=shares), windows[0])
-    with pytest.raises(ValueError, match="expected 2, one a block"), contextual(model, Oracle(by_block=shares)):
+    with pytest.raises(ValueError, match="expected 2, one per block"), contextual(model, Oracle(by_block=shares)):
         pass
     with pytest.raises(ValueError, match="density 1.5"):
         Oracle(by_block=(0.5, 1.5))

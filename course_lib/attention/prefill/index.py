@@ -1,6 +1,6 @@
-"""An index of blocks: which blocks of keys each block of queries reads. It is data, whatever rule made it.
+"""A block index: which blocks of keys each block of queries attends to, as data, whatever rule chose them.
 
-Dimension key: T tokens in N blocks of S, the last of them ragged; i a block of queries, j a block of keys.
+Dimension key: T tokens in N blocks of S, of which the last may be shorter; i a block of queries, j a block of keys.
 """
 
 from dataclasses import InitVar, dataclass
@@ -14,13 +14,13 @@ from course_lib.kernels.dispatch import kernel_for
 
 @dataclass(frozen=True, eq=False)
 class BlockIndex:
-    """What each head reads. Inside the blocks on the diagonal, queries still read no later key than their own.
+    """The key blocks that each head reads. Inside the blocks on the diagonal, attention is still causal.
 
     Attributes:
-        reads: whether head h's queries i·S … (i+1)·S − 1 read the keys j·S … (j+1)·S − 1. Never later blocks, and
-            always the diagonal, so that every query reads at least itself.
-        query_aware: which heads chose each block by itself, where the rule tells heads apart (FlexPrefill).
-        is_checked: `reads` is known to be as it should. To find out is to wait for a GPU.
+        reads: True where a head's queries i·S … (i+1)·S − 1 attend to the keys j·S … (j+1)·S − 1. It is False above the
+            diagonal and True on it, so that every query attends at least to itself.
+        query_aware: which heads use the query-aware pattern of FlexPrefill; None for rules that have no such heads.
+        is_checked: the caller guarantees these properties of `reads`; checking them would wait for a GPU.
     """
 
     reads: Bool[Tensor, "heads N N"]
@@ -40,54 +40,56 @@ class BlockIndex:
             not is_checked and self.reads.triu(1).any() | ~self.reads.diagonal(dim1=1, dim2=2).all()
         ):  # one wait for a GPU, not two
             raise ValueError(
-                "got an index that reads later blocks, or of which a block of queries does not read its own keys; "
-                "expected reads[h, i, j] only for j <= i, and always for j = i. Intersect it with causal_blocks(N)."
+                "got an index that reads later blocks, or in which a block of queries does not read its own keys; "
+                "expected reads[h, i, j] only for j <= i, and always for j = i. Intersect it with causal_blocks(N), "
+                "then add always_read(N)."
             )
 
     @property
     def density(self) -> Float[Tensor, "heads"]:
-        """Blocks read over causal blocks, N (N + 1) / 2 of them: 1 is dense attention."""
+        """Fraction of the N (N + 1) / 2 causal blocks that each head reads; 1 is dense attention."""
         n = self.reads.shape[1]
         return self.reads.sum(dim=(1, 2)) / (n * (n + 1) / 2)
 
     @property
     def is_dense(self) -> Bool[Tensor, "heads"]:
-        """Which heads read all that causal attention reads."""
+        """Which heads read all causal blocks."""
         n = self.reads.shape[1]
         return self.reads.sum(dim=(1, 2)) == n * (n + 1) // 2
 
     def lists(self) -> tuple[Int[Tensor, "heads N most"], Int[Tensor, "heads N"]]:
-        """The same as lists, int32: the key blocks of each query block in ascending order, and how many those are.
+        """The index as int32 lists: the key blocks of each block of queries in ascending order, and their number.
 
-        After the last of a list come blocks that are not read. On a GPU the lists have room for all blocks: the CPU
-        would have to wait to know how long the longest is.
+        The rest of each list holds blocks that are not read. On a GPU the lists have length N, because the host would
+        have to wait for the device to learn how long the longest list is.
         """
         if kernel := kernel_for("cache.prefill_index", self.reads):
             return kernel.block_lists(self.reads)
         counts = self.reads.sum(dim=2)
         most = self.reads.shape[2] if self.reads.is_cuda else int(counts.max())
+        # A stable descending sort of zeros and ones lists the blocks that are read first, in ascending order.
         columns = self.reads.int().argsort(dim=2, descending=True, stable=True)[:, :, :most]
         return columns.int().contiguous(), counts.int()
 
 
 def n_blocks(n_tokens: int, block_size: int) -> int:
-    """⌈T / S⌉"""
+    """Return ⌈T / S⌉."""
     return -(-n_tokens // block_size)
 
 
 def causal_blocks(n: int, device: torch.device | str = "cpu") -> Bool[Tensor, "N N"]:
-    """Blocks of which at least one query may read at least one key: j <= i."""
+    """Return True for the blocks in which at least one query may attend to at least one key: j <= i."""
     return torch.ones(n, n, dtype=torch.bool, device=device).tril()
 
 
 def always_read(n: int, device: torch.device | str = "cpu") -> Bool[Tensor, "N N"]:
-    """The first block of keys, where the attention sinks are, and each query's own block."""
-    always = torch.eye(n, dtype=torch.bool, device=device)
-    always[:, 0] = True
-    return always
+    """Return True for the blocks that all rules read: the first, which holds the attention sinks, and the diagonal."""
+    is_read = torch.eye(n, dtype=torch.bool, device=device)
+    is_read[:, 0] = True
+    return is_read
 
 
 def dense_index(n_heads: int, n_tokens: int, block_size: int, device: torch.device | str = "cpu") -> BlockIndex:
-    """All causal blocks of every head."""
+    """Return the index in which every head reads all causal blocks."""
     causal = causal_blocks(n_blocks(n_tokens, block_size), device)
     return BlockIndex(causal.repeat(n_heads, 1, 1), n_tokens, block_size, is_checked=True)

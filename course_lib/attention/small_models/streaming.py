@@ -1,6 +1,6 @@
-"""What a small model says of text without end, with a cache of fixed size, and where its attention goes.
+"""Losses of a small model on a text of any length with a cache of fixed size, and its attention to the first slots.
 
-Dimension key: B sequences, T tokens, L layers, H heads, S first slots that are looked at.
+Dimension key: B sequences, T tokens, L layers, H heads, S first slots.
 """
 
 import torch
@@ -13,16 +13,17 @@ from course_lib.attention.small_models.model import Past, SinkLM
 
 @torch.no_grad()
 def streaming_losses(model: SinkLM, ids: Int[Tensor, "B T"], sinks: int, window: int) -> Float[Tensor, "B T-1"]:
-    """Loss of each token after the first, read one at a time; the cache keeps the first `sinks` slots and the newest.
+    """Return the loss of each token after the first, with a cache that keeps the first `sinks` slots and the newest.
 
-    StreamingLLM's protocol: `window` slots in all, positions counted in slots. The learned sink of a model that has
-    one is the first slot. A token also reads itself, beside the slots.
+    This is the protocol of StreamingLLM: we feed one token at a time, the cache has `window` slots in all, and we count
+    positions in slots. If the model has a learned sink, that is the first slot. A token also attends to itself, in
+    addition to the slots.
 
     Raises:
-        ValueError: sinks that leave no room for the newest token.
+        ValueError: if the sinks leave no slot for the newest token.
     """
     if not 0 <= sinks < window:
-        raise ValueError(f"got {sinks} sinks and a cache of {window}; expected fewer sinks than slots, from 0 on.")
+        raise ValueError(f"got {sinks} sinks and {window} slots; expected fewer sinks than slots, and 0 or more.")
     past: Past | None = None
     losses = []
     for token, target in zip(ids[:, :-1].T, ids[:, 1:].T, strict=True):
@@ -33,21 +34,22 @@ def streaming_losses(model: SinkLM, ids: Int[Tensor, "B T"], sinks: int, window:
 
 
 def evicted(past: Past, sinks: int, window: int) -> Past:
-    """The first and the newest slots of each layer, `window` in all."""
+    """Keep the first `sinks` and the newest slots of each layer, `window` in all."""
     n = past[0][0].shape[2]
     if n <= window:
         return past
-    kept = torch.cat([torch.arange(sinks), torch.arange(n - window + sinks, n)])
-    return [(keys[:, :, kept], values[:, :, kept]) for keys, values in past]
+    slot_index = torch.cat([torch.arange(sinks), torch.arange(n - window + sinks, n)])
+    return [(keys[:, :, slot_index], values[:, :, slot_index]) for keys, values in past]
 
 
 @torch.no_grad()
 def recomputed_losses(
     model: SinkLM, ids: Int[Tensor, "B T"], window: int, first: int, stride: int
 ) -> Float[Tensor, "B predicted"]:
-    """Loss of every stride-th token from `first` on, each after the `window` tokens before it, read afresh.
+    """Return the loss of every stride-th token from `first` on, each given only the `window` tokens before it.
 
-    What streaming is compared to: right, and `window` times the work. The learned sink stands before each window.
+    This is the baseline for streaming. We recompute each window from scratch, so its tokens attend to nothing outside
+    the window, at `window` times the work. A learned sink precedes each window.
     """
     losses = []
     for target in range(first, ids.shape[1], stride):
@@ -60,15 +62,16 @@ def recomputed_losses(
 def first_slots(
     model: SinkLM, ids: Int[Tensor, "B T"], n_slots: int = 4, from_query: int = 64
 ) -> Float[Tensor, "L H S"]:
-    """The share of attention that each of the first slots gets, mean over later queries; last, what no slot gets.
+    """Return the mean attention of later queries to each of the first slots; the last entry is the weight on no slot.
 
-    Slots are tokens, and the learned sink is the first where there is one. Early queries have little else to read and
-    are left out.
+    Slots are tokens; if the model has a learned sink, that is the first slot. We skip the first `from_query` queries,
+    which have few other slots to attend to.
     """
     x, by_layer = model.embedded(ids), []
     for block in model.blocks:
         weights = block.attention.weights(block.norm(x))[:, :, from_query:]
-        shares = torch.cat([weights[..., :n_slots], 1 - weights.sum(dim=-1, keepdim=True)], dim=-1)
-        by_layer.append(shares.mean(dim=(0, 2)))
+        # With softmax-off-by-one a row of weights sums to less than 1; the last column is the difference.
+        fractions = torch.cat([weights[..., :n_slots], 1 - weights.sum(dim=-1, keepdim=True)], dim=-1)
+        by_layer.append(fractions.mean(dim=(0, 2)))
         x, _ = block(x)
     return torch.stack(by_layer)

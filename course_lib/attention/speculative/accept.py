@@ -1,10 +1,10 @@
-"""Which of the drafted tokens stay. Leviathan, Kalman, Matias, 2023, https://arxiv.org/abs/2211.17192
+"""Acceptance of drafted tokens. Leviathan, Kalman, Matias, 2023, https://arxiv.org/abs/2211.17192
 
-A token x drafted from q stays with probability min(1, p(x) / q(x)). Where one falls, another is drawn from what q gave
-too little of, (p − q)₊, and the rest of the draft is forgotten. min(p, q) and (p − q)₊ add up to p: whatever the draft,
-the text is distributed as the model's own (appendix A.1).
+We accept a token x drafted from q with probability min(1, p(x) / q(x)). At the first rejection we sample another token
+from the residual distribution, (p − q)₊ normalised, and discard the rest of the draft. Since min(p, q) + (p − q)₊ = p,
+the text has the distribution of the target model, whatever the draft (appendix A.1).
 
-Dimension key: V words of the vocabulary, k drafted tokens.
+Dimension key: V tokens of the vocabulary, k drafted tokens.
 """
 
 import math
@@ -18,15 +18,15 @@ from torch import Tensor
 
 @runtime_checkable
 class Chance(Protocol):
-    """Where randomness comes from."""
+    """A source of random choices."""
 
     def pick(self, weights: Float[Tensor, "n"]) -> int:
-        """i with probability weights_i; they sum to 1."""
+        """Return i with probability weights_i; the weights sum to 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Randomness of a generator of the CPU; None where every choice is certain, as in greedy decoding."""
+    """Choices with a generator on the CPU; None suffices if every choice is certain, as in greedy decoding."""
 
     generator: torch.Generator | None = None
 
@@ -36,21 +36,21 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """How tokens are drawn from logits: softmax(logits / temperature); at temperature 0 the likeliest, the first of
-    equals."""
+    """The distribution of the next token: softmax(logits / temperature); at temperature 0 the most likely token, the
+    first of equals."""
 
     temperature: float
     chance: Chance
 
     def distribution(self, logits: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
-        """In float64, so that ratios of small probabilities mean something.
+        """Return the distribution in float64, so that ratios of small probabilities are accurate.
 
         Raises:
-            ValueError: for logits without a distribution: NaN, +infinity, or −infinity alone.
+            ValueError: for logits that define no distribution: NaN, +∞, or a row of only −∞.
         """
         if not bool(logits.amax(dim=-1).isfinite().all()):
             raise ValueError(
-                f"got logits of which {int(logits.isnan().sum())} of {logits.numel()} are NaN and whose largest is "
+                f"got logits with {int(logits.isnan().sum())} NaN among {logits.numel()} and a maximum of "
                 f"{float(logits.max())}; expected finite ones. Look for NaN in the model's weights, or for an overflow."
             )
         if self.temperature == 0:
@@ -60,49 +60,57 @@ class Sampling:
 
 
 def overlap(p: Float[Tensor, "*rows V"], q: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows"]:
-    """β = Σ_x min(p(x), q(x)): how probable it is that a token drawn from q stays (theorem 3.5)."""
+    """β = Σ_x min(p(x), q(x)): the probability that a token drafted from q is accepted (theorem 3.5)."""
     return torch.minimum(p, q).sum(dim=-1)
 
 
 def residual(p: Float[Tensor, "V"], q: Float[Tensor, "V"]) -> Float[Tensor, "V"]:
-    """(p − q)₊ / Σ (p − q)₊: where a token comes from when the drafted one fell."""
-    missing = (p - q).clamp(min=0)
-    # Equal distributions let nothing fall, but for rounding.
-    return missing / missing.sum() if missing.sum() > 0 else p
+    """(p − q)₊ / Σ (p − q)₊: the distribution of the token that replaces a rejected one."""
+    deficit = (p - q).clamp(min=0)
+    # If p = q, only rounding can reject a token, and the residual is 0: sample from p.
+    return deficit / deficit.sum() if deficit.sum() > 0 else p
 
 
 def verify(
     drafted: list[int], q: Float[Tensor, "k V"], p: Float[Tensor, "k+1 V"], chance: Chance
 ) -> tuple[list[int], int]:
-    """The tokens of one pass, and how many of them were drafted: always one more than that.
+    """Return the new tokens of one pass, and how many of them are accepted drafted tokens: all except the last one.
+
+    That one replaces the first rejected one or, if all drafted tokens are accepted, continues the text.
 
     Args:
-        q: of which each drafted token was drawn.
-        p: the model's distributions at the same places, and at the one behind them.
+        q: the distributions from which the drafted tokens were sampled.
+        p: the target model's distributions at the same positions, and at the next one.
 
     Raises:
-        ValueError: a drafted token that its own distribution excludes.
+        ValueError: for a drafted token that has probability 0 in its own distribution.
     """
     for i, token in enumerate(drafted):
         if not q[i, token] > 0:
-            raise ValueError(f"got the drafted token {token}, of probability {q[i, token]:.3g} in its own draft.")
-        stays = float((p[i, token] / q[i, token]).clamp(max=1))
-        if chance.pick(torch.tensor([stays, 1 - stays], dtype=torch.float64)) == 1:
+            raise ValueError(
+                f"got the drafted token {token} with probability {q[i, token]:.3g} in its own draft; expected more "
+                "than 0. Sample each drafted token from the q that the draft reports."
+            )
+        acceptance = float((p[i, token] / q[i, token]).clamp(max=1))
+        if chance.pick(torch.tensor([acceptance, 1 - acceptance], dtype=torch.float64)) == 1:
             return [*drafted[:i], chance.pick(residual(p[i], q[i]))], i
     return [*drafted, chance.pick(p[len(drafted)])], len(drafted)
 
 
 def expected_tokens(acceptance: float, k: int) -> float:
-    """(1 − α^{k+1}) / (1 − α): tokens a pass where each of k drafted ones stays with probability α (equation 1)."""
+    """Return (1 − α^{k+1}) / (1 − α): expected tokens per pass if each of k drafted tokens is accepted with probability
+    α (equation 1)."""
     _check(acceptance, k)
     return k + 1.0 if acceptance == 1 else (1 - acceptance ** (k + 1)) / (1 - acceptance)
 
 
 def expected_speedup(acceptance: float, k: int, cost: float) -> float:
-    """That over 1 + ck, for a draft whose pass costs c of the model's, and a pass that costs the same for k + 1 tokens
-    as for one (theorem 3.8)."""
+    """Return the expected speedup, (1 − α^{k+1}) / ((1 − α) (1 + ck)) (theorem 3.8).
+
+    A pass of the draft costs c passes of the target model, which takes the same time for k + 1 tokens as for one.
+    """
     if not (math.isfinite(cost) and cost >= 0):
-        raise ValueError(f"got cost {cost}; expected that of a pass of the draft, as a share of the model's.")
+        raise ValueError(f"got cost {cost}; expected the cost of a draft pass relative to a target pass, 0 or more.")
     return expected_tokens(acceptance, k) / (1 + cost * k)
 
 

@@ -1,9 +1,9 @@
-"""`speculate(model, ids, 100, Lookup(model.config.vocab_size), k=4)`: the model's own text, in fewer passes.
+"""Speculative decoding: `speculate(model, ids, 100, Lookup(model.config.vocab_size), k=4)` needs fewer passes.
 
-Each pass reads all weights once, whether it reads one token or five: where weights come from memory token by token, as
-in decoding one text, passes are time. Where many texts are decoded together there is less to win.
+Each forward pass loads all weights once, for one token as for five. Decoding a single text is memory-bound, so its time
+grows with the number of passes. At larger batch sizes there is less to gain.
 
-Dimension key: N tokens of a text, n last ones, V words of the vocabulary.
+Dimension key: N tokens of a text, n last ones, V tokens of the vocabulary.
 """
 
 import math
@@ -25,9 +25,9 @@ from course_lib.settings import is_real
 
 @dataclass(frozen=True)
 class Round:
-    """One pass of the model: tokens drafted for it, those that stayed, and Σ min(p, q) summed over those tried.
+    """One pass of the target model: how many tokens were drafted and accepted, and Σ min(p, q) over those tried.
 
-    What follows the first that fell is not tried.
+    Tokens after the first rejected one are not tried.
     """
 
     n_drafted: int
@@ -41,7 +41,7 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Speculated:
-    """A text, of which the model read the first `n_prompt` tokens and wrote the others."""
+    """A text: `n_prompt` tokens of prompt, then the generated tokens."""
 
     ids: Int[Tensor, "N"]
     n_prompt: int
@@ -53,25 +53,25 @@ class Speculated:
 
     @property
     def tokens_per_pass(self) -> float:
-        """1 without speculation. The pass that reads the prompt is one of them."""
+        """Generated tokens per forward pass; 1 without speculation. The pass over the prompt counts."""
         return len(self.new) / len(self.rounds)
 
     @property
     def passes_per_100(self) -> float:
-        """How often the weights are loaded for 100 tokens."""
+        """Number of weight loads (forward passes of the target model) per 100 generated tokens."""
         return 100 / self.tokens_per_pass
 
     @property
     def stayed(self) -> float:
-        """The share of the drafted tokens tried that stayed; NaN where nothing was drafted."""
-        n_tried = sum(each.n_tried for each in self.rounds)
-        return sum(each.n_stayed for each in self.rounds) / n_tried if n_tried else math.nan
+        """Fraction of the tried tokens that were accepted; NaN if no token was drafted."""
+        n_tried = sum(one_round.n_tried for one_round in self.rounds)
+        return sum(one_round.n_stayed for one_round in self.rounds) / n_tried if n_tried else math.nan
 
     @property
     def acceptance(self) -> float:
-        """α: what `stayed` is on average, the mean of Σ min(p, q), which varies less."""
-        n_tried = sum(each.n_tried for each in self.rounds)
-        return sum(each.overlap for each in self.rounds) / n_tried if n_tried else math.nan
+        """α: the expected value of `stayed`, the mean of Σ min(p, q) over the tried tokens. It has less variance."""
+        n_tried = sum(one_round.n_tried for one_round in self.rounds)
+        return sum(one_round.overlap for one_round in self.rounds) / n_tried if n_tried else math.nan
 
 
 def speculate(
@@ -84,25 +84,26 @@ def speculate(
     generator: torch.Generator | None = None,
     stop: Collection[int] = (),
 ) -> Speculated:
-    """Exactly n_new tokens behind a text, fewer only where one of `stop` ends it; distributed as the model's own.
+    """Continue a text by n_new tokens, distributed as the model's own; fewer only if one of `stop` ends the text.
 
-    At temperature 0 that is the model's greedy text, but for ties that float rounding breaks differently in a pass of
-    several tokens.
+    At temperature 0 the result is the model's greedy text, except for ties that rounding breaks differently in a pass
+    over several tokens.
 
     Args:
-        k: tokens drafted for each pass at most.
-        generator: of the CPU; needed at temperatures above 0.
+        k: the largest number of tokens drafted per pass.
+        generator: on the CPU; required at temperatures above 0.
+        stop: token ids that end the text.
 
     Raises:
-        ValueError: an empty text or one of several rows, ids that are no tokens of the model, more tokens than it has
-            positions for, n_new or k below 1, a temperature below 0 or without a generator, a draft of another
-            vocabulary, or logits without a distribution.
+        ValueError: for an empty text or a batch of texts, ids outside the vocabulary, more tokens than the model has
+            positions, n_new or k below 1, a negative temperature, a positive one without a generator, a draft with
+            another vocabulary, or logits that define no distribution.
     """
     check_is_model(model)
     _check(n_new, k, temperature)
     if not isinstance(ids, Tensor) or ids.ndim != 1 or not len(ids):
-        what = f"of shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else f"as {type(ids).__name__}"
-        raise ValueError(f"got ids {what}; expected one text (N,) of at least one token.")
+        description = f"of shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else f"as {type(ids).__name__}"
+        raise ValueError(f"got ids {description}; expected one text (N,) of at least one token.")
     _check_ids(ids, model.config.vocab_size)
     _check_positions(model, len(ids), n_new)
     _check_stop(stop)
@@ -110,8 +111,8 @@ def speculate(
         raise ValueError(f"got draft {draft!r}; expected a Draft, such as Lookup({model.config.vocab_size}).")
     if draft.n_vocabulary != model.config.vocab_size:
         raise ValueError(
-            f"got a draft of {draft.n_vocabulary} words for a model of {model.config.vocab_size}; expected the same "
-            "vocabulary, or token ids would mean different words."
+            f"got a draft of {draft.n_vocabulary} tokens for a model of {model.config.vocab_size}; expected the same "
+            "vocabulary, so that token ids mean the same in both."
         )
     if temperature != 0 and not isinstance(generator, torch.Generator):
         raise ValueError(
@@ -130,24 +131,25 @@ def speculate_from(
     sampling: Sampling,
     stop: Collection[int] = (),
 ) -> Speculated:
-    """The loop, for anything that gives logits."""
+    """Run the loop of speculative decoding with any function that returns logits."""
     n_prompt, rounds = len(ids), []
     while (n_left := n_prompt + n_new - len(ids)) > 0 and not _stopped(ids[n_prompt:], stop):
-        # One token more than were drafted comes out of a pass, so that the last pass has one less to draft.
+        # A pass yields one token more than it accepts, so the last pass has one token less to draft.
         proposal = draft.propose(ids, min(k, n_left - 1), sampling) if n_left > 1 else None
-        drafted = proposal.tokens if proposal else []
-        text = torch.cat([ids, torch.tensor(drafted, dtype=ids.dtype)])
-        p = sampling.distribution(logits(text, len(drafted) + 1))
+        draft_tokens = proposal.tokens if proposal else []
+        text = torch.cat([ids, torch.tensor(draft_tokens, dtype=ids.dtype)])
+        # p: (k + 1, V), after the text and after each drafted token; q: (k, V), the draft's own distributions.
+        p = sampling.distribution(logits(text, len(draft_tokens) + 1))
         q = proposal.q if proposal else p[:0]
-        tokens, n_stayed = verify(drafted, q, p, sampling.chance)
-        n_tried = min(n_stayed + 1, len(drafted))
-        rounds.append(Round(len(drafted), n_stayed, float(overlap(p[:n_tried], q[:n_tried]).sum())))
+        tokens, n_stayed = verify(draft_tokens, q, p, sampling.chance)
+        n_tried = min(n_stayed + 1, len(draft_tokens))
+        rounds.append(Round(len(draft_tokens), n_stayed, float(overlap(p[:n_tried], q[:n_tried]).sum())))
         ids = torch.cat([ids, _until(tokens, stop).to(ids.dtype)])
     return Speculated(ids, n_prompt, tuple(rounds))
 
 
 def _until(tokens: list[int], stop: Collection[int]) -> Int[Tensor, "_"]:
-    """Tokens up to the first of those that end a text."""
+    """Tokens up to and including the first one that ends a text."""
     ends = [i for i, token in enumerate(tokens) if token in stop]
     return torch.tensor(tokens[: ends[0] + 1] if ends else tokens)
 
@@ -165,17 +167,17 @@ def _check(n_new: object, k: object, temperature: object) -> None:
 
 
 def _check_ids(ids: Tensor, n_vocabulary: int) -> None:
-    whole = not (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
-    if not whole or int(ids.min()) < 0 or int(ids.max()) >= n_vocabulary:
+    is_integer = not (ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool)
+    if not is_integer or int(ids.min()) < 0 or int(ids.max()) >= n_vocabulary:
         raise ValueError(
             f"got ids of type {ids.dtype} from {ids.min()} to {ids.max()}; expected whole numbers from 0 to "
-            f"{n_vocabulary - 1}, the tokens of this model."
+            f"{n_vocabulary - 1}, the vocabulary of this model."
         )
 
 
 def _check_positions(model: PreTrainedModel, n_prompt: int, n_new: int) -> None:
     most = n_positions(model)
-    if most is not None and n_prompt + n_new - 1 > most:  # the last new token is never read
+    if most is not None and n_prompt + n_new - 1 > most:  # the last new token is never fed
         raise ValueError(
             f"got a text of {n_prompt} tokens and n_new={n_new}; expected at most {most + 1} together, because this "
             f"{type(model).__name__} has {most} positions. Shorten the text or lower n_new."

@@ -1,7 +1,8 @@
-"""AutoPASTA: the model names the key sentence, and answers with its attention steered to it. Zhang and others, 2024,
-https://arxiv.org/abs/2409.10790
+"""AutoPASTA: the model first copies the key sentence, then answers with attention steered to it. Zhang and others,
+2024, https://arxiv.org/abs/2409.10790
 
-Deviation: the wording of both prompts is ours, and the sentence is found by its words (see sentences.py).
+Deviation: the wording of both prompts is ours, and we find the copied sentence in the context by its words, not by
+embeddings (see sentences.py).
 
 Dimension key: B prompts, P tokens of the longest.
 """
@@ -26,10 +27,10 @@ KINDS = ("named", "true", "random", "whole context")
 
 @dataclass(frozen=True)
 class Steered:
-    """An answer, and the sentence that was highlighted for it."""
+    """An answer, and the sentence that was highlighted to get it."""
 
     answer: str
-    said: str  # when the model was asked for the key sentence
+    said: str  # the model's output for the prompt that requests the key sentence
     key: Nearest
 
 
@@ -43,18 +44,18 @@ def auto_pasta(
     spare_first: bool = True,
     n_new: int = 12,
 ) -> Steered:
-    """Ask for the key sentence, find it in the context, and ask the question with it highlighted. Greedy."""
-    said, key = key_sentence(model, tokenizer, context, question)
+    """Prompt for the key sentence, find it in the context, then prompt for the answer with it highlighted. Greedy."""
+    model_output, key = key_sentence(model, tokenizer, context, question)
     prompt = as_prompt(tokenizer, ANSWER_IT.format(context=context, question=question))
-    found = highlighted(tokenizer, [prompt], [[key.sentence]])
-    with steering(model, found.columns, heads, alpha, spare_first):
-        return Steered(written(model, tokenizer, prompt, n_new), said, key)
+    prompt_tokens = highlighted(tokenizer, [prompt], [[key.sentence]])
+    with steering(model, prompt_tokens.columns, heads, alpha, spare_first):
+        return Steered(written(model, tokenizer, prompt, n_new), model_output, key)
 
 
 def key_sentence(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, context: str, question: str, n_new: int = 48
 ) -> tuple[str, Nearest]:
-    """What the model says the key sentence is, and the sentence of the context that is nearest to that.
+    """Return the model's output when prompted for the key sentence, and the sentence of the context nearest to it.
 
     Raises:
         ValueError: for a context without sentences.
@@ -62,43 +63,45 @@ def key_sentence(
     sentences = split_sentences(context)
     if not sentences:
         raise ValueError(f"got the context {context[:40]!r}; expected at least one sentence.")
-    said = written(model, tokenizer, as_prompt(tokenizer, NAME_IT.format(context=context, question=question)), n_new)
-    return said, nearest_sentence(said, sentences)
+    output = written(model, tokenizer, as_prompt(tokenizer, NAME_IT.format(context=context, question=question)), n_new)
+    return output, nearest_sentence(output, sentences)
 
 
 def pieces(
     kind: str, context: str, named: str | None = None, true: str | None = None, generator: torch.Generator | None = None
 ) -> list[str]:
-    """What to highlight of a context: the sentence named by the model, the true one, or, to compare with, a random one
-    of the others, or all of it (which tells the context from the question alone).
+    """Return the sentences of a context to highlight: the one that the model named, the true one, or a baseline.
+
+    The baselines are a random sentence other than the true one, and all sentences of the context. In the latter case,
+    steering only separates the context from the question.
 
     Raises:
-        ValueError: an unknown kind, or one whose sentence or generator was not given.
+        ValueError: for an unknown kind, or one whose sentence or generator is missing.
     """
     if kind not in KINDS:
         raise ValueError(f"got kind {kind!r}; expected one of {', '.join(KINDS)}.")
     if kind == "whole context":
         return split_sentences(context)
-    given = named if kind == "named" else true
-    if given is None or (kind == "random" and generator is None):
-        raise ValueError(f"got kind {kind!r} without its sentence; expected named=, true=, or true= and generator=.")
+    sentence_of_kind = named if kind == "named" else true
+    if sentence_of_kind is None or (kind == "random" and generator is None):
+        raise ValueError(f"got kind {kind!r} without its inputs; expected named=, true=, or true= and generator=.")
     if kind != "random":
-        return [given]
-    others = [sentence for sentence in split_sentences(context) if sentence != given]
-    return [others[int(torch.randint(len(others), (1,), generator=generator))]]
+        return [sentence_of_kind]
+    other_sentences = [sentence for sentence in split_sentences(context) if sentence != sentence_of_kind]
+    return [other_sentences[int(torch.randint(len(other_sentences), (1,), generator=generator))]]
 
 
 def as_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """As the model's chat template frames what a user says, or as text to go on from where it has none."""
+    """Format a user message with the model's chat template, or as plain text to continue if it has none."""
     if tokenizer.chat_template is None:
         return f"{text}\n\n"
-    said = [{"role": "user", "content": text}]
-    return tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    messages = [{"role": "user", "content": text}]
+    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
 
 @torch.no_grad()
 def written(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str, n_new: int) -> str:
-    """What the model writes next, greedily, up to its end token."""
+    """Return the model's greedy continuation of a prompt, up to its end token."""
     ids = torch.tensor([tokenizer(prompt, add_special_tokens=False).input_ids], device=model.device)
     pad = tokenizer.pad_token_id or tokenizer.eos_token_id
     out = model.generate(

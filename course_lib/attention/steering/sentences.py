@@ -1,4 +1,4 @@
-"""Sentences of a text: where they are among its tokens, and which of them somebody meant.
+"""Sentences of a text: the tokens that they consist of, and the one nearest to a sentence that a model wrote.
 
 Dimension key: B prompts, P tokens of the longest.
 """
@@ -13,17 +13,17 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-END = re.compile(r"(?<=[.!?])[\"')\]]*\s+")  # of a sentence: a full stop, and space behind it
+END = re.compile(r"(?<=[.!?])[\"')\]]*\s+")  # end of a sentence: a full stop followed by white space
 
 
 def split_sentences(text: str) -> list[str]:
-    """At full stops, question marks and line ends; abbreviations are not known."""
+    """Split at full stops, question marks, exclamation marks and line ends; abbreviations are not recognised."""
     return [part.strip() for line in text.splitlines() for part in END.split(line) if part.strip()]
 
 
 @dataclass(frozen=True, eq=False)
 class Highlighted:
-    """Prompts as a model reads them, padded on the left, and which of their tokens are highlighted."""
+    """Token ids of prompts, padded on the left, and which tokens are highlighted."""
 
     ids: Int[Tensor, "B P"]
     attention_mask: Int[Tensor, "B P"]
@@ -33,45 +33,48 @@ class Highlighted:
 def highlighted(
     tokenizer: PreTrainedTokenizerBase, prompts: Sequence[str], pieces: Sequence[Sequence[str]]
 ) -> Highlighted:
-    """Token ids of prompts, and the tokens of these pieces of each, wherever they stand in it.
+    """Tokenize prompts, and mark the tokens of the given pieces wherever they occur in their prompt.
 
     Raises:
-        ValueError: no prompts, not as many lists of pieces, or a piece that is not in its prompt.
+        ValueError: for no prompts, another number of piece lists than prompts, or a piece that is not in its prompt.
     """
     if not prompts or len(prompts) != len(pieces):
-        raise ValueError(f"got {len(prompts)} prompts and pieces of {len(pieces)}; expected as many, at least one.")
-    rows = [_tokens(tokenizer, prompt, of_it) for prompt, of_it in zip(prompts, pieces, strict=True)]
+        raise ValueError(
+            f"got {len(prompts)} prompts and {len(pieces)} lists of pieces; expected one list per prompt, at least one."
+        )
+    rows = [_tokens(tokenizer, prompt, prompt_pieces) for prompt, prompt_pieces in zip(prompts, pieces, strict=True)]
     shape = len(rows), max(len(ids) for ids, _ in rows)
-    found = Highlighted(
+    batch = Highlighted(
         torch.full(shape, tokenizer.pad_token_id or tokenizer.eos_token_id or 0),
         torch.zeros(shape, dtype=torch.long),
         torch.zeros(shape, dtype=torch.bool),
     )
     for i, (ids, columns) in enumerate(rows):
-        found.ids[i, shape[1] - len(ids) :] = torch.tensor(ids)
-        found.attention_mask[i, shape[1] - len(ids) :] = 1
-        found.columns[i, shape[1] - len(ids) :] = torch.tensor(columns)
-    return found
+        batch.ids[i, shape[1] - len(ids) :] = torch.tensor(ids)
+        batch.attention_mask[i, shape[1] - len(ids) :] = 1
+        batch.columns[i, shape[1] - len(ids) :] = torch.tensor(columns)
+    return batch
 
 
 def _tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, pieces: Sequence[str]) -> tuple[list[int], list[bool]]:
+    """The token ids of a prompt, and which of its tokens overlap one of the pieces."""
     spans = [span for piece in pieces for span in _spans(prompt, piece)]
-    encoded = tokenizer(prompt, add_special_tokens=False, return_offsets_mapping=True)
-    # A token with a space before the piece's first word is one of the piece's.
-    columns = [any(a < end and b > start for start, end in spans) for a, b in encoded.offset_mapping]
-    return encoded.input_ids, columns
+    encoding = tokenizer(prompt, add_special_tokens=False, return_offsets_mapping=True)
+    # A token that contains the space before a piece overlaps the piece, so it is highlighted too.
+    columns = [any(a < end and b > start for start, end in spans) for a, b in encoding.offset_mapping]
+    return encoding.input_ids, columns
 
 
 def _spans(prompt: str, piece: str) -> list[tuple[int, int]]:
-    places = [found.start() for found in re.finditer(re.escape(piece), prompt)] if piece.strip() else []
-    if not places:
+    starts = [match.start() for match in re.finditer(re.escape(piece), prompt)] if piece.strip() else []
+    if not starts:
         raise ValueError(f"got the sentence {piece[:80]!r}, which is not in the text {prompt[:80]!r}...")
-    return [(start, start + len(piece)) for start in places]
+    return [(start, start + len(piece)) for start in starts]
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """The sentence of a text that is most like one that was said; a similarity of 0 says that no word is shared."""
+    """The sentence of a text most similar to a query sentence; similarity 0 means that they have no word in common."""
 
     index: int
     sentence: str
@@ -79,16 +82,16 @@ class Nearest:
 
 
 def nearest_sentence(said: str, sentences: Sequence[str]) -> Nearest:
-    """By the cosine of word counts, weighted by how few of the sentences have the word (TF-IDF).
+    """Return the sentence with the highest cosine similarity of TF-IDF vectors: word counts, weighted by rarity.
 
-    Deviation: AutoPASTA compares the vectors of a sentence encoder. Models copy sentences nearly word for word, for
-    which words do; what a model says in other words is found less well.
+    Deviation: AutoPASTA compares the embeddings of a sentence encoder. Models copy sentences almost word for word, so
+    comparing words is enough; paraphrases are matched less reliably.
 
     Raises:
-        ValueError: without a sentence that has words.
+        ValueError: if no sentence contains a word.
     """
     if not any(re.search(r"\w", sentence) for sentence in sentences):
-        raise ValueError(f"got {len(sentences)} sentences without a word; expected those of the text.")
+        raise ValueError(f"got {len(sentences)} sentences without a word; expected the sentences of the text.")
     words = TfidfVectorizer(token_pattern=r"\w+").fit(sentences)
     cosine = (words.transform(sentences) @ words.transform([said]).T).toarray()[:, 0]
     best = int(cosine.argmax())

@@ -1,4 +1,4 @@
-"""Settings of a pruning, found without a label. Yang and others, VFlowOpt, 2025,
+"""Calibration of pruning settings without labels. Yang and others, VFlowOpt, 2025,
 https://arxiv.org/abs/2508.05211
 
 Dimension key: B questions, W words, C width.
@@ -17,20 +17,20 @@ from course_lib.attention.visual.model import GRID, SmallVLM
 from course_lib.attention.visual.prune import Pruning, Seen, read
 from course_lib.attention.visual.stages import Ratios, even, spread
 
-FAILED = 0.0  # what settings score that leave an image without a patch to ask, as in the public code
+FAILED = 0.0  # score of settings for which the set K of an image is empty (see importance.py), as in the public code
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, and how long; a point (t, α, side, early, later) of the unit cube is one set of settings.
+    """The search space and the number of trials. A point (t, α, side, early, later) of the unit cube is one setting.
 
     Args:
         mean: R̄, the same for all points.
-        most_t, most_alpha: t and α are searched from 0 to these. (The public code has α up to 1 beside a mean over K,
-            where equation 4 has the sum, |K| times as much.)
-        sides: of the cells. Those of which there would be more than tokens to keep are passed over.
-        n_first: points before the Gaussian process is asked.
-        n_steps: points in all.
+        most_t, most_alpha: upper limits of t and α; the lower limits are 0. (The public code searches α up to 1, but
+            averages over K where equation 4 sums, which is |K| times as much.)
+        sides: candidate side lengths of cells, in patches. Sides that give more cells than tokens to keep are skipped.
+        n_first: trials before the Gaussian process chooses the points.
+        n_steps: trials in all.
     """
 
     mean: float
@@ -41,7 +41,7 @@ class Search:
     n_steps: int = 50
 
     def pruning(self, point: Point) -> Pruning:
-        """The settings at a point."""
+        """Return the settings at a point."""
         t, alpha, side, early, later = point
         ratios = spread(self.mean, early, later)
         sides = fitting(self.sides, ratios)
@@ -54,7 +54,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The settings that changed the answer's vector least, and all that were tried."""
+    """The settings with the highest cosine similarity, and all trials."""
 
     pruning: Pruning
     cosine: float
@@ -62,36 +62,36 @@ class Calibrated:
 
 
 def by_hand(mean: float) -> Pruning:
-    """Settings that nobody searched: patches above the mean are asked, entropy weighs as much as one of them, cells of
-    6 × 6, the same share kept at every stage."""
+    """Return a baseline without search: patches above the mean form K, entropy weighs as much as one of them, cells of
+    6 × 6 patches (12 × 12 if too few tokens are kept), and the same ratio at every stage."""
     return Pruning(Importance(t=1.0, alpha=1.0), even(mean), fitting((6, 12), even(mean))[0])
 
 
 def fitting(sides: tuple[int, ...], ratios: Ratios) -> tuple[int, ...]:
-    """The sides of which there are at most as many cells as tokens to keep in the first third.
+    """Return the sides that give at most as many cells as there are tokens to keep in the first third.
 
     Raises:
-        ValueError: none is that large.
+        ValueError: if there is no such side.
     """
     count = ratios.counts(GRID**2)[0]
-    fits = tuple(side for side in sides if ceil(GRID / side) ** 2 <= count)
-    if not fits:
-        raise ValueError(f"got sides {sides} and {count} tokens to keep; expected a side of at most so many cells.")
-    return fits
+    fitting_sides = tuple(side for side in sides if ceil(GRID / side) ** 2 <= count)
+    if not fitting_sides:
+        raise ValueError(f"got sides {sides} and {count} tokens to keep; expected a side with at most {count} cells.")
+    return fitting_sides
 
 
 def agreement(model: SmallVLM, seen: Seen, words: Int[Tensor, "B W"], pruning: Pruning) -> Float[Tensor, "B"]:
-    """cos(h, h'), of the last word's vectors after the last layer with all tokens and with those left (equation 8)."""
+    """cos(h, h'): the last word's final hidden states with all tokens and with the kept ones (equation 8)."""
     return cosine_similarity(read(model, seen, words, pruning).last, whole(model, seen, words), dim=1)
 
 
 def whole(model: SmallVLM, seen: Seen, words: Int[Tensor, "B W"]) -> Float[Tensor, "B C"]:
-    """h: the last word's vector where nothing is pruned."""
+    """h: the last word's final hidden state without pruning."""
     return read(model, seen, words, Pruning(Importance(t=0.0), Ratios())).last
 
 
 def calibrate(model: SmallVLM, seen: Seen, words: Int[Tensor, "B W"], search: Search, seed: int = 0) -> Calibrated:
-    """The settings of the highest mean cosine over unlabelled questions, among as many as the paper tries."""
+    """Maximise the mean cosine similarity over unlabelled questions, with as many trials as in the paper."""
     target = whole(model, seen, words)
 
     def objective(point: Point) -> float:
@@ -101,7 +101,7 @@ def calibrate(model: SmallVLM, seen: Seen, words: Int[Tensor, "B W"], search: Se
             return FAILED
         return cosine_similarity(last, target, dim=1).mean().item()
 
-    start = (0.25, 0.01, 0.5, 0.0, 0.0)  # little entropy, no stages
+    start = (0.25, 0.01, 0.5, 0.0, 0.0)  # little weight on entropy; all pruning before the first third
     trials = maximise(objective, [start], search.n_first, search.n_steps, seed)
-    found = best(trials)
-    return Calibrated(search.pruning(found.point), found.value, trials)
+    best_trial = best(trials)
+    return Calibrated(search.pruning(best_trial.point), best_trial.value, trials)

@@ -1,11 +1,11 @@
-"""A small model that sees and answers, in plain torch: an encoder of patches, and a decoder that reads them as tokens.
+"""A small vision-language model in plain torch: an encoder of image patches, and a decoder that reads them as tokens.
 
-Built as the large ones are (Liu, Li, Wu, Lee, LLaVA, 2023, https://arxiv.org/abs/2304.08485): patches attend to each
-other in the encoder, a linear layer turns them into tokens, and those stand before the words of the question in a
-causal language model. Every token keeps the position that it had among all, however many of them are left.
+The architecture is that of large ones (Liu, Li, Wu, Lee, LLaVA, 2023, https://arxiv.org/abs/2304.08485): patches attend
+to each other in the encoder, a linear layer projects them to visual tokens, and a causal language model reads these
+before the words of the question. Every token keeps its original position, however many others are pruned.
 
-Dimension key: B canvases, P pixels of a side, N visual tokens, K those that are left, Q questions of W words, T
-tokens and words together, H heads, C width, V words of the vocabulary.
+Dimension key: B canvases, P pixels per side, N visual tokens, Q questions of W words, T tokens and words together,
+H heads, D head dimension, C width, V words of the vocabulary.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from course_lib.attention.visual.canvas import PATCH, SIDE, WORDS
 
-GRID = SIDE // PATCH  # patches of a side
+GRID = SIDE // PATCH  # patches per side
 N_TOKENS = GRID**2
 
 
@@ -33,7 +33,7 @@ class Shape:
 
 
 class Attention(nn.Module):
-    """Multi-head attention; RoPE where positions are given, and then causal, or as `reads` says."""
+    """Multi-head attention. With positions it uses RoPE and is causal, or masked by `reads` if that is given."""
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -42,7 +42,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(shape.width, shape.width, bias=False)
 
     def projected(self, x: Float[Tensor, "B T C"], position: Int[Tensor, "B T"] | None) -> list[Tensor]:
-        """Queries, keys and values, (B, H, T, D) each."""
+        """Return queries, keys and values, (B, H, T, D) each."""
         query, keys, values = self.into(x).unflatten(2, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
         return [query, keys, values] if position is None else [turn(query, position), turn(keys, position), values]
 
@@ -50,17 +50,17 @@ class Attention(nn.Module):
         self, x: Float[Tensor, "B T C"], position: Int[Tensor, "B T"] | None, reads: Bool[Tensor, "T T"] | None
     ) -> Float[Tensor, "B T C"]:
         causal = position is not None and reads is None
-        read = scaled_dot_product_attention(*self.projected(x, position), attn_mask=reads, is_causal=causal)
-        return self.out(read.transpose(1, 2).flatten(2))
+        output = scaled_dot_product_attention(*self.projected(x, position), attn_mask=reads, is_causal=causal)
+        return self.out(output.transpose(1, 2).flatten(2))
 
     def weights(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T T"]:
-        """What each patch attends to, written out, to be looked at: rows sum to 1."""
+        """Return the attention weights between patches, for analysis; rows sum to 1."""
         query, keys, _ = self.projected(x, None)
         return (query @ keys.transpose(2, 3) * query.shape[3] ** -0.5).softmax(dim=-1)
 
 
 def turn(vectors: Float[Tensor, "B H T D"], position: Int[Tensor, "B T"]) -> Float[Tensor, "B H T D"]:
-    """RoPE: pairs (i, i + D/2) turned by the position times 10000^(−2i/D)."""
+    """Apply RoPE: rotate the pair of channels (i, i + D/2) by the angle position · 10000^(−2i/D)."""
     half = vectors.shape[3] // 2
     angle = position[:, None, :, None] * 10000.0 ** -(torch.arange(half) / half)
     low, high = vectors.chunk(2, dim=3)
@@ -68,7 +68,7 @@ def turn(vectors: Float[Tensor, "B H T D"], position: Int[Tensor, "B T"]) -> Flo
 
 
 class Block(nn.Module):
-    """Attention and a GELU network, each after its norm and beside the residual."""
+    """A pre-norm transformer block: attention and a GELU MLP, each added to the residual."""
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -88,7 +88,7 @@ class Block(nn.Module):
 
 
 class SmallVLM(nn.Module):
-    """Canvas and question in, logits of the next word out."""
+    """Maps canvases and questions to logits of the next word."""
 
     def __init__(self, shape: Shape, generator: torch.Generator):
         super().__init__()
@@ -102,22 +102,23 @@ class SmallVLM(nn.Module):
         self.decoder = nn.ModuleList(Block(shape) for _ in range(shape.n_decoder))
         self.norm = nn.RMSNorm(shape.width, eps=1e-5)
         self.head = nn.Linear(shape.width, len(WORDS), bias=False)
-        deep = (2 * len(self.decoder)) ** -0.5  # what writes to the residual begins smaller, since so many add up
+        # Output projections start smaller, because 2 · n_decoder of them add up in the residual.
+        residual_scale = (2 * len(self.decoder)) ** -0.5
         for name, weight in self.named_parameters():
             if weight.ndim == 2:
-                smaller = deep if name.endswith(("out.weight", "down.weight")) else 1.0
-                nn.init.normal_(weight, std=smaller * weight.shape[1] ** -0.5, generator=generator)
+                scale = residual_scale if name.endswith(("out.weight", "down.weight")) else 1.0
+                nn.init.normal_(weight, std=scale * weight.shape[1] ** -0.5, generator=generator)
         for layer in (self.patch, self.projector):
             nn.init.zeros_(layer.bias)
-        for place in (self.row, self.column, self.seen_row, self.seen_column, self.words.weight):
-            nn.init.normal_(place, std=0.5, generator=generator)
+        for embedding in (self.row, self.column, self.seen_row, self.seen_column, self.words.weight):
+            nn.init.normal_(embedding, std=0.5, generator=generator)
 
     def embedded(self, images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B N C"]:
-        """Patches as vectors, with their places."""
+        """Return patch embeddings plus the embeddings of their row and column."""
         return self.patch(patches(images).float() / 120) + (self.row[:, None] + self.column).flatten(0, 1)
 
     def visual(self, images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B N C"]:
-        """What the decoder gets of an image: a token for every patch, row by row."""
+        """Return the visual tokens that the decoder reads: one per patch, row by row."""
         x = self.embedded(images)
         for block in self.encoder:
             x = block(x)
@@ -125,22 +126,26 @@ class SmallVLM(nn.Module):
 
     @torch.no_grad()
     def encoder_attention(self, images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B H N N"]:
-        """What each patch attends to in the encoder's last layer; rows sum to 1."""
+        """Return the attention weights between patches in the encoder's last layer; rows sum to 1."""
         x = self.embedded(images)
         for block in self.encoder[:-1]:
             x = block(x)
         return self.encoder[-1].attention.weights(self.encoder[-1].norm(x))
 
     def forward(self, images: UInt8[Tensor, "B P P"], questions: Int[Tensor, "B Q W"]) -> Float[Tensor, "B Q V"]:
-        """Logits of the word after each question, every visual token kept.
+        """Return logits of the word after each question, with all visual tokens kept.
 
-        Several questions about an image share its tokens and do not see each other: each is as if asked alone.
+        Questions about the same image share its tokens and do not attend to each other, so that each has the same
+        logits as if it were the only one.
         """
         n_questions, n_words = questions.shape[1:]
         x = torch.cat([self.visual(images), self.words(questions.flatten(1))], dim=1)
+        # All questions start at position N, right after the image.
         position = torch.cat([torch.arange(N_TOKENS), (N_TOKENS + torch.arange(n_words)).repeat(n_questions)])
-        of = torch.cat([torch.zeros(N_TOKENS), torch.arange(n_questions).repeat_interleave(n_words) + 1])
-        reads = ((of == 0) | (of == of[:, None])).tril()  # the image, and its own question, up to itself
+        # 0 for the image, 1 to Q for the words of each question: (T).
+        segment = torch.cat([torch.zeros(N_TOKENS), torch.arange(n_questions).repeat_interleave(n_words) + 1])
+        # (T, T): each token attends to the image and to its own question, up to itself.
+        reads = ((segment == 0) | (segment == segment[:, None])).tril()
         for block in self.decoder:
             x = block(x, position.expand(len(x), -1), reads)
         return self.logits(x[:, N_TOKENS + n_words - 1 :: n_words])
@@ -150,14 +155,14 @@ class SmallVLM(nn.Module):
 
 
 def patches(images: UInt8[Tensor, "B P P"]) -> UInt8[Tensor, "B N pixels"]:
-    """The pixels of each patch, row by row; patches row by row too.
+    """Return the pixels of each patch; patches, and the pixels within each, are ordered row by row.
 
     Raises:
-        ValueError: images of another size.
+        ValueError: for images of another size.
     """
     if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
         raise ValueError(
             f"got images of shape {tuple(images.shape)}; expected (B, {SIDE}, {SIDE}), grey levels 0 to 255."
         )
-    cut = images.unflatten(2, (GRID, PATCH)).unflatten(1, (GRID, PATCH))  # (B, rows, PATCH, columns, PATCH)
-    return cut.transpose(2, 3).flatten(3).flatten(1, 2)
+    tiles = images.unflatten(2, (GRID, PATCH)).unflatten(1, (GRID, PATCH))  # (B, rows, PATCH, columns, PATCH)
+    return tiles.transpose(2, 3).flatten(3).flatten(1, 2)

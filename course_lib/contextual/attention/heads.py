@@ -1,10 +1,11 @@
-"""`with contextual_heads(model, part_norms, keep=7) as watch:` — each token attends with the heads that it needs.
+"""Contextual head sparsity: `with contextual_heads(model, part_norms, keep=7) as watch:` keeps 7 query heads per token.
 
-A skipped head loses its part of the output of attention; its keys and values are made all the same (see head_cache.py).
-On a GPU, one token's attention does not read the keys and values of groups that it skips, if the score says before
-attention which these are (on_kernels.py).
+A skipped head contributes nothing to the output of attention, but its keys and values are still computed and cached
+(see head_cache.py). On a GPU, decoding a token does not load the keys and values of skipped groups if the score needs
+no attention outputs (on_kernels.py).
 
-Dimension key: T tokens of a pass in one row, H query heads, G key-value groups, L blocks, n windows of N tokens.
+Dimension key: T tokens of a pass in one row, H query heads, G key-value groups, L transformer blocks, n windows of N
+tokens.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,24 +23,24 @@ from course_lib.models import Heads, blocks, check_is_model, heads
 from course_lib.settings import is_count
 from course_lib.sparsity.ranking import keep_highest
 
-HeadScore = Callable[[SeenHeads, int], Tensor]  # what is seen, block -> (T, H); high = keep
-_before: WeakSet = WeakSet()  # scores that read no outputs of attention
-_inside: WeakSet = WeakSet()  # models in such a block now
+HeadScore = Callable[[SeenHeads, int], Tensor]  # inputs and outputs of attention, block index -> (T, H); high = keep
+_before: WeakSet = WeakSet()  # scores that need no outputs of attention
+_inside: WeakSet = WeakSet()  # models inside a `with contextual_heads(...)` block
 
 
 def before_attention(score: HeadScore) -> HeadScore:
-    """The same score, of which it is known that it reads no outputs, so that heads can be skipped."""
+    """Mark a score as independent of the outputs of attention, so that a kernel can skip heads."""
     _before.add(score)
     return score
 
 
 def part_norms(seen: SeenHeads, block: int) -> Float[Tensor, "T H"]:
-    """The oracle: the length of each head's part of the output, on the fly (Deja Vu, section 3.1)."""
+    """Oracle score: ‖W_h a_h‖₂, the norm of each head's contribution to the output (Deja Vu, section 3.1)."""
     return seen.part_norms
 
 
 def static_heads(model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> HeadScore:
-    """The same heads for every token: those whose parts are longest on average over calibration text."""
+    """Return a static score: every token keeps the heads with the largest mean contribution on calibration text."""
     total = torch.zeros(len(blocks(model)), heads(model).n_query, device=model.device)
 
     def add(block: int, seen: SeenHeads) -> None:
@@ -50,7 +51,7 @@ def static_heads(model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> Hea
 
 
 class HeadWatch:
-    """Which heads the passes since the beginning kept; padding counts as any token."""
+    """Counts of kept heads over all passes since the start of the `with` block; padding counts like any token."""
 
     def __init__(self, n_blocks: int, model_heads: Heads, device: torch.device) -> None:
         self.n_tokens, self._heads = 0, model_heads
@@ -58,53 +59,55 @@ class HeadWatch:
         self._groups = torch.zeros(n_blocks, model_heads.n_key_value, dtype=torch.long, device=device)
 
     def count(self, block: int, keep: Bool[Tensor, "T H"]) -> None:
-        """Add what one block kept in one pass."""
+        """Add the keep mask of one transformer block for one pass."""
         self.n_tokens += len(keep) if block == 0 else 0
         self._chosen[block] += keep.sum(0)
+        # A group's keys and values are loaded if any of its H / G query heads is kept: (T, G, H / G) -> (T, G).
         self._groups[block] += keep.unflatten(1, (-1, self._heads.group)).any(2).sum(0)
 
     @property
     def share(self) -> Float[Tensor, "L H"]:
-        """The share of tokens that kept each head."""
+        """Fraction of tokens that kept each head."""
         return self._chosen.cpu() / self.n_tokens
 
     @property
     def group_share(self) -> Float[Tensor, "L G"]:
-        """The share of tokens that kept any head of each group: only where none is kept are no keys and values read."""
+        """Fraction of tokens that kept any head of each group. The others do not need the group's keys and values."""
         return self._groups.cpu() / self.n_tokens
 
 
 @contextmanager
 def contextual_heads(model: PreTrainedModel, score: HeadScore, keep: int, lookahead: int = 0) -> Iterator[HeadWatch]:
-    """Inside, each token keeps exactly `keep` query heads of every block; on exit the model is as before.
+    """Inside the `with` block, each token keeps exactly `keep` query heads in each layer; then all is as before.
 
-    Works with any call, `generate()` among them, and together with `contextual(...)`.
+    Works with any forward call, including `generate()`, and together with `contextual(...)`.
 
     Args:
-        lookahead: of how many blocks below the score wants x.
+        score: rates the heads of each token in each transformer block, such as `part_norms`.
+        lookahead: for how many earlier transformer blocks the score needs x.
 
     Raises:
-        ValueError: a number of heads that the model cannot keep, a lookahead beyond its blocks, scores that do not fit,
-            or a model that is inside such a block already.
+        ValueError: for a number of heads that the model cannot keep, a lookahead beyond its transformer blocks, scores
+            of a wrong shape or with NaN, or a model that is already inside such a `with` block.
     """
     _check(model, score, keep, lookahead)
-    n_leaving = heads(model).n_query - keep
+    n_skipped = heads(model).n_query - keep
     watch = HeadWatch(len(blocks(model)), heads(model), model.device)
 
     def drop(block: int, seen: SeenHeads) -> Tensor | None:
-        if on_gpu is not None and on_gpu.is_done:
+        if on_gpu is not None and on_gpu.is_done:  # the kernel has skipped the other heads already
             on_gpu.is_done = False
             watch.count(block, on_gpu.keep)
             return None
         with torch.no_grad():
-            chosen = keep_highest(_fitting(score(seen, block), seen, block), n_leaving)
-        watch.count(block, chosen)
-        return seen.outputs.masked_fill(~chosen[..., None], 0)
+            keep_mask = keep_highest(_fitting(score(seen, block), seen, block), n_skipped)
+        watch.count(block, keep_mask)
+        return seen.outputs.masked_fill(~keep_mask[..., None], 0)
 
     def before(block: int, seen: SeenHeads) -> None:
-        found = score(seen, block)
-        _check_shape(found, (len(seen.x), heads(model).n_query), block)
-        on_gpu.choose(found, n_leaving)
+        head_scores = score(seen, block)
+        _check_shape(head_scores, (len(seen.x), heads(model).n_query), block)
+        on_gpu.choose(head_scores, n_skipped)
 
     _inside.add(model)
     try:
@@ -124,14 +127,17 @@ def _check(model: PreTrainedModel, score: object, keep: object, lookahead: objec
         raise ValueError(f"got keep={keep!r}; expected a whole number of heads, 1 to {n_query}.")
     n_blocks = len(blocks(model))
     if not is_count(lookahead, least=0) or lookahead >= n_blocks:
-        raise ValueError(f"got lookahead {lookahead!r}; expected 0 to {n_blocks - 1}, the number of blocks back.")
+        raise ValueError(f"got lookahead {lookahead!r}; expected 0 to {n_blocks - 1} earlier blocks.")
     if not callable(score):
         raise ValueError(f"got score {score!r}; expected a function of (seen, block), such as part_norms.")
     if model in _inside:
-        raise ValueError("got a model whose heads are chosen already; leave its `with contextual_heads(...)` first.")
+        raise ValueError(
+            "got a model whose heads are chosen already; leave its `with contextual_heads(...)` block first."
+        )
 
 
 def _fitting(score: Tensor, seen: SeenHeads, block: int) -> Float[Tensor, "T H"]:
+    """Return the score of all heads after checking its shape, and that it has no NaN."""
     _check_shape(score, tuple(seen.outputs.shape[:2]), block)
     if bool(score.isnan().any()):
         raise ValueError(_words(score, tuple(seen.outputs.shape[:2]), block))
@@ -146,5 +152,5 @@ def _check_shape(score: Tensor, expected: tuple[int, ...], block: int) -> None:
 def _words(score: Tensor, expected: tuple[int, ...], block: int) -> str:
     return (
         f"got scores {tuple(score.shape)}, {int(score.isnan().sum())} of them NaN, at block {block}; expected "
-        f"numbers, (tokens, heads) = {expected}. Give a score that was made for this model."
+        f"numbers, (tokens, heads) = {expected}. Use a score that was made for this model."
     )

@@ -1,4 +1,4 @@
-"""Ways to choose the neurons that are computed: all of them, an oracle, or trained predictors.
+"""Which neurons to compute: all of them, those of an oracle, or those of trained predictors.
 
 Dimension key: N tokens, D width, r rank, F neurons, K chosen neurons.
 """
@@ -16,36 +16,39 @@ from course_lib.contextual.selector import check_density, n_kept
 
 
 def everything(block: int, position: int, x: Float[Tensor, "D"]) -> None:
-    """All neurons, without an index."""
+    """Choose all neurons, by returning no index."""
 
 
 def predicted(predictors: Sequence[Predictor], density: float | Sequence[float]) -> Choice:
-    """Exactly max(1, round(density · F)) neurons, the highest logits; finding them is part of a step's time.
+    """Return a choice of exactly max(1, round(density · F)) neurons, those with the highest predicted logits.
+
+    Predicting the logits is part of the time of a decoding step.
 
     Args:
-        density: the share of every block, or one for each.
+        density: fraction of neurons to compute, the same in every transformer block or one per block.
 
     Raises:
-        ValueError: for a density that is none, or another number of them than of predictors.
+        ValueError: for a density outside (0, 1], or another number of densities than predictors.
     """
-    pairs = [(each.into.weight.detach(), long_columns(each.out.weight.detach())) for each in predictors]
-    shares = _by_block(density, len(pairs))
-    counts = [n_kept(share, len(out)) for share, (_, out) in zip(shares, pairs, strict=True)]
+    pairs = [(predictor.into.weight.detach(), long_columns(predictor.out.weight.detach())) for predictor in predictors]
+    densities = _by_block(density, len(pairs))
+    counts = [n_kept(fraction, len(w_out)) for fraction, (_, w_out) in zip(densities, pairs, strict=True)]
 
     def choose(block: int, position: int, x: Float[Tensor, "D"]) -> Int[Tensor, "K"]:
-        into, out = pairs[block]
-        return highest(torch.mv(out, torch.mv(into, x)), counts[block])
+        w_in, w_out = pairs[block]
+        # logits = W_out (W_in x): r · D + F · r multiplications, compared with F · D per matrix of the MLP
+        return highest(torch.mv(w_out, torch.mv(w_in, x)), counts[block])
 
     return choose
 
 
 def long_columns(weight: Float[Tensor, "F r"]) -> Float[Tensor, "F r"]:
-    """The same matrix with its columns in one stretch each: a product runs along F in place of r, which is short."""
+    """Store the same matrix column by column, so that a matrix-vector product runs along F, which is longer than r."""
     return weight.T.contiguous().T
 
 
 def known(sets: Sequence[Sequence[Tensor]]) -> Choice:
-    """Sets that were found before, one a position and block, so that finding them takes no time."""
+    """Return precomputed sets, one per position and transformer block, so that choosing takes no time."""
     return lambda block, position, x: sets[position][block]
 
 
@@ -53,21 +56,22 @@ def known(sets: Sequence[Sequence[Tensor]]) -> Choice:
 def oracle_sets(
     decoder: Decoder, ids: Int[Tensor, "N"], density: float | Sequence[float]
 ) -> list[list[Int[Tensor, "K"]]]:
-    """For each token and block the neurons that matter most, at most max(1, round(density · F)), none that is zero.
+    """Return the most important neurons of each token and block: max(1, round(density · F)), without those of value 0.
 
-    They are chosen as the text is read with chosen neurons alone, so that a later block sees what it will see.
+    The decoder computes only these neurons while it reads the text, so later blocks get the inputs that they will get
+    when the sets are used.
 
     Raises:
-        ValueError: for a density that is none, or another number of them than of blocks.
+        ValueError: for a density outside (0, 1], or another number of densities than transformer blocks.
     """
-    shares = _by_block(density, len(decoder.blocks))
+    densities = _by_block(density, len(decoder.blocks))
     norms = [block.mlp.weights.down.norm(dim=1) for block in decoder.blocks]
     sets: list[list[Tensor]] = [[] for _ in ids]
 
     def choose(block: int, position: int, x: Float[Tensor, "D"]) -> Int[Tensor, "K"]:
         weights = decoder.blocks[block].mlp.weights
-        importance = weights.values(x).abs() * norms[block]
-        best = importance.topk(n_kept(shares[block], weights.n))
+        importance = weights.values(x).abs() * norms[block]  # |h_i| ‖w_i‖
+        best = importance.topk(n_kept(densities[block], weights.n))
         sets[position].append(best.indices[best.values > 0])
         return sets[position][block]
 
@@ -76,9 +80,10 @@ def oracle_sets(
 
 
 def _by_block(density: float | Sequence[float], n_blocks: int) -> list[float]:
-    shares = [density] * n_blocks if isinstance(density, (int, float)) else list(density)
-    for share in shares:
-        check_density(share)
-    if len(shares) != n_blocks:
-        raise ValueError(f"got {len(shares)} densities for {n_blocks} blocks; expected one, or one for each block.")
-    return shares
+    """Return one density per transformer block, after checking them."""
+    densities = [density] * n_blocks if isinstance(density, (int, float)) else list(density)
+    for fraction in densities:
+        check_density(fraction)
+    if len(densities) != n_blocks:
+        raise ValueError(f"got {len(densities)} densities for {n_blocks} blocks; expected one, or one for each block.")
+    return densities

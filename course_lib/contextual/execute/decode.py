@@ -1,6 +1,6 @@
-"""An OPT that reads one token at a time, on whose clock it shows what chosen neurons save.
+"""An OPT that decodes one token at a time, in which neuron sparsity saves wall-clock time.
 
-No more happens here than the arithmetic of the model: what transformers does around it takes as long as a small MLP.
+It does only the arithmetic of the model, because the rest of a step in transformers takes as long as a small MLP.
 
 Dimension key: N tokens, D width, H heads, d size of a head, F neurons, K chosen neurons, V tokens of the vocabulary.
 """
@@ -22,13 +22,13 @@ from course_lib.contextual.neurons import neurons_of
 from course_lib.contextual.seen import Seen, look_through
 from course_lib.models import architecture, blocks, final_norm, head, heads
 
-# Block, position, x of its MLP -> the neurons that are computed; None stands for all.
+# (block index, position, x of the block's MLP) -> indices of the neurons to compute; None means all.
 Choice = Callable[[int, int, Tensor], Tensor | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One block's weights; q, k and v in one matrix."""
+    """Weights of one transformer block; the query, key and value projections form one matrix."""
 
     norms: tuple[nn.Module, nn.Module]
     into: Float[Tensor, "qkv D"]
@@ -41,51 +41,53 @@ class Block:
     def of(cls, block: nn.Module, mlp: SparseMLP) -> "Block":
         parts = architecture(block)
         first, second = (block.get_submodule(name) for name in parts.norms)
-        *into, out = (block.get_submodule(name) for name in parts.attention)
-        weights, biases = torch.cat([part.weight for part in into]), torch.cat([part.bias for part in into])
+        *qkv, out = (block.get_submodule(name) for name in parts.attention)
+        weights, biases = torch.cat([part.weight for part in qkv]), torch.cat([part.bias for part in qkv])
         return cls((first, second), weights.detach(), biases.detach(), out.weight.detach(), out.bias.detach(), mlp)
 
 
 class Decoder:
-    """The model's weights, and a cache with room for `length` tokens.
+    """The weights of a model, and a key-value cache for `length` tokens.
 
     Args:
-        break_even: the density above which an MLP is computed whole; see `break_even.break_even`.
-        gather: how chosen neurons are computed; see `break_even.fastest`.
+        break_even: density above which an MLP is computed dense; see `break_even.break_even`.
+        gather: how the chosen neurons are computed; see `break_even.fastest`.
 
     Raises:
-        ValueError: for a model that is no OPT, one with norms behind attention or without biases, or positions that it
-            does not have.
+        ValueError: for a model that is not an OPT, one with norms after attention or without biases, or a length for
+            which it has no positions.
     """
 
     def __init__(self, model: PreTrainedModel, length: int, break_even: float = 1.0, gather: Gather = by_bag) -> None:
         family = architecture(blocks(model)[0]).family
         if family != "OPT":
             raise ValueError(
-                f"got a model of the family {family}; expected an OPT, such as load_relu_model(). Others: contextual()."
+                f"got a model of the family {family}; expected an OPT, such as load_relu_model(). For other models, "
+                "use contextual()."
             )
         _check_plain(model)
-        room = Room()  # blocks come one after the other
+        room = Room()  # one buffer is enough, because transformer blocks run one after another
         mlps = [SparseMLP(NeuronMajor.of(neurons, room), break_even, gather) for neurons in neurons_of(model)]
         self.blocks = [Block.of(block, mlp) for block, mlp in zip(blocks(model), mlps, strict=True)]
         self.embedding = model.get_input_embeddings().weight.detach()
         self.positions = _positions(model, length)
         self.final_norm, self.head, size = final_norm(model), head(model).weight.detach(), heads(model)
+        # Keys and values of each transformer block: (2, H, length, d).
         self.cache = torch.zeros(len(self.blocks), 2, size.n_query, length, size.size).to(self.embedding)
         self.n_read = 0
 
     @torch.inference_mode()
     def read(self, ids: Int[Tensor, "N"], choose: Choice) -> Float[Tensor, "N V"]:
-        """The logits after each token of a text, which begins anew."""
+        """Return the logits after each token of a text, starting from an empty cache."""
         if len(ids) > len(self.positions):
             raise ValueError(
-                f"got {len(ids)} tokens; expected at most {len(self.positions)}, the room of this decoder."
+                f"got {len(ids)} tokens; expected at most {len(self.positions)}, the length of this decoder's cache."
             )
         self.n_read = 0
         return torch.stack([self.step(token, choose) for token in ids.tolist()])
 
     def step(self, token: int, choose: Choice) -> Float[Tensor, "V"]:
-        """Read one more token."""
+        """Read one more token and return the logits of the next one."""
         position = self.n_read
         x = self.embedding[token] + self.positions[position]
         for index, block in enumerate(self.blocks):
@@ -97,38 +99,39 @@ class Decoder:
 
     def _attention(self, block: Block, x: Float[Tensor, "D"], cache: Tensor, position: int) -> Float[Tensor, "D"]:
         n_heads, size = cache.shape[1], cache.shape[3]
+        # q, k and v in one product: W x + b, (3 · H · d).
         query, key_value = torch.addmv(block.into_bias, block.into, x).split([n_heads * size, 2 * n_heads * size])
         cache[:, :, position] = key_value.view(2, n_heads, size)
         keys, values = cache[:, :, : position + 1]
-        found = scaled_dot_product_attention(query.view(1, n_heads, 1, size), keys[None], values[None])
-        return torch.addmv(block.out_bias, block.out, found.reshape(-1))
+        output = scaled_dot_product_attention(query.view(1, n_heads, 1, size), keys[None], values[None])
+        return torch.addmv(block.out_bias, block.out, output.reshape(-1))
 
 
 def _check_plain(model: PreTrainedModel) -> None:
-    """Refuse the few OPTs that are built otherwise, such as that of 350 million parameters."""
+    """Refuse the few OPTs with another architecture, such as the one with 350 million parameters."""
     config = model.config
-    built = {
+    deviations = {
         "do_layer_norm_before=False": not config.do_layer_norm_before,
         "enable_bias=False": not config.enable_bias,
         f"word_embed_proj_dim={config.word_embed_proj_dim}": config.word_embed_proj_dim != config.hidden_size,
     }
-    if unusual := [setting for setting, is_so in built.items() if is_so]:
+    if unusual := [setting for setting, is_present in deviations.items() if is_present]:
         raise ValueError(
             f"got a {type(model).__name__} with {', '.join(unusual)}; expected norms before attention, biases, and "
-            "embeddings as wide as the blocks, as in opt-125m. Others: contextual()."
+            "embeddings as wide as the blocks, as in opt-125m. For other models, use contextual()."
         )
 
 
 def _positions(model: PreTrainedModel, length: int) -> Float[Tensor, "N D"]:
-    """What the model adds to a token at each position: the residual before block 0, less the token's embedding."""
-    token, found = 0, []
+    """Return the position embeddings: the residual before block 0, minus the token embedding."""
+    token, embeddings = 0, []
 
     def look(block: int, seen: Seen) -> None:
         if block == 0:
-            found.append(seen.embedding - model.get_input_embeddings().weight[token])
+            embeddings.append(seen.embedding - model.get_input_embeddings().weight[token])
 
     try:
         look_through(model, torch.full((1, length), token), look)
     except (IndexError, RuntimeError) as error:
         raise ValueError(f"got a length of {length} tokens, which this model cannot read: {error}") from error
-    return found[0].detach()
+    return embeddings[0].detach()

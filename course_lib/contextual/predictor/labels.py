@@ -1,4 +1,4 @@
-"""What counts as active: the labels from which predictors learn.
+"""Labels of active neurons, which predictors are trained on.
 
 Dimension key: T tokens, F neurons.
 """
@@ -13,37 +13,37 @@ from course_lib.contextual.neurons import Neurons
 from course_lib.contextual.selector import check_density, n_kept
 from course_lib.sparsity.ranking import keep_highest
 
-Label = Callable[[Tensor, Neurons], Tensor]  # h (T, F) and the MLP that they are of -> bool (T, F)
+Label = Callable[[Tensor, Neurons], Tensor]  # h (T, F) and the MLP that computed it -> bool (T, F)
 
 
 def fires(hidden: Float[Tensor, "T F"], neurons: Neurons) -> Bool[Tensor, "T F"]:
-    """h > 0, as Deja Vu labels the neurons of OPT, behind a ReLU.
+    """Label neurons with h > 0 as active, as Deja Vu does for OPT, which uses ReLU.
 
     Raises:
-        ValueError: for a nonlinearity behind which next to no neuron is zero.
+        ValueError: for an activation function that almost never outputs exactly zero.
     """
     if neurons.activation != "relu":
         raise ValueError(
-            f"got neurons behind {neurons.activation!r}, of which next to none is zero; expected 'relu'. Label those "
-            "that matter instead: matters(density=0.5)."
+            f"got neurons with the activation {neurons.activation!r}, which is almost never exactly zero; expected "
+            "'relu'. Label the most important neurons instead: matters(density=0.5)."
         )
     return hidden > 0
 
 
 def matters(density: float = 0.5) -> Label:
-    """The label `largest` of a density.
+    """Return the label `largest` with a fixed density.
 
     Raises:
-        ValueError: for a density that is none.
+        ValueError: for a density outside (0, 1].
     """
     check_density(density)
     return partial(largest, density=density)
 
 
 def largest(hidden: Float[Tensor, "T F"], neurons: Neurons, density: float) -> Bool[Tensor, "T F"]:
-    """The largest share of |h_i| ‖w_i‖, exactly max(1, round(density · F)) of each token, less those that are 0.
+    """Label the max(1, round(density · F)) neurons of each token with the largest |h_i| ‖w_i‖, except those of value 0.
 
-    Deviation: the paper has ReLU alone; other nonlinearities need a share in place of a sign.
+    Deviation: the paper uses ReLU only, where the sign of h is the label. Other activation functions need a fraction.
     """
     importance = neurons.importance(hidden)
     n = importance.shape[1]

@@ -187,8 +187,8 @@ BAD = [
     ({"temperature": -1.0}, "temperature -1.0"),
     ({"temperature": float("nan")}, "temperature nan"),
     ({"temperature": 1.0}, "generator None"),
-    ({"draft": Lookup(96)}, "a draft of 96 words for a model of 97"),
-    ({"draft": ModelDraft(lambda ids, n: ids, 5)}, "a draft of 5 words"),
+    ({"draft": Lookup(96)}, "a draft of 96 tokens for a model of 97"),
+    ({"draft": ModelDraft(lambda ids, n: ids, 5)}, "a draft of 5 tokens"),
     ({"ids": torch.empty(0, dtype=torch.long)}, r"\(0,\)"),
 ]
 

@@ -43,7 +43,7 @@ def test_a_sentence_that_is_not_in_the_text_is_refused(tiny_tokenizer, piece):
 
 
 def test_other_refusals(tiny_tokenizer):
-    with pytest.raises(ValueError, match="2 prompts and pieces of 1"):
+    with pytest.raises(ValueError, match="2 prompts and 1 lists of pieces"):
         highlighted(tiny_tokenizer, ["a", "b"], [["a"]])
     with pytest.raises(ValueError, match="without a word"):
         nearest_sentence("a", ["...", "?"])
