@@ -78,14 +78,14 @@ def first_pass(mask: Tensor | None, n_vectors: int) -> Tensor | None:
 
     A 4-D mask gets rows for the vectors as well, in which each vector attends to itself and to the earlier vectors.
     """
-    wide = seen_prompt(mask, n_vectors)
-    if wide is None or wide.ndim == 2:
-        return wide
+    extended = seen_prompt(mask, n_vectors)
+    if extended is None or extended.ndim == 2:
+        return extended
     visible, blocked = _sees_and_not(mask)
-    causal = torch.ones(n_vectors, wide.shape[3], dtype=torch.bool, device=mask.device).tril()  # (P, P + T)
+    causal = torch.ones(n_vectors, extended.shape[3], dtype=torch.bool, device=mask.device).tril()  # (P, P + T)
     rows = mask.new_full(causal.shape, blocked).masked_fill(causal, visible)
     # (rows, 1, P + queries, P + T)
-    return torch.cat([rows.expand(len(mask), 1, -1, -1), wide], dim=2)
+    return torch.cat([rows.expand(len(mask), 1, -1, -1), extended], dim=2)
 
 
 def _sees_and_not(mask: Tensor) -> tuple[float | bool, float | bool]:

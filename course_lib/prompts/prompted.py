@@ -81,9 +81,9 @@ class _Passes:
 
     def _begun(self, given: dict[str, Any]) -> dict[str, Any]:
         """Start a sequence: [p_1 … p_P; E(x)], with the positions of the text shifted by P."""
-        embedded = embeddings(given, self.embed)  # (B, L, D)
+        text_embeddings = embeddings(given, self.embed)  # (B, L, D)
         mask, positions = given.get("attention_mask"), given.get("position_ids")
-        n_rows, n_tokens, n = embedded.shape[0], embedded.shape[1], self.prompt.n
+        n_rows, n_tokens, n = text_embeddings.shape[0], text_embeddings.shape[1], self.prompt.n
         if n + n_tokens > self.most:
             raise ValueError(
                 f"got {n_tokens} tokens after a prompt of {n} vectors in a model with {self.most} positions; expected "
@@ -91,9 +91,9 @@ class _Passes:
             )
         if mask is not None and mask.shape[-1] != n_tokens:
             raise ValueError(f"got a mask over {mask.shape[-1]} tokens in a pass of {n_tokens}; expected as many.")
-        self.places = Places(first_real(mask, n_rows, embedded.device), n, n_tokens)
-        vectors = self.prompt.vectors.to(embedded.device, embedded.dtype).expand(n_rows, -1, -1)  # (B, P, D)
-        given |= {"inputs_embeds": self.places.insert(vectors, embedded), "attention_mask": first_pass(mask, n)}
+        self.places = Places(first_real(mask, n_rows, text_embeddings.device), n, n_tokens)
+        vectors = self.prompt.vectors.to(text_embeddings.device, text_embeddings.dtype).expand(n_rows, -1, -1)
+        given |= {"inputs_embeds": self.places.insert(vectors, text_embeddings), "attention_mask": first_pass(mask, n)}
         if positions is not None:
             vector_positions = torch.arange(n, device=positions.device).expand(n_rows, -1)  # (B, P)
             given["position_ids"] = self.places.insert(vector_positions, positions.expand(n_rows, -1) + n)
@@ -105,12 +105,12 @@ class _Passes:
         ids = given.get("input_ids")
         n_tokens = n_before - n + (given["inputs_embeds"] if ids is None else ids).shape[1]
         # The caller's own count of the text: from the mask's width, otherwise from the last position.
-        counted = n_tokens if mask is None else mask.shape[-1]
-        counted = counted if mask is not None or positions is None else int(positions[..., -1].max()) + 1
-        if cache not in self.caches or counted != n_tokens:
+        n_counted = n_tokens if mask is None else mask.shape[-1]
+        n_counted = n_counted if mask is not None or positions is None else int(positions[..., -1].max()) + 1
+        if cache not in self.caches or n_counted != n_tokens:
             raise ValueError(
-                f"got a cache of {n_before} positions and a text of {counted} tokens so far; expected a cache that was "
-                f"started inside this block, with {n} prompt vectors and {n_before - n} tokens of text. Pass a "
+                f"got a cache of {n_before} positions and a text of {n_counted} tokens so far; expected a cache that "
+                f"was started inside this block, with {n} prompt vectors and {n_before - n} tokens of text. Pass a "
                 "continuation to model(...), and whole texts without a cache to generate()."
             )
         given["attention_mask"] = seen_prompt(mask, n)

@@ -64,10 +64,10 @@ def transfer_grid(
     for name, model in models:
         for prompt in prompts.values():
             prompt.check(model)
-        base = prompted_window_losses(model, None, windows, progress=progress).tolist()
+        base_losses = prompted_window_losses(model, None, windows, progress=progress).tolist()
         for prompt_name, prompt in prompts.items():
-            prompted = prompted_window_losses(model, prompt, windows, progress=progress).tolist()
-            cells.append(Cell(name, prompt_name, tuple(base), tuple(prompted)))
+            prompted_losses = prompted_window_losses(model, prompt, windows, progress=progress).tolist()
+            cells.append(Cell(name, prompt_name, tuple(base_losses), tuple(prompted_losses)))
     return cells
 
 

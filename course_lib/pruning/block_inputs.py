@@ -131,13 +131,13 @@ def _named(signature: inspect.Signature, args: tuple, kwargs: dict[str, Any]) ->
                 f"got blocks whose forward is {signature}, called with {len(args)} arguments by position; expected a "
                 "signature that names them. Apply functools.wraps(forward) to the wrapper."
             )
-        bound = dict(zip(("hidden states",), args, strict=False)) | kwargs
+        call = dict(zip(("hidden states",), args, strict=False)) | kwargs
     else:
-        bound = signature.bind(*args, **kwargs).arguments
+        call = signature.bind(*args, **kwargs).arguments
         kwargs_name = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
-        bound |= bound.pop(kwargs_name, {})
-    hidden = bound.pop(next(iter(bound)))
-    return hidden, {name: value for name, value in bound.items() if name not in FORGOTTEN}
+        call |= call.pop(kwargs_name, {})
+    hidden = call.pop(next(iter(call)))
+    return hidden, {name: value for name, value in call.items() if name not in FORGOTTEN}
 
 
 def _shared(value: Any, earlier: Any) -> Any:

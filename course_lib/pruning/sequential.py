@@ -71,8 +71,8 @@ def prune_model(
     check_ready(model, layers, pruner, calibration, allocation)
     report = PruneReport(calibration.numel(), n_ignored=len(all_layers) - len(layers))
     model_blocks = list(layers_by_block)
-    last = [block for block, block_layers in layers_by_block.items() if block_layers][-1]
-    blocks_to_run = model_blocks[: model_blocks.index(last) + 1]
+    last_block = [block for block, block_layers in layers_by_block.items() if block_layers][-1]
+    blocks_to_run = model_blocks[: model_blocks.index(last_block) + 1]
     start = partial(_start, model, model_blocks, calibration, report)
 
     def scan(scorer: LayerPruner) -> Iterator[Scores]:
@@ -84,7 +84,7 @@ def prune_model(
         block_layers = layers_by_block[block]
         try:
             prune_block(block_layers, pruners(pruner, allocation, sparsities, block_layers), batches, report)
-            if block is not last:  # no layer to prune follows the last block, so its output is not needed
+            if block is not last_block:  # no layer to prune follows the last block, so its output is not needed
                 with report.timed("forward"):
                     advance(block, batches)
         except Exception as error:
@@ -106,7 +106,7 @@ def prune_block(
     report.reached = layers[0].block_name
     report.held("activations", n_bytes(batches))
     grams = collect(layers, batches, pruner_of[layers[0].name].needs, report)
-    pruned = {}
+    pruned_weights = {}
     for layer in layers:
         report.reached = layer.name
         if layer.is_first:
@@ -115,12 +115,12 @@ def prune_block(
             _hold(grams, report)
         gram = grams.pop(layer.name)
         with report.timed("solve"):
-            pruned[layer.name] = pruner_of[layer.name].prune(offload.read(layer.module), gram)
+            pruned_weights[layer.name] = pruner_of[layer.name].prune(offload.read(layer.module), gram)
         if notes := getattr(gram, "notes", ()):
             report.notes[layer.name] = "; ".join(notes)
         del gram  # frees the memory after the last layer that shares this input
     for layer in layers:
-        weight = pruned[layer.name]
+        weight = pruned_weights[layer.name]
         offload.put(layer.module, weight)
         report.sparsity[layer.name] = sparsity_of(weight)
         report.n_weights += weight.numel()

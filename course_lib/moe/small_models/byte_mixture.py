@@ -83,7 +83,7 @@ def routings(mixture: PreTrainedModel, ids: Int[Tensor, "B T"], router: Router |
     router = router or Mixtral(k=getattr(mixture.config, MIXTRAL.chosen_key))
     with in_evaluation_mode(mixture), routed_by(mixture, router) as routings_by_block:
         mixture(ids, use_cache=False)
-    return [of_block[0] for of_block in routings_by_block]  # one forward pass, so one routing for each block
+    return [block_routings[0] for block_routings in routings_by_block]  # after one forward pass, one routing each
 
 
 def n_weights(model: PreTrainedModel) -> tuple[int, int]:

@@ -83,10 +83,10 @@ def train_mixture(
         forget(seen)  # frees the graph of the previous step
         losses = byte_losses(model, ids)
         last["nats"] = losses.mean().item()
-        return losses if penalty is None else losses + penalty([of_block[-1] for of_block in seen])
+        return losses if penalty is None else losses + penalty([block_routings[-1] for block_routings in seen])
 
     def finish_step(step: int, loss: float) -> None:
-        newest = [of_block[-1] for of_block in seen]
+        newest = [block_routings[-1] for block_routings in seen]
         for layer, layer_routing in zip(layers_inside(mixture), newest, strict=True) if speed else ():
             layer.router = layer.router.updated(layer_routing.load, speed)
         look(step, last["nats"], newest)
@@ -111,12 +111,12 @@ def read(mixture: PreTrainedModel, seen: Seen, ids: Int[Tensor, "N L"], batch: i
     forget(seen)
     with in_evaluation_mode(mixture):
         losses = torch.cat([byte_losses(mixture, part).double().mean(dim=1) for part in ids.split(batch)])
-    reading = Reading(losses, [joined(of_block) for of_block in seen])
+    reading = Reading(losses, [joined(block_routings) for block_routings in seen])
     forget(seen)
     return reading
 
 
 def forget(seen: Seen) -> None:
     """Remove the routings of earlier passes, which keep their autograd graphs in memory."""
-    for of_block in seen:
-        of_block.clear()
+    for block_routings in seen:
+        block_routings.clear()

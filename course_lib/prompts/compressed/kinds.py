@@ -55,9 +55,9 @@ class Layerwise(Compression):
     @property
     def layout(self) -> Layout:
         quantization, pattern = getattr(self.pruner, "quantization", None), self.pruner.pattern
-        prunes = not (isinstance(pattern, Unstructured) and pattern.sparsity == 0)
+        is_sparse = not (isinstance(pattern, Unstructured) and pattern.sparsity == 0)
         if quantization is not None:
-            return NonZeroCodes(quantization) if prunes else Codes(quantization)
+            return NonZeroCodes(quantization) if is_sparse else Codes(quantization)
         # Not quantized: N:M in groups, every other pattern with a bitmap.
         return Grouped(pattern.n, pattern.m) if isinstance(pattern, NofM) else NonZeros()
 
@@ -92,26 +92,26 @@ class Cut(Compression):
         Raises:
             ValueError: when the kept blocks exceed the budget even with one neuron each.
         """
-        now, count = shape_of(model), counter(model)
-        n_blocks = round(self.depth * now.blocks)
+        full, count = shape_of(model), counter(model)
+        n_blocks = round(self.depth * full.blocks)
         linears = sum(weight_of(layer.module).numel() for layer in layers_of(model))
-        most = count(now) - linears + self.share * linears
-        # parameters(blocks, neurons) ≤ parameters outside the linears + share · parameters of the linears
-        n_fitting = [n for n in range(1, now.neurons + 1) if count(replace(now, blocks=n_blocks, neurons=n)) <= most]
-        if not n_fitting or not 1 <= n_blocks <= now.blocks:
+        # Limit: all parameters outside the linears, and the given fraction of those in the linears.
+        limit = count(full) - linears + self.share * linears
+        n_fitting = [n for n in range(1, full.neurons + 1) if count(replace(full, blocks=n_blocks, neurons=n)) <= limit]
+        if not n_fitting or not 1 <= n_blocks <= full.blocks:
             raise ValueError(
-                f"got {n_blocks} blocks in {self.share:.0%} of the parameters of {now.blocks} blocks; not even one "
+                f"got {n_blocks} blocks in {self.share:.0%} of the parameters of {full.blocks} blocks; not even one "
                 "neuron fits. Lower depth, or raise share."
             )
-        return replace(now, blocks=n_blocks, neurons=n_fitting[-1])
+        return replace(full, blocks=n_blocks, neurons=n_fitting[-1])
 
     def compress(
         self, model: PreTrainedModel, calibration: Int[Tensor, "n N"], progress: bool = True
     ) -> tuple[PreTrainedModel, dict[str, Tensor]]:
         evidence = Evidence(model, calibration, progress)
         scores = self.scorer.score(evidence) | BlockInfluence().score(evidence)
-        kept = choose(scores, shape_of(model), self.shape(model))
-        return take(model, kept), {f"kept.{name}": getattr(kept, name) for name in KEPT}
+        selection = choose(scores, shape_of(model), self.shape(model))
+        return take(model, selection), {f"kept.{name}": getattr(selection, name) for name in KEPT}
 
     def rebuilt(self, model: PreTrainedModel, beside: dict[str, Tensor]) -> PreTrainedModel:
         return take(model, Kept(**{name: beside[f"kept.{name}"] for name in KEPT}))

@@ -56,20 +56,20 @@ def factorise(matrix: Float[Tensor, "I I"], damping: float) -> Factor:
     mean = float(diagonal.mean()) or 1.0
     notes = (f"{int(dead.sum())} of {len(dead)} inputs were always zero; their weights are zero now",)
     notes = notes if dead.any() else ()
-    used = damping
+    current = damping
     for _ in range(ATTEMPTS):
         for dtype in dict.fromkeys((matrix.dtype, torch.float64)):
-            # H = XᵀX + used · mean(diag XᵀX) · I. Rows of dead inputs are zero; 1 on their diagonal makes H regular.
-            damped = matrix.to(dtype, copy=True)
-            damped.diagonal().add_(dead.to(dtype) + used * mean)
-            upper = _inverse_factor(damped)
+            # H = XᵀX + current · mean(diag XᵀX) · I. Rows of dead inputs are zero; 1 on their diagonal makes H regular.
+            hessian = matrix.to(dtype, copy=True)
+            hessian.diagonal().add_(dead.to(dtype) + current * mean)
+            upper = _inverse_factor(hessian)
             if upper is not None:
-                if used > damping:
-                    notes += (f"damping raised from {damping:g} to {used:g}: the Gram matrix is singular",)
-                return Factor(upper.to(matrix.dtype), dead, used, notes)
-        used = max(used * GROWTH, SMALLEST)
+                if current > damping:
+                    notes += (f"damping raised from {damping:g} to {current:g}: the Gram matrix is singular",)
+                return Factor(upper.to(matrix.dtype), dead, current, notes)
+        current = max(current * GROWTH, SMALLEST)
     raise ValueError(
-        f"got a Gram matrix that no damping up to {used:g} makes positive definite; expected XᵀX of real inputs. "
+        f"got a Gram matrix that no damping up to {current:g} makes positive definite; expected XᵀX of real inputs. "
         "Collect it again with Gram.add."
     )
 
@@ -81,12 +81,12 @@ def _inverse_factor(matrix: Float[Tensor, "I I"]) -> Float[Tensor, "I I"] | None
     third of the operations of inverting the matrix and factorising the inverse, and loses less precision.
     """
     # J M J = L Lᵀ with J the reversal, so M = (J L J)(J L J)ᵀ and R = J L J.
-    lower, failed = torch.linalg.cholesky_ex(matrix.flip(0, 1))
+    lower, error_code = torch.linalg.cholesky_ex(matrix.flip(0, 1))
     root = lower.flip(0, 1)
-    # R_ii² / M_ii is the fraction of input i that the inputs right of it do not predict. It has to exceed the rounding
-    # error of the sums, I · ε.
-    unexplained = root.diagonal().square() / matrix.diagonal()
-    if failed or not bool((unexplained > len(matrix) * torch.finfo(matrix.dtype).eps).all()):
+    # R_ii² / M_ii is the fraction of input i's squared norm that the inputs right of it do not predict. It has to
+    # exceed the rounding error of the sums, I · ε.
+    fraction = root.diagonal().square() / matrix.diagonal()
+    if error_code or not bool((fraction > len(matrix) * torch.finfo(matrix.dtype).eps).all()):
         return None
     if root.is_cuda:
         return _inverse_by_halves(root, torch.zeros_like(root, memory_format=torch.contiguous_format))

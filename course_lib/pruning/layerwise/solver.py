@@ -204,8 +204,8 @@ class _Work:
             torch.mul(column, dropped, out=error)
             if self.grid is not None:
                 # q_i = round(w_i − e_i), and e_i = w_i − q_i includes the rounding error
-                rounded = self.grid.round_column(column - error, start + i)
-                torch.sub(column, rounded, out=error)
-                column.copy_(rounded)
+                rounded_column = self.grid.round_column(column - error, start + i)
+                torch.sub(column, rounded_column, out=error)
+                column.copy_(rounded_column)
         if self.grid is None:
             weight.sub_(errors)  # q_i = w_i − e_i

@@ -147,11 +147,11 @@ def _watching(
 
 
 def _adder(module: nn.Module, gradients: Gradients, n_windows: int) -> Callable[[nn.Parameter], None]:
-    transposed = weight_of(module).stride() != module.weight.stride()  # GPT-2 stores (inputs, outputs)
+    is_transposed = weight_of(module).stride() != module.weight.stride()  # GPT-2 stores (inputs, outputs)
 
     def add(parameter: nn.Parameter) -> None:
         # mean += g / N,  fisher += g² / N
-        gradient = (parameter.grad.T if transposed else parameter.grad).float()
+        gradient = (parameter.grad.T if is_transposed else parameter.grad).float()
         gradients.mean.add_(gradient, alpha=1 / n_windows)
         gradients.fisher.addcmul_(gradient, gradient, value=1 / n_windows)
         parameter.grad = None

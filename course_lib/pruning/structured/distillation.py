@@ -89,9 +89,9 @@ class _Run:
         self.losses: list[float] = []
         self.needed = {parameter: parameter.requires_grad for parameter in student.parameters()}
         self.modes = {} if teacher is None else {module: module.training for module in teacher.modules()}
-        compares = recipe.loss == "kl" and recipe.hidden > 0
-        self.compared = [list(blocks(model)) if compares else [] for model in (student, teacher)]
-        pairs = self.of_teacher if compares else []
+        uses_states = recipe.loss == "kl" and recipe.hidden > 0
+        self.compared = [list(blocks(model)) if uses_states else [] for model in (student, teacher)]
+        pairs = self.of_teacher if uses_states else []
         self.identity = identity(student, teacher, windows, recipe, pairs) if self.path else {}
         self.model = with_adapters(student, recipe)
         optimiser = torch.optim.AdamW(groups(self.model, recipe.schedule.decay), betas=(0.9, 0.95))

@@ -67,10 +67,10 @@ def least_squares(
     target, h = weight.double(), gram.double()
     is_pruned = torch.ones(len(h), dtype=torch.bool, device=h.device).index_fill(0, stays, False)  # columns G
     ridge = damping * h.diagonal().median().clamp_min(torch.finfo(torch.float32).tiny)
-    damped = h[stays][:, stays] + ridge * torch.eye(len(stays), dtype=h.dtype, device=h.device)  # H_SS + λ I
+    hessian = h[stays][:, stays] + ridge * torch.eye(len(stays), dtype=h.dtype, device=h.device)  # H_SS + λ I
     cross = target[:, is_pruned] @ h[is_pruned][:, stays]  # W_G H_GS (O, S)
-    factor, failed = torch.linalg.cholesky_ex(damped)
-    if failed:
+    factor, error_code = torch.linalg.cholesky_ex(hessian)
+    if error_code:
         raise ValueError(
             f"got a Gram matrix that is singular at damping {damping:g}; use more tokens, or more damping."
         )

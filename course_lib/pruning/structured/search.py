@@ -89,21 +89,21 @@ def candidates(
     Raises:
         ValueError: when no shape is within the tolerance.
     """
-    now, grid, size = shape_of(model), grid or grid_of(shape_of(model)), counter(model)
+    full, grid, size = shape_of(model), grid or grid_of(shape_of(model)), counter(model)
     nearest = []
     for width, n_blocks, (n_heads, n_groups) in product(grid.width, grid.blocks, grid.heads):
-        shape = replace(now, width=width, blocks=n_blocks, heads=n_heads, groups=n_groups)
+        shape = replace(full, width=width, blocks=n_blocks, heads=n_heads, groups=n_groups)
         if possible(model, shape):
             shapes = [replace(shape, neurons=neurons) for neurons in grid.neurons]
             nearest.append(min(shapes, key=lambda candidate: abs(size(candidate) - budget)))
     distance = {shape: abs(size(shape) - budget) for shape in nearest}
-    near = sorted((shape for shape in nearest if distance[shape] <= tolerance * budget), key=lambda s: distance[s])
-    if not near:
+    in_range = sorted((shape for shape in nearest if distance[shape] <= tolerance * budget), key=lambda s: distance[s])
+    if not in_range:
         raise ValueError(
             f"got a budget of {budget:,} parameters; no shape of the grid is within {tolerance:.0%} of it. The model "
-            f"has {size(now):,}. Choose a budget nearer to that, or a grid that goes further down."
+            f"has {size(full):,}. Choose a budget nearer to that, or a grid that goes further down."
         )
-    return near
+    return in_range
 
 
 def possible(model: PreTrainedModel, shape: Shape) -> bool:

@@ -194,13 +194,13 @@ def cut_parameter(parameter: Parameter, kept: Kept) -> Tensor:
 
 def _normed_projections(model: PreTrainedModel) -> list[str]:
     """Names of the weights and biases of query and key projections that a norm per head follows."""
-    normed = []
+    parameter_ids = []
     for block in blocks(model):
         parts = dict(block.named_modules())
         for path in architecture(block).attention[:2]:  # self_attn.q_proj has self_attn.q_norm, and keys likewise
             if path.replace("_proj", "_norm") in parts:
-                normed += [id(parameter) for parameter in parts[path].parameters()]
-    return [name for name, parameter in model.named_parameters() if id(parameter) in normed]
+                parameter_ids += [id(parameter) for parameter in parts[path].parameters()]
+    return [name for name, parameter in model.named_parameters() if id(parameter) in parameter_ids]
 
 
 def _norm_weights(model: PreTrainedModel) -> list[str]:
