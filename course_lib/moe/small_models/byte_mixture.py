@@ -67,8 +67,9 @@ def fresh(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
 
 
 def load_byte_mixture(n_held_out: int = 48, n_training: int = 2048, folder: Path = WEIGHTS) -> ByteModel:
-    """Load the trained mixture (two of eight experts per byte, whose weights sum to one), with held-out and training
-    windows. Every call returns the same windows.
+    """Load the trained mixture with held-out and training windows. Every call returns the same windows.
+
+    The model is a Mixtral with two of eight experts per byte, whose weights sum to one.
     """
     return ByteModel(load_half(folder, NAME), byte_windows(n_held_out), byte_windows(n_training, "calibration"))
 
