@@ -1,4 +1,4 @@
-"""What a router decides: who goes where, with which weight.
+"""Routing: which experts process each token, and with which weights.
 
 Dimension key: T tokens, E experts.
 """
@@ -14,14 +14,18 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Routing:
-    """Who goes where. Rows of padding are zero in all four; `real` says which they are not.
+    """The assignment of T tokens to E experts. The rows of padding tokens are zero in the first four tables.
 
     Args:
-        weights: what the output of each expert is multiplied by; zero where the token does not go.
-        probs: what the gate thinks of all experts, chosen or not: rows that sum to one, which losses read.
-        chosen: which experts a token asks for. Loads count these.
-        keep: which of them compute it: what is chosen, less what found no place.
-        sent: how likely the token is to be sent to each expert, were its noise drawn anew; where the router knows.
+        weights: factor on each expert's output, y = Σ_e weights_e · expert_e(x); zero for experts that do not process
+            the token.
+        probs: the gate's probabilities over all experts, chosen or not; each row sums to one. Balance losses use them.
+        chosen: the experts that the router selects for the token. Loads count these.
+        keep: the experts that process the token: the chosen ones without those whose capacity is exhausted.
+        logits: the gate's output from which the router chose.
+        real: False for padding.
+        sent: probability that the token is sent to each expert under new noise (Shazeer and others, 2017, equation 8);
+            None for routers without such noise.
     """
 
     weights: Float[Tensor, "T E"]
@@ -33,7 +37,7 @@ class Routing:
     sent: Float[Tensor, "T E"] | None = None
 
     def without(self, padding: Bool[Tensor, "T"]) -> "Routing":
-        """The routing with zeros in the rows of padding."""
+        """Return a copy with zeros in the rows of padding."""
         rows = padding[:, None]
         return replace(
             self,
@@ -46,19 +50,21 @@ class Routing:
 
     @property
     def load(self) -> Float[Tensor, "E"]:
-        """The share of all choices that each expert has."""
+        """The fraction of all choices that each expert receives: f_e = Σ_t chosen_te / Σ_te chosen_te."""
         counts = self.chosen.sum(0)
         return counts / counts.sum()
 
     @property
     def n_dropped(self) -> int:
-        """How many choices found no place, or were not drawn."""
+        """Number of choices that are not processed: the expert is full, or the router drew another expert."""
         return int((self.chosen & ~self.keep).sum())
 
 
 class DecidedRouting(Routing):
-    """The routing of the k experts that a kernel chose for each token. Its (T, E) tables, and `real`, are built at the
-    first reading: a model that generates text reads none of them, and each would cost launches.
+    """The routing of the k experts that a kernel chose for each token.
+
+    The (T, E) tables and `real` are built when they are first read. Text generation reads none of them, and each table
+    would cost kernel launches.
     """
 
     @classmethod
@@ -70,8 +76,12 @@ class DecidedRouting(Routing):
         probs: Callable[[Tensor], Tensor],
         real: Bool[Tensor, "T"] | None,
     ) -> "DecidedRouting":
-        """Args: `probs` gives what the gate thinks of all experts from the logits."""
-        routing = cls.__new__(cls)  # not through __init__, which wants the tables
+        """Build a routing from the kernel's output.
+
+        Args:
+            probs: computes the gate's probabilities over all experts from the logits.
+        """
+        routing = cls.__new__(cls)  # skips __init__, which needs the (T, E) tables
         vars(routing).update(_logits=logits, _weight=weight, _expert=expert, _probs=probs, _real=real)
         return routing
 
@@ -84,6 +94,7 @@ class DecidedRouting(Routing):
 
     @cached_property
     def weights(self) -> Float[Tensor, "T E"]:
+        # weights[t, expert[t, j]] = weight[t, j]: (T, k) to (T, E)
         return self._without_padding(torch.zeros_like(self._logits).scatter(1, self._expert.long(), self._weight))
 
     @cached_property
@@ -105,6 +116,6 @@ class DecidedRouting(Routing):
 
 
 def joined(routings: Sequence[Routing]) -> Routing:
-    """The routings of several groups of tokens as one, in their order."""
+    """Concatenate the routings of several groups of tokens, in their order."""
     parts = {field.name: [getattr(routing, field.name) for routing in routings] for field in fields(Routing)}
     return Routing(**{name: None if values[0] is None else torch.cat(values) for name, values in parts.items()})

@@ -1,4 +1,4 @@
-"""The seam of every router: from the logits of a gate to who goes where, with which weight.
+"""The base class of all routers, which turn the logits of a gate into a `Routing`.
 
 Dimension key: T tokens, E experts, D width of a token.
 """
@@ -17,7 +17,7 @@ from course_lib.moe.routed import Routing
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What a router may read beside the logits. Without a generator nothing is drawn: that is evaluation."""
+    """A router's inputs in addition to the logits. Without a generator, as in evaluation, nothing is random."""
 
     real: Bool[Tensor, "T"]
     ids: Int[Tensor, "T"] | None
@@ -27,57 +27,56 @@ class Given:
 
 @dataclass(frozen=True)
 class Router(ABC):
-    """Settings only. A router is a subclass with a `_route`; `route` checks what it is given, once.
+    """A router holds settings only. Subclasses implement `_route`; `route` validates the inputs once for all of them.
 
-    `k` is how many experts a token asks for, and `capacity_factor` how many tokens an expert takes, over an equal
-    share; None is no limit. Leaves that have the setting declare the field.
+    `k` is the number of experts per token. `capacity_factor` is the maximal number of tokens per expert, relative to an
+    even distribution, k T / E; None means no limit. Subclasses with these settings declare them as fields.
     """
 
     k: ClassVar[int] = 1
     capacity_factor: ClassVar[float | None] = None
     needs: ClassVar[Literal["logits", "ids", "noise"]] = "logits"
-    chooses: ClassVar[Literal["experts", "tokens"]] = "experts"  # a token its experts, or an expert its tokens
+    chooses: ClassVar[Literal["experts", "tokens"]] = "experts"  # tokens choose experts, or experts tokens
 
     def __post_init__(self) -> None:
         check_settings(self.k, self.capacity_factor)
 
     @property
     def is_causal(self) -> bool:
-        """Whether no token's routing depends on later ones of its group."""
+        """Whether a token's routing is independent of the later tokens in its group."""
         return True
 
     @property
     def learns(self) -> bool:
-        """Whether the loss behind the experts has a gradient for the logits."""
+        """Whether the model's loss has a gradient with respect to the logits."""
         return True
 
     @property
     def weight_sum(self) -> tuple[float, float]:
-        """Between which two numbers the weights of a token sum up."""
+        """Lower and upper bound on the sum of a token's weights."""
         return 1.0, 1.0
 
     @property
     def is_grouped(self) -> bool:
-        """Whether tokens compete for places, so that it matters which of them are routed together."""
+        """Whether tokens compete for expert capacity, so that a token's routing depends on its group."""
         return self.capacity_factor is not None
 
     def perturb(self, tokens: Float[Tensor, "T D"], generator: torch.Generator) -> Float[Tensor, "T D"]:
-        """What the gate reads while training, in place of the tokens. The experts read the tokens themselves."""
+        """Return the gate's input during training, such as jittered tokens. The experts get the tokens unchanged."""
         return tokens
 
     def capacity(self, n_tokens: int, n_experts: int) -> int:
-        """How many of `n_tokens` one expert takes: c k T / E, rounded down.
+        """Return the capacity of one expert in tokens: ⌊c k T / E⌋, with c the capacity factor.
 
         Raises:
-            ValueError: where that is less than one token.
+            ValueError: for a capacity of less than one token.
         """
         if self.capacity_factor is None:
             return n_tokens
-        places = int(
-            self.capacity_factor * self.k * n_tokens / n_experts + 1e-6
-        )  # 0.3 of 10 is 3, whatever binary says
-        check_capacity(places, self.capacity_factor, self.k, n_tokens, n_experts)
-        return places
+        # 1e-6 makes up for binary rounding: a product such as 0.3 · 10 has to give 3, not 2.
+        capacity = int(self.capacity_factor * self.k * n_tokens / n_experts + 1e-6)
+        check_capacity(capacity, self.capacity_factor, self.k, n_tokens, n_experts)
+        return capacity
 
     def route(
         self,
@@ -87,21 +86,22 @@ class Router(ABC):
         noise: Float[Tensor, "T E"] | None = None,
         generator: torch.Generator | None = None,
     ) -> Routing:
-        """Weights and probabilities of one group of tokens, in float32 at least.
+        """Route one group of tokens. The tables of the result are float32, or float64 for float64 logits.
 
         Args:
-            real: False for padding, which goes nowhere, takes no place and is in no load.
-            ids: of the tokens, for a router that looks at nothing else.
-            noise: a second set of logits, for a router that learns how much noise it wants.
-            generator: while training; without it nothing is drawn.
+            real: False for padding, which no expert processes and which counts in no capacity and no load.
+            ids: token ids, for a router that chooses by id alone (hash layers).
+            noise: a second set of logits, from which noisy top-k computes the standard deviation of its noise.
+            generator: source of random numbers during training; None in evaluation, which draws none.
 
         Raises:
-            ValueError: k above E, fewer than two experts, no tokens, logits that are not finite, less than one place.
+            ValueError: k above E, fewer than two experts, no tokens, logits that are not finite, or a capacity of less
+                than one token.
         """
         check_logits(logits, real, self.k)
         check_given(self.needs, logits, real, ids, noise)
         logits = logits if logits.dtype == torch.float64 else logits.float()
-        if real is None:  # a token alone is routed in a few microseconds, so nothing is done for padding without any
+        if real is None:  # decoding routes one token in microseconds, so we skip the work for padding
             real = torch.ones(len(logits), dtype=torch.bool, device=logits.device)
             return replace(self._route(logits, Given(real, ids, noise, generator)), logits=logits, real=real)
         logits = logits.where(real[:, None], 0)
@@ -110,4 +110,4 @@ class Router(ABC):
 
     @abstractmethod
     def _route(self, logits: Float[Tensor, "T E"], given: Given) -> Routing:
-        """The routing, for logits already checked and zero where there is padding."""
+        """Return the routing. `route` has validated the logits and set the rows of padding to zero."""

@@ -1,6 +1,7 @@
-"""Where the vectors of a prompt go in a batch, and what becomes of its masks and positions.
+"""Positions of a prompt's vectors in a batch, and the attention masks that include them.
 
-They stand right before the first real token of each row: behind padding on the left, so that padding stays on the left.
+The vectors directly precede the first real token of each row. Left padding therefore stays to the left of the prompt:
+[pad pad x1 x2] becomes [pad pad p1 … pP x1 x2].
 
 Dimension key: B rows, L tokens of a pass, P vectors, T tokens so far without the prompt, joint = P + L.
 """
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """P vectors among L tokens, before token `at` of each row."""
+    """Positions of P vectors and L tokens in the joint sequence: the vectors precede token `at` of each row."""
 
     at: Int[Tensor, "B"]
     n_vectors: int
@@ -23,23 +24,24 @@ class Places:
 
     @property
     def order(self) -> Int[Tensor, "B joint"]:
-        """Which of [vectors; tokens] stands at each place of a row."""
+        """Index into [vectors; tokens] (P + L entries) for each position j of the joint sequence."""
         place, at = torch.arange(self.n_vectors + self.n_tokens, device=self.at.device), self.at[:, None]
-        before, within = place < at, place < at + self.n_vectors
-        return torch.where(before, place + self.n_vectors, torch.where(within, place - at, place))
+        is_before, is_before_text = place < at, place < at + self.n_vectors
+        # j < at: token j, at index j + P;  at ≤ j < at + P: vector j − at;  otherwise token j − P, at index j.
+        return torch.where(is_before, place + self.n_vectors, torch.where(is_before_text, place - at, place))
 
     @property
     def of_tokens(self) -> Int[Tensor, "B L"]:
-        """The place of each token."""
+        """Position of each token in the joint sequence: i before token `at`, i + P from there on."""
         token = torch.arange(self.n_tokens, device=self.at.device)
         return token + self.n_vectors * (token >= self.at[:, None])
 
     def insert(self, vectors: Shaped[Tensor, "B P *rest"], tokens: Shaped[Tensor, "B L *rest"]) -> Tensor:
-        """(B, P + L, …)"""
+        """Insert the vectors. Returns the joint sequence (B, P + L, …)."""
         return _pick(torch.cat([vectors, tokens], dim=1), self.order)
 
     def without(self, values: Shaped[Tensor, "B joint *rest"]) -> Tensor:
-        """Those of the tokens, (B, L, …)."""
+        """Remove the vectors. Returns the values of the tokens, (B, L, …)."""
         return _pick(values, self.of_tokens)
 
 
@@ -48,58 +50,67 @@ def _pick(values: Tensor, index: Int[Tensor, "B K"]) -> Tensor:
 
 
 def first_real(mask: Tensor | None, n_rows: int, device: torch.device) -> Int[Tensor, "B"]:
-    """Of each row, where its first token is that is no padding: 0 without a mask, or with one over pairs of tokens."""
+    """Return the index of each row's first real token. Without a mask, or with a 4-D mask, it is 0."""
     if mask is None or mask.ndim == 4:
         return torch.zeros(n_rows, dtype=torch.long, device=device)
     if not bool(mask.bool().any(dim=1).all()):
-        raise ValueError("got a row of nothing but padding; expected a real token in each. Leave such rows out.")
+        raise ValueError("got a row of padding alone; expected at least one real token per row. Remove such rows.")
     return mask.bool().int().argmax(dim=1)
 
 
 def seen_prompt(mask: Tensor | None, n_vectors: int) -> Tensor | None:
-    """A mask over tokens so far, 2-D (rows, T) or 4-D (rows, 1, from, T), with columns for a prompt that all see."""
+    """Extend an attention mask by columns for the prompt, to which every token attends.
+
+    Args:
+        mask: 2-D (rows, T) or 4-D (rows, 1, queries, T), over the tokens so far.
+    """
     if mask is None:
         return None
     if mask.ndim == 2:
         places = Places(first_real(mask, len(mask), mask.device), n_vectors, mask.shape[1])
         return places.insert(mask.new_ones(len(mask), n_vectors), mask)
-    sees = _sees_and_not(mask)[0]
-    return torch.cat([mask.new_full((*mask.shape[:3], n_vectors), sees), mask], dim=3)
+    visible = _sees_and_not(mask)[0]
+    return torch.cat([mask.new_full((*mask.shape[:3], n_vectors), visible), mask], dim=3)  # (rows, 1, queries, P + T)
 
 
 def first_pass(mask: Tensor | None, n_vectors: int) -> Tensor | None:
-    """The same of a pass in which the prompt itself is read: each vector sees those before it and itself."""
-    wide = seen_prompt(mask, n_vectors)
-    if wide is None or wide.ndim == 2:
-        return wide
-    sees, blocked = _sees_and_not(mask)
-    causal = torch.ones(n_vectors, wide.shape[3], dtype=torch.bool, device=mask.device).tril()
-    rows = mask.new_full(causal.shape, blocked).masked_fill(causal, sees)
-    return torch.cat([rows.expand(len(mask), 1, -1, -1), wide], dim=2)
+    """Extend a mask for the pass that processes the prompt itself.
+
+    A 4-D mask gets rows for the vectors as well, in which each vector attends to itself and to the earlier vectors.
+    """
+    extended = seen_prompt(mask, n_vectors)
+    if extended is None or extended.ndim == 2:
+        return extended
+    visible, blocked = _sees_and_not(mask)
+    causal = torch.ones(n_vectors, extended.shape[3], dtype=torch.bool, device=mask.device).tril()  # (P, P + T)
+    rows = mask.new_full(causal.shape, blocked).masked_fill(causal, visible)
+    # (rows, 1, P + queries, P + T)
+    return torch.cat([rows.expand(len(mask), 1, -1, -1), extended], dim=2)
 
 
 def _sees_and_not(mask: Tensor) -> tuple[float | bool, float | bool]:
+    """Values of a 4-D mask for visible and blocked pairs: booleans, or terms that are added to the attention scores."""
     return (True, False) if mask.dtype == torch.bool else (0.0, torch.finfo(mask.dtype).min)
 
 
 def scored(keep: Bool[Tensor, "N L"]) -> Bool[Tensor, "N L-1"]:
-    """Which tokens after the first are scored: real ones behind a real one.
+    """Return which tokens after the first are scored: real tokens that follow a real token.
 
-    The first real token of a row is not, with a prompt before it or without: a model alone has nothing to say of it.
+    The first real token of a row is never scored, because a model without a prompt makes no prediction for it.
     """
     return keep[:, 1:] & keep[:, :-1]
 
 
 def by_name(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a trunk, all of them under their names."""
+    """Return the arguments of the trunk's forward by name. Raises ValueError for more than one positional argument."""
     if len(args) > 1:
         raise ValueError(
-            f"got {len(args)} arguments without names; expected token ids alone, and all else by its name."
+            f"got {len(args)} positional arguments; expected the token ids alone. Pass all others by name."
         )
     return {"input_ids": args[0], **kwargs} if args else dict(kwargs)
 
 
 def embeddings(given: dict[str, Any], embed: nn.Module) -> Tensor:
-    """Of the tokens of a pass, (B, L, D)."""
+    """Return the token embeddings of a pass, (B, L, D), and remove the token ids from its arguments."""
     ids = given.pop("input_ids", None)
     return given["inputs_embeds"] if ids is None else embed(ids)

@@ -1,4 +1,4 @@
-"""What learning a prompt leaves on the disk so that it can be killed at any moment: written whole or not at all."""
+"""The state of a prompt-tuning run on the disk. It is written atomically, so that an interrupted run can resume."""
 
 import zipfile
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ STATE = "prompt.pt"
 
 @dataclass(frozen=True)
 class Look:
-    """Held-out windows before a step: the mean loss of each, in nats a token."""
+    """An evaluation on held-out windows before a step: the mean loss of each window, in nats per token."""
 
     step: int
     losses: tuple[float, ...] = field(repr=False)
@@ -27,11 +27,11 @@ class Look:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A prompt that has learned.
+    """A trained prompt.
 
     Args:
-        losses: of the batch before each step.
-        looks: before a step each, and one after the last.
+        losses: loss of the batch before each step, in nats per token.
+        looks: evaluations on held-out windows, the last one after the final step.
     """
 
     prompt: SoftPrompt
@@ -40,7 +40,7 @@ class Trained:
 
 
 class NotFinite(RuntimeError):
-    """A loss or its gradient was no number; `trained` has the vectors of the last loss that was one."""
+    """The loss or its gradient is NaN or infinite. `trained` holds the vectors with the last finite loss."""
 
     def __init__(self, message: str, trained: Trained) -> None:
         super().__init__(message)
@@ -49,10 +49,10 @@ class NotFinite(RuntimeError):
 
 @dataclass
 class Run:
-    """All that changes from step to step; two runs with equal states go on alike, to the last bit.
+    """Everything that changes from step to step. Two runs with equal states continue bit-identically.
 
     Attributes:
-        sound: the vectors of the last loss that was a number.
+        sound: the vectors with the last finite loss.
     """
 
     vectors: Tensor
@@ -62,7 +62,7 @@ class Run:
     looks: list[Look] = field(default_factory=list)
 
     def save(self, path: Path, identity: dict[str, str]) -> None:
-        """Three numbers for each of the vectors', and the losses so far."""
+        """Write the vectors, their two AdamW moments, the vectors of the last finite loss, and the losses so far."""
         state = {
             "identity": identity,
             "vectors": self.vectors.detach(),
@@ -76,21 +76,21 @@ class Run:
             torch.save(state, file)
 
     def resume(self, path: Path, identity: dict[str, str]) -> None:
-        """Take over what `save` wrote, if it is there.
+        """Restore the state that `save` wrote, if the file exists.
 
         Raises:
-            ValueError: for a file of another run, or one that cannot be read.
+            ValueError: for the file of a run with other settings, or one that cannot be read.
         """
         if not path.exists():
             return
-        if not zipfile.is_zipfile(path):  # what torch writes is one, to the last byte
-            raise ValueError(f"got {path}, which cannot be read; remove it to begin anew.")
+        if not zipfile.is_zipfile(path):  # torch.save writes a zip archive, whose directory comes last
+            raise ValueError(f"got {path}, which cannot be read; remove it to start again.")
         state = torch.load(path, weights_only=True, map_location=self.vectors.device)
-        kept = state["identity"]
-        if different := [key for key in identity if kept.get(key) != identity[key]]:
+        stored_identity = state["identity"]
+        if different := [key for key in identity if stored_identity.get(key) != identity[key]]:
             raise ValueError(
                 f"got {path}, the state of a run with another {', '.join(different)}. Use another folder, or remove "
-                "that file to begin anew."
+                "that file to start again."
             )
         with torch.no_grad():
             self.vectors.copy_(state["vectors"])
@@ -99,6 +99,6 @@ class Run:
         self.looks = [Look(step, tuple(losses)) for step, losses in state["looks"]]
 
     def trained(self, vectors: Tensor, learning: SoftPrompt) -> Trained:
-        """What has become of a prompt, in copies."""
+        """Return the trained prompt with copies of the vectors, losses and evaluations."""
         prompt = replace(learning, vectors=vectors.detach().clone())
         return Trained(prompt, list(self.losses), list(self.looks))

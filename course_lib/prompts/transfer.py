@@ -1,7 +1,7 @@
-"""What a prompt learned on one compressed model is worth on others. Xu and others, 2023,
+"""Transfer of soft prompts between compressed models. Xu and others, Compress, then prompt, 2023,
 https://arxiv.org/abs/2305.11186
 
-Dimension key: N windows.
+Dimension key: N windows, L tokens in a window.
 """
 
 import math
@@ -22,7 +22,7 @@ Losses = Float[Tensor, "N"] | Sequence[float]
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio and its standard error, both of the same windows."""
+    """A ratio of two quantities on the same windows, and its standard error."""
 
     value: float
     standard_error: float
@@ -30,7 +30,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Cell:
-    """One prompt on one model: the mean loss of each window, with the prompt and without, in nats a token."""
+    """One prompt on one model: the mean loss of each window without the prompt and with it, in nats per token."""
 
     model: str
     prompt: str
@@ -39,7 +39,7 @@ class Cell:
 
     @property
     def ratio(self) -> Ratio:
-        """Of perplexities; below 1 the prompt helps."""
+        """Perplexity with the prompt over perplexity without it. Below 1 the prompt helps."""
         return paired_ratio(self.prompted, self.base)
 
 
@@ -49,32 +49,33 @@ def transfer_grid(
     windows: Int[Tensor, "N L"],
     progress: bool = True,
 ) -> list[Cell]:
-    """Every prompt on every model, on the same windows; prompts of another text or task are prompts like others.
+    """Evaluate every prompt on every model, on the same windows.
 
     Args:
-        models: names and models, taken one at a time, so that a generator may load each when its turn comes.
+        models: pairs of name and model. They are consumed one at a time, so a generator may load each on demand.
+        prompts: prompts by name. They may come from another text or task than the windows.
 
     Raises:
-        ValueError: no prompts, or one that is not for one of the models, before anything of that model is measured.
+        ValueError: for no prompts, or a prompt that does not fit a model; the latter before that model is evaluated.
     """
     if not prompts:
-        raise ValueError("got no prompts; expected at least one, by its name.")
+        raise ValueError("got no prompts; expected at least one, by name.")
     cells = []
     for name, model in models:
         for prompt in prompts.values():
             prompt.check(model)
-        base = prompted_window_losses(model, None, windows, progress=progress).tolist()
-        for of_prompt, prompt in prompts.items():
-            prompted = prompted_window_losses(model, prompt, windows, progress=progress).tolist()
-            cells.append(Cell(name, of_prompt, tuple(base), tuple(prompted)))
+        base_losses = prompted_window_losses(model, None, windows, progress=progress).tolist()
+        for prompt_name, prompt in prompts.items():
+            prompted_losses = prompted_window_losses(model, prompt, windows, progress=progress).tolist()
+            cells.append(Cell(name, prompt_name, tuple(base_losses), tuple(prompted_losses)))
     return cells
 
 
 def paired_ratio(prompted: Losses, base: Losses) -> Ratio:
-    """exp(mean of differences of window losses), its error by the delta method: value · s / √N.
+    """Compute exp(mean_n(prompted_n − base_n)), with its standard error value · s / √N by the delta method.
 
-    How hard a window is drops out of the difference. The ratio of two means of perplexities has no such pairs, and is
-    one of the hardest windows alone.
+    s is the standard deviation of the differences. Taking differences per window removes the variation in difficulty
+    between windows. A ratio of mean perplexities would not be paired, and the hardest windows would dominate it.
     """
     prompted, base = _same_windows(prompted, base)
     mean, error = mean_and_error(prompted - base)
@@ -84,13 +85,17 @@ def paired_ratio(prompted: Losses, base: Losses) -> Ratio:
 def share_of_gain(
     transferred: Losses, own: Losses, base: Losses, control: tuple[Losses, Losses] | None = None
 ) -> Ratio:
-    """mean(base − transferred) / mean(base − own): how much of what a model's own prompt gains a foreign one does.
+    """Compute mean(base − transferred) / mean(base − own): the gain of a transferred prompt relative to the own one.
 
-    Of a gain that may be nothing no share can be told: then the value is NaN, and the error infinite.
+    If the own prompt's gain is at most two standard errors, the ratio is undefined: NaN, with an infinite error.
 
     Args:
-        control: the dense model's losses without a prompt and with its own. What that gains is taken off both gains:
-            a share of 0 is then no better than a prompt does for any model.
+        transferred: losses with the prompt of another model.
+        own: losses with the prompt that was trained on this model.
+        base: losses without a prompt.
+        control: the dense model's losses without a prompt and with its own prompt. Their difference, the gain of a
+            prompt without compression, is subtracted from both gains. A ratio of 0 then means that the transferred
+            prompt gains no more than a prompt gains on the dense model.
     """
     foreign_gain, own_gain = gains_beyond(transferred, own, base, control)
     gain, error = mean_and_error(own_gain)
@@ -100,15 +105,18 @@ def share_of_gain(
 def gains_beyond(
     transferred: Losses, own: Losses, base: Losses, control: tuple[Losses, Losses] | None = None
 ) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
-    """What the foreign and the own prompt gain in each window, less what the control does."""
-    of_all = [_same_windows(base, losses) for losses in (transferred, own, *(control or (base, base)))]
-    (base, transferred), (_, own), (_, dense), (_, prompted_dense) = of_all
-    any_model = dense - prompted_dense
-    return base - transferred - any_model, base - own - any_model
+    """Return the gain of the transferred and of the own prompt per window, minus the control's gain."""
+    pairs = [_same_windows(base, losses) for losses in (transferred, own, *(control or (base, base)))]
+    (base, transferred), (_, own), (_, dense), (_, prompted_dense) = pairs
+    control_gain = dense - prompted_dense  # zeros without a control
+    return base - transferred - control_gain, base - own - control_gain
 
 
 def share(foreign_gain: Float[Tensor, "N"], own_gain: Float[Tensor, "N"]) -> Ratio:
-    """mean(a) / mean(b), its error that of a ratio of paired means: s(a − share · b) / (√N |mean(b)|)."""
+    """Compute the ratio r = mean(a) / mean(b) of paired gains a (transferred) and b (own).
+
+    Its standard error by the delta method is s(a − r b) / (√N |mean(b)|), with s the standard deviation over windows.
+    """
     gain = own_gain.mean().item()
     value = foreign_gain.mean().item() / gain
     return Ratio(value, mean_and_error(foreign_gain - value * own_gain)[1] / abs(gain))
@@ -118,6 +126,6 @@ def _same_windows(one: Losses, other: Losses) -> tuple[Float[Tensor, "N"], Float
     one, other = (torch.as_tensor(losses, dtype=torch.float64) for losses in (one, other))
     if one.shape != other.shape or one.ndim != 1:
         raise ValueError(
-            f"got losses of shapes {tuple(one.shape)} and {tuple(other.shape)}; expected those of the same windows."
+            f"got losses of shapes {tuple(one.shape)} and {tuple(other.shape)}; expected losses of the same windows."
         )
     return one, other

@@ -1,4 +1,4 @@
-"""Hidden states on their way through the blocks of a model, with the arguments that each block is called with.
+"""The calibration activations between a model's blocks, and the other arguments that each block is called with.
 
 Dimension key: B windows in a batch, T tokens in a window, D hidden size.
 """
@@ -15,19 +15,19 @@ from torch import Tensor, nn
 
 from course_lib.models import blocks
 
-BATCH_TOKENS = 4096  # large enough to keep the cores busy, small enough for the activations of one block
+BATCH_TOKENS = 4096  # enough to use all cores, few enough for the activations of one block to fit in memory
 FORGOTTEN = ("past_key_values", "layer_past")  # blocks run without a cache
 
 
 @dataclass
 class Batch:
-    """Hidden states, and for each block what else it is called with: masks and positions may differ between blocks."""
+    """Hidden states, and the other arguments of each block. Masks and positions may differ between blocks."""
 
     hidden: Float[Tensor, "B T D"]
     arguments: dict[nn.Module, dict[str, Any]]
 
     def through(self, block: nn.Module) -> Float[Tensor, "B T D"]:
-        """What the block makes of the hidden states."""
+        """Run the block on the hidden states and return its output."""
         output = block(self.hidden, **self.arguments[block])
         return output[0] if isinstance(output, tuple) else output
 
@@ -39,10 +39,10 @@ class _ReachedTheEnd(Exception):
 def first_inputs(
     model: nn.Module, calibration: Int[Tensor, "n T"], model_blocks: Sequence[nn.Module] | None = None
 ) -> list[Batch]:
-    """What the first block is called with, batch by batch. Only the embedding is computed.
+    """Collect the inputs of the first block, batch by batch. Of the model, only the embedding is computed.
 
     Args:
-        model_blocks: the blocks of the model where they are known already.
+        model_blocks: the model's blocks; None looks them up.
     """
     return list(iterate_first_inputs(model, calibration, model_blocks or list(blocks(model))))
 
@@ -50,41 +50,42 @@ def first_inputs(
 def iterate_first_inputs(
     model: nn.Module, calibration: Int[Tensor, "n T"], model_blocks: Sequence[nn.Module]
 ) -> Iterator[Batch]:
-    """The same, one batch at a time."""
-    earlier: dict[nn.Module, dict[str, Any]] = {}
+    """Yield the batches of `first_inputs` one at a time."""
+    previous_arguments: dict[nn.Module, dict[str, Any]] = {}
     for ids in calibration.split(max(1, BATCH_TOKENS // calibration.shape[1])):
         with _recorded_calls(model_blocks) as calls:
             model(ids.to(_device(model)), use_cache=False)
-        known: dict[int, Any] = {}  # blocks mostly share the very same objects
+        value_by_id: dict[int, Any] = {}  # most blocks get the same objects, so each is compared once
         arguments = {}
         for block, (_, call) in calls.items():
-            before = earlier.get(block, {})
+            previous = previous_arguments.get(block, {})
             for name, value in call.items():
-                known.setdefault(id(value), _shared(value, before.get(name)))
-            arguments[block] = {name: known[id(value)] for name, value in call.items()}
-        earlier = arguments
+                value_by_id.setdefault(id(value), _shared(value, previous.get(name)))
+            arguments[block] = {name: value_by_id[id(value)] for name, value in call.items()}
+        previous_arguments = arguments
         yield Batch(next(iter(calls.values()))[0], arguments)
 
 
 def advance(block: nn.Module, batches: list[Batch]) -> None:
-    """Replace each batch's hidden states by what the block makes of them."""
+    """Replace each batch's hidden states with the block's output."""
     for batch in batches:
         batch.hidden = batch.through(block)
 
 
 def n_bytes(batches: list[Batch]) -> int:
-    """What the batches hold in memory, arguments that are shared counted once."""
-    held: dict[int, int] = {}
+    """Count the bytes of all tensors in the batches. Shared arguments count once."""
+    bytes_by_address: dict[int, int] = {}
     for batch in batches:
-        _count([vars(batch).get("hidden"), list(batch.arguments.values())], held)
-    return sum(held.values())
+        _count([vars(batch).get("hidden"), list(batch.arguments.values())], bytes_by_address)
+    return sum(bytes_by_address.values())
 
 
 @contextmanager
 def _recorded_calls(model_blocks: Sequence[nn.Module]):
-    """Inside, the blocks of a model record what they are called with, compute nothing, and the last one stops."""
+    """Inside, the blocks record their arguments instead of computing. The last block ends the forward pass."""
     calls: dict[nn.Module, tuple[Tensor, dict[str, Any]]] = {}
-    own = [block.__dict__.get("forward") for block in model_blocks]  # accelerate puts one there
+    # A forward of the instance itself, such as accelerate's wrapper, is put back on exit.
+    instance_forwards = [block.__dict__.get("forward") for block in model_blocks]
 
     def record(block: nn.Module, signature: inspect.Signature):
         def forward(*args: Any, **kwargs: Any) -> Tensor:
@@ -103,16 +104,16 @@ def _recorded_calls(model_blocks: Sequence[nn.Module]):
     except _ReachedTheEnd:
         pass
     finally:
-        for block, forward in zip(model_blocks, own, strict=True):
+        for block, forward in zip(model_blocks, instance_forwards, strict=True):
             del block.forward
             if forward is not None:
                 block.forward = forward
 
 
 def _signature(block: nn.Module) -> inspect.Signature:
-    """That of the block's forward, or where a wrapper that is (*args, **kwargs) hides it, that of its class."""
-    own = inspect.signature(block.forward)
-    return inspect.signature(type(block).forward.__get__(block)) if _takes_any(own) else own
+    """Return the signature of the block's forward, or of its class's if a (*args, **kwargs) wrapper hides it."""
+    signature = inspect.signature(block.forward)
+    return inspect.signature(type(block).forward.__get__(block)) if _takes_any(signature) else signature
 
 
 def _takes_any(signature: inspect.Signature) -> bool:
@@ -120,30 +121,33 @@ def _takes_any(signature: inspect.Signature) -> bool:
 
 
 def _named(signature: inspect.Signature, args: tuple, kwargs: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
-    """The hidden states, which come first, and all other arguments by name; GPT-2 passes its mask by position."""
+    """Split a call into the hidden states, which come first, and all other arguments by name.
+
+    Names are needed because some models, such as GPT-2, pass the mask by position.
+    """
     if _takes_any(signature):
         if len(args) > 1:
             raise ValueError(
-                f"got blocks whose forward is {signature}, called with {len(args)} arguments by position; expected one "
-                "that names them. Give the wrapper around it functools.wraps(forward)."
+                f"got blocks whose forward is {signature}, called with {len(args)} arguments by position; expected a "
+                "signature that names them. Apply functools.wraps(forward) to the wrapper."
             )
-        bound = dict(zip(("hidden states",), args, strict=False)) | kwargs
+        call = dict(zip(("hidden states",), args, strict=False)) | kwargs
     else:
-        bound = signature.bind(*args, **kwargs).arguments
-        rest = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
-        bound |= bound.pop(rest, {})
-    hidden = bound.pop(next(iter(bound)))
-    return hidden, {name: value for name, value in bound.items() if name not in FORGOTTEN}
+        call = signature.bind(*args, **kwargs).arguments
+        kwargs_name = next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
+        call |= call.pop(kwargs_name, {})
+    hidden = call.pop(next(iter(call)))
+    return hidden, {name: value for name, value in call.items() if name not in FORGOTTEN}
 
 
 def _shared(value: Any, earlier: Any) -> Any:
-    """The earlier value where it is the same, so that a mask is held once and not once a batch."""
+    """Return the earlier value if both are equal, so that all batches share one mask in memory."""
     if isinstance(value, tuple) and isinstance(earlier, tuple) and len(value) == len(earlier):
         return tuple(_shared(new, old) for new, old in zip(value, earlier, strict=True))
     if not isinstance(value, Tensor) or not isinstance(earlier, Tensor):
         return value
-    alike = (value.shape, value.dtype, value.device) == (earlier.shape, earlier.dtype, earlier.device)
-    return earlier if alike and torch.equal(value, earlier) else value
+    is_comparable = (value.shape, value.dtype, value.device) == (earlier.shape, earlier.dtype, earlier.device)
+    return earlier if is_comparable and torch.equal(value, earlier) else value
 
 
 def _count(value: Any, held: dict[int, int]) -> None:
@@ -155,5 +159,5 @@ def _count(value: Any, held: dict[int, int]) -> None:
 
 
 def _device(model: nn.Module) -> torch.device:
-    """Where token ids go: the first weights that are anywhere; those moved out of memory are on "meta"."""
+    """Return the device for token ids: that of the first parameter with data. Offloaded parameters are on "meta"."""
     return next((p.device for p in model.parameters() if not p.is_meta), torch.device("cpu"))

@@ -2,13 +2,13 @@
 
 Dimension key: B windows in a batch, T tokens in a window, D hidden size, O outputs and I inputs of a linear layer.
 
-For each block: run the calibration windows through it while it is still dense, collecting one Gram for every input
-that some linears share; prune those linears; run the windows again, so that the next block sees what the pruned one
-really gives it.
+For each block: (1) run the calibration windows through the dense block and collect one Gram for each distinct input of
+its linear layers; (2) prune these layers; (3) run the windows through the pruned block, so that the next block is
+calibrated on the outputs of the pruned one.
 
-Memory: the hidden states of all windows, and the Grams of one block, of which each is let go once its layers are
-pruned. Collecting one Gram at a time would not lower the peak, only repeat the forward pass: a block's last Gram, that
-of the MLP's hidden neurons, is by far the largest, and the peak comes when it is factorised, alone.
+Memory: the hidden states of all windows, and the Grams of one block. Each Gram is freed after its layers are pruned.
+Collecting one Gram at a time would repeat the forward pass without lowering the peak: a block's last Gram, that of the
+MLP's hidden neurons, is by far the largest, and the peak occurs when it alone is left and is factorised.
 """
 
 import copy
@@ -54,37 +54,37 @@ def prune_model(
     allocation: Allocation = UNIFORM,
     ignore: Sequence[str] = (),
 ) -> PruneReport:
-    """Prune every linear of every block in place; embeddings, norms and head stay as they are.
+    """Prune every linear layer of every block in place. Embeddings, norms and LM head are unchanged.
 
     Args:
-        calibration: token ids (n, T), one window a row, as `corpora.windows` gives them.
-        allocation: how much each layer loses; each the same when left out.
-        ignore: layers that stay dense, by patterns such as "blocks.0.*" or "*.mlp.down_proj".
+        calibration: token ids (n, T), one window per row, as `corpora.windows` returns them.
+        allocation: chooses the sparsity of each layer. By default all layers have the pruner's sparsity.
+        ignore: layers to leave dense, as patterns such as "blocks.0.*" or "*.mlp.down_proj".
 
     Raises:
-        ValueError: before any weight is changed, when the model, pattern or calibration cannot work together.
-        PruningError: when something fails in the middle; it says which layer it reached. No hook is left behind.
+        ValueError: when the model, pattern or calibration do not fit together; no weight is changed then.
+        PruningError: when pruning fails later. It names the layer, and all hooks are removed.
     """
     all_layers = checked_layers(model)
-    layers_in = layers_to_prune(all_layers, ignore)
-    layers = [layer for block_layers in layers_in.values() for layer in block_layers]
+    layers_by_block = layers_to_prune(all_layers, ignore)
+    layers = [layer for block_layers in layers_by_block.values() for layer in block_layers]
     check_ready(model, layers, pruner, calibration, allocation)
     report = PruneReport(calibration.numel(), n_ignored=len(all_layers) - len(layers))
-    model_blocks = list(layers_in)
-    last = [block for block, block_layers in layers_in.items() if block_layers][-1]
-    up_to_last = model_blocks[: model_blocks.index(last) + 1]
+    model_blocks = list(layers_by_block)
+    last_block = [block for block, block_layers in layers_by_block.items() if block_layers][-1]
+    blocks_to_run = model_blocks[: model_blocks.index(last_block) + 1]
     start = partial(_start, model, model_blocks, calibration, report)
 
     def scan(scorer: LayerPruner) -> Iterator[Scores]:
-        return scan_blocks(layers_in.items(), start(scorer.needs), scorer, report)
+        return scan_blocks(layers_by_block.items(), start(scorer.needs), scorer, report)
 
-    shares = allocation.sparsities(pruner, scan)
+    sparsities = allocation.sparsities(pruner, scan)
     batches = start(pruner.needs)
-    for block in tracked(up_to_last, "pruning", progress):
-        block_layers = layers_in[block]
+    for block in tracked(blocks_to_run, "pruning", progress):
+        block_layers = layers_by_block[block]
         try:
-            prune_block(block_layers, pruners(pruner, allocation, shares, block_layers), batches, report)
-            if block is not last:  # no layer that is pruned reads the output of the last block
+            prune_block(block_layers, pruners(pruner, allocation, sparsities, block_layers), batches, report)
+            if block is not last_block:  # no layer to prune follows the last block, so its output is not needed
                 with report.timed("forward"):
                     advance(block, batches)
         except Exception as error:
@@ -95,13 +95,18 @@ def prune_model(
 def prune_block(
     layers: list[Layer], pruner_of: dict[str, LayerPruner], batches: list[Batch], report: PruneReport
 ) -> None:
-    """Prune the layers of one block; it changes whole or not at all. Pruners are given by the layer's name."""
+    """Prune the layers of one block. Weights change only after all layers have been solved.
+
+    Args:
+        layers: the block's layers to prune. Layers that share an input follow each other.
+        pruner_of: the pruner of each layer, by layer name.
+    """
     if not layers:
         return
     report.reached = layers[0].block_name
     report.held("activations", n_bytes(batches))
     grams = collect(layers, batches, pruner_of[layers[0].name].needs, report)
-    pruned = {}
+    pruned_weights = {}
     for layer in layers:
         report.reached = layer.name
         if layer.is_first:
@@ -110,12 +115,12 @@ def prune_block(
             _hold(grams, report)
         gram = grams.pop(layer.name)
         with report.timed("solve"):
-            pruned[layer.name] = pruner_of[layer.name].prune(offload.read(layer.module), gram)
+            pruned_weights[layer.name] = pruner_of[layer.name].prune(offload.read(layer.module), gram)
         if notes := getattr(gram, "notes", ()):
             report.notes[layer.name] = "; ".join(notes)
-        del gram  # the last layer of a group lets it go
+        del gram  # frees the memory after the last layer that shares this input
     for layer in layers:
-        weight = pruned[layer.name]
+        weight = pruned_weights[layer.name]
         offload.put(layer.module, weight)
         report.sparsity[layer.name] = sparsity_of(weight)
         report.n_weights += weight.numel()
@@ -125,20 +130,24 @@ def prune_block(
 def pruners(
     pruner: LayerPruner, allocation: Allocation, shares: dict[str, float], layers: list[Layer]
 ) -> dict[str, LayerPruner]:
-    """The pruner of each layer by name: the same, but for the sparsity that the allocation gives the layer."""
+    """Return the pruner of each layer by name: copies of one pruner with the allocated sparsities.
+
+    Args:
+        shares: allocated sparsity by layer name. A layer without one keeps the pruner's own pattern.
+    """
     pruner_of = dict.fromkeys((layer.name for layer in layers), pruner)
     for name in pruner_of:
-        if (share := shares.get(name)) is not None:
+        if (sparsity := shares.get(name)) is not None:
             pruner_of[name] = copy.copy(pruner)
-            pruner_of[name].pattern = allocation.pattern(pruner.pattern, share)
+            pruner_of[name].pattern = allocation.pattern(pruner.pattern, sparsity)
     return pruner_of
 
 
 def collect(layers: list[Layer], batches: list[Batch], needs: Needs, report: PruneReport) -> dict[str, Gram]:
-    """One forward pass of a block over all batches; the Gram of each layer's input by the layer's name.
+    """Run one forward pass of a block over all batches. Returns the Gram of each layer's input by layer name.
 
-    Layers that read the same input have the same Gram. The batches stay what they are: they come once more, when the
-    layers are pruned.
+    Layers with the same input share one Gram object. The batches are unchanged, so that they can run through the pruned
+    block afterwards.
     """
     with _adding(layers, needs, report) as grams:
         for batch in batches:
@@ -149,7 +158,7 @@ def collect(layers: list[Layer], batches: list[Batch], needs: Needs, report: Pru
 def collect_and_advance(
     layers: list[Layer], batches: list[Batch], needs: Needs, report: PruneReport
 ) -> dict[str, Gram]:
-    """The same of a block that stays as it is, so that one forward pass is enough: the batches go on behind it."""
+    """Collect the Grams of a block that stays dense, and advance the batches to its output in the same forward pass."""
     with _adding(layers, needs, report) as grams:
         advance(layers[0].block, batches)
     return grams
@@ -157,7 +166,7 @@ def collect_and_advance(
 
 @contextmanager
 def _adding(layers: list[Layer], needs: Needs, report: PruneReport) -> Iterator[dict[str, Gram]]:
-    """Inside, what layers read in a forward pass is added to their Grams; no hook is left behind."""
+    """Inside, forward passes add the layers' inputs to their Grams. All hooks are removed on exit."""
     grams: dict[str, Gram] = {}
     with hooking() as handles:
         for layer in layers:
@@ -176,7 +185,7 @@ def scan_blocks(
     scorer: LayerPruner,
     report: PruneReport,
 ) -> Iterator[Scores]:
-    """The scores of each block's layers in the dense model, which stays as it is; none where no layer is given."""
+    """Yield the scores of each block's layers in the dense model. A block without layers yields an empty dictionary."""
     for block, layers in layers_in:
         if not layers:
             advance(block, batches)
@@ -190,14 +199,14 @@ def scan_blocks(
 def _start(
     model: nn.Module, model_blocks: list[nn.Module], calibration: Tensor, report: PruneReport, needs: Needs
 ) -> list[Batch]:
-    """A method that reads no inputs needs no forward pass."""
+    """Return the inputs of the first block, or no batches for a method that needs no inputs and so no forward pass."""
     with report.timed("forward"):
         return [] if needs == "nothing" else first_inputs(model, calibration, model_blocks)
 
 
 def _adder(gram: Gram, report: PruneReport):
     def add(_, args):
-        with report.timed("gram"):  # within "forward", whose clock stops meanwhile
+        with report.timed("gram"):  # nested in "forward", whose timer pauses
             gram.add(args[0])
 
     return add

@@ -66,7 +66,7 @@ def test_first_weights_have_the_deviation_that_their_inputs_ask_for(config):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"k": 3}, "neurons that they share evenly"),
+        ({"k": 3}, "a number of neurons that k divides"),
         ({"k": 9, "active": 9 * 64}, "at most 8 experts"),
         ({"n_experts": 1}, "2 or more"),
     ],

@@ -184,7 +184,7 @@ def test_a_cut_keeps_as_many_neurons_as_the_share_pays_for():
     assert (shape.blocks, shape.width) == (1, now.width)
     assert n_parameters(model, shape) <= most
     assert shape.neurons == now.neurons or n_parameters(model, replace(shape, neurons=shape.neurons + 1)) > most
-    with pytest.raises(ValueError, match="not one neuron would fit in"):
+    with pytest.raises(ValueError, match="not even one neuron fits"):
         Cut(depth=1.0, share=0.01).shape(model)
 
 

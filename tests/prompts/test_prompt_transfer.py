@@ -62,11 +62,11 @@ def test_a_share_that_all_windows_agree_on_is_certain(share, seed):
 
 
 def test_other_windows_are_refused():
-    with pytest.raises(ValueError, match="those of the same windows"):
+    with pytest.raises(ValueError, match="losses of the same windows"):
         paired_ratio([1.0, 2.0], [1.0])
-    with pytest.raises(ValueError, match="those of the same windows"):
+    with pytest.raises(ValueError, match="losses of the same windows"):
         share_of_gain([1.0], [1.0, 2.0], [1.0, 2.0])
-    with pytest.raises(ValueError, match="those of the same windows"):
+    with pytest.raises(ValueError, match="losses of the same windows"):
         share_of_gain([1.0, 2.0], [1.0, 2.0], [1.0, 2.0], ([1.0], [2.0]))
 
 

@@ -198,7 +198,7 @@ def test_the_model_is_as_before(error):
 def test_a_pass_that_fails_leaves_the_next_one_whole():
     model, prompt = lively(), prompt_of(lively())
     with prompting(model, prompt), torch.no_grad():
-        with pytest.raises(ValueError, match="expected a real token in each"):
+        with pytest.raises(ValueError, match="at least one real token per row"):
             model(IDS, attention_mask=torch.zeros_like(IDS))
         torch.testing.assert_close(model(IDS).logits, naive_logits_outside(model, prompt), **CLOSE)
 
@@ -222,10 +222,10 @@ def test_a_cache_of_another_text_is_refused():
     model, prompt = lively(), prompt_of(lively())
     begun = model(IDS, use_cache=True).past_key_values
     with prompting(model, prompt), torch.no_grad():
-        with pytest.raises(ValueError, match="a cache of 11 places .* begun inside this block"):
+        with pytest.raises(ValueError, match="a cache of 11 positions .* started inside this block"):
             model(IDS[:, :1], past_key_values=begun)
         begun = model(IDS, use_cache=True).past_key_values
-        with pytest.raises(ValueError, match="a cache of 16 places and text that counts 18"):
+        with pytest.raises(ValueError, match="a cache of 16 positions and a text of 18"):
             model.generate(torch.cat([IDS, IDS[:, :7]], dim=1), past_key_values=begun, max_new_tokens=1)
 
 
@@ -233,11 +233,11 @@ def test_a_text_without_room_is_refused():
     model = tiny_model()  # of 256 positions
     with prompting(model, prompt_of(model, 200)), torch.no_grad():
         assert model(ids_of(1, 56)).logits.shape[1] == 56
-        with pytest.raises(ValueError, match="57 tokens behind a prompt of 200 vectors in a model of 256"):
+        with pytest.raises(ValueError, match="57 tokens after a prompt of 200 vectors in a model with 256"):
             model(ids_of(1, 57))
 
 
 def test_a_cache_of_fixed_size_is_refused():
     model = lively()
-    with prompting(model, prompt_of(model)), pytest.raises(ValueError, match="without room for a prompt"):
+    with prompting(model, prompt_of(model)), pytest.raises(ValueError, match="no room for the prompt"):
         model.generate(IDS, cache_implementation="static", max_new_tokens=2)

@@ -319,7 +319,7 @@ def test_a_class_whose_forward_was_wrapped(monkeypatch):
     prune_model(wrapped, Wanda(), WINDOWS, progress=False)
     for (name, a), (_, b) in zip(wrapped.named_parameters(), plain.named_parameters(), strict=True):
         assert torch.equal(a, b), name
-    refused(gpt2, r"called with \d arguments by position; expected one that names them. .* functools.wraps")
+    refused(gpt2, r"called with \d arguments by position; expected a signature that names them. .*functools.wraps")
 
 
 def test_nothing_is_half_pruned_before_the_first_block_is():

@@ -1,6 +1,6 @@
-"""Plain gradient descent, as Jacobs and others (1991) train their mixtures, on the vowels that they classify.
+"""Gradient descent on the vowel task of Jacobs, Jordan, Nowlan, Hinton, 1991, https://doi.org/10.1162/neco.1991.3.1.79
 
-Dimension key: S learners, P samples, J inputs and the one that is always 1, O outputs, E epochs.
+Dimension key: S learners, P samples, J inputs including the constant 1 of the bias, O outputs, E epochs.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from course_lib.moe.classic.learners import Learner, Mixture, Weights
 
 
 class Samples(NamedTuple):
-    """What is learnt from or tested on: inputs with a one at their end, targets of 0 and 1, and classes."""
+    """Training or test samples: inputs with a constant 1 in the last column, one-hot targets, and class indices."""
 
     inputs: Float[Tensor, "P J"]
     targets: Float[Tensor, "P O"]
@@ -25,21 +25,26 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True)
 class Trained:
-    """Learners, and the share of training samples that each had right before each epoch."""
+    """Trained learners, and the training accuracy of each learner before each epoch."""
 
     learner: Learner
     weights: Weights
     accuracy: Float[Tensor, "E S"]
 
     def epochs_to(self, share: float) -> list[int | None]:
-        """Of each learner: how many epochs it took to have this share right; None where it never had."""
+        """Count the epochs until each learner first reaches this training accuracy; None if it never does."""
+        # The first True of each learner's column (E,).
         return [
-            int(reached.int().argmax()) if reached.any() else None for reached in (self.accuracy >= share).unbind(1)
+            int(is_reached.int().argmax()) if is_reached.any() else None
+            for is_reached in (self.accuracy >= share).unbind(1)
         ]
 
 
 def vowel_samples() -> tuple[Samples, Samples]:
-    """Training (408) and test (200). Formants are standardised by the mean and standard deviation in training."""
+    """Return the 408 training and 200 test samples.
+
+    The formants are standardised with the mean and standard deviation of the training samples.
+    """
     training, test = by_speaker(vowels())
     mean, deviation = training.formants.mean(dim=0), training.formants.std(dim=0)
     return tuple(
@@ -53,7 +58,13 @@ def vowel_samples() -> tuple[Samples, Samples]:
 
 
 def train(learner: Learner, samples: Samples, seeds: Sequence[int], epochs: int, rate: float = 0.5) -> Trained:
-    """Steps of the whole training set: w ← w − rate ∂E/∂w, with E the mean over samples. One learner for each seed."""
+    """Train one learner per seed by full-batch gradient descent.
+
+    Each epoch is one step w ← w − rate ∂E/∂w, where E is the learner's error averaged over the training samples.
+
+    Raises:
+        ValueError: fewer than one epoch, a rate of 0 or less, or weights that diverge.
+    """
     if epochs < 1 or not rate > 0:
         raise ValueError(f"epochs={epochs}, rate={rate}: expected at least 1 epoch and a rate above 0")
     weights = learner.start(samples.inputs.shape[1] - 1, samples.targets.shape[1], seeds)
@@ -63,7 +74,8 @@ def train(learner: Learner, samples: Samples, seeds: Sequence[int], epochs: int,
             part.requires_grad_()
         history.append(accuracy(learner.answer(weights, samples.inputs), samples.classes))
         error = learner.error(weights, samples.inputs, samples.targets).mean(dim=1)
-        slopes = torch.autograd.grad(error.sum(), weights)  # a sum: no learner knows of another
+        # E is (S,). Learners share no weights, so the gradient of Σ_s E_s holds ∂E_s/∂w_s for each learner s.
+        slopes = torch.autograd.grad(error.sum(), weights)
         weights = tuple((part - rate * slope).detach() for part, slope in zip(weights, slopes, strict=True))
     if not all(part.isfinite().all() for part in weights):
         raise ValueError(f"the weights are not finite after {epochs} epochs at rate={rate}: choose a smaller rate")
@@ -71,27 +83,29 @@ def train(learner: Learner, samples: Samples, seeds: Sequence[int], epochs: int,
 
 
 def accuracy(answers: Float[Tensor, "S P O"], classes: Int[Tensor, "P"]) -> Float[Tensor, "S"]:
-    """The share of samples whose largest output is that of their class."""
+    """Return the fraction of samples whose largest output belongs to their class, per learner."""
     return (answers.argmax(dim=-1) == classes).float().mean(dim=-1).detach()
 
 
 class Report(NamedTuple):
-    """Of each learner on samples it was not trained on. The last three are of mixtures alone, else None."""
+    """Results of each learner on held-out samples. The last three fields are None unless the learner is a mixture."""
 
     accuracy: Float[Tensor, "S"]
-    likeliest_accuracy: Float[Tensor, "S"] | None  # by the one most likely expert
-    gate_entropy: Float[Tensor, "S"] | None  # nats, mean over samples: 0 where the gate is sure, log K at most
-    experts_used: Int[Tensor, "S"] | None  # that are the likeliest for at least a hundredth of the samples
+    likeliest_accuracy: Float[Tensor, "S"] | None  # with the output of the most probable expert alone
+    gate_entropy: Float[Tensor, "S"] | None  # nats, mean over samples: from 0 (one expert per sample) to log K
+    experts_used: Int[Tensor, "S"] | None  # experts that are the most probable one for at least 1 % of the samples
 
 
 def report(trained: Trained, samples: Samples) -> Report:
-    """How good the blended answer is, how good that of one expert, and how the gate divides the samples."""
+    """Measure the accuracy of the blended output and of the most probable expert, and how the gate uses the experts."""
     learner, weights = trained.learner, trained.weights
-    right = accuracy(learner.answer(weights, samples.inputs), samples.classes)
+    accuracy_blended = accuracy(learner.answer(weights, samples.inputs), samples.classes)
     if not isinstance(learner, Mixture):
-        return Report(right, None, None, None)
-    prior, _ = learner.parts(weights, samples.inputs)
+        return Report(accuracy_blended, None, None, None)
+    prior, _ = learner.parts(weights, samples.inputs)  # gate probabilities p (S, P, K)
+    # H = −Σ_k p_k log p_k, averaged over samples: (S,)
     entropy = -torch.xlogy(prior, prior).sum(dim=-1).mean(dim=-1)
-    share = torch.nn.functional.one_hot(prior.argmax(dim=-1), learner.n_experts).double().mean(dim=1)
-    alone = accuracy(learner.likeliest_answer(weights, samples.inputs), samples.classes)
-    return Report(right, alone, entropy, (share >= 0.01).sum(dim=-1))
+    # Fraction of samples for which expert k is the most probable: (S, K)
+    fraction = torch.nn.functional.one_hot(prior.argmax(dim=-1), learner.n_experts).double().mean(dim=1)
+    accuracy_likeliest = accuracy(learner.likeliest_answer(weights, samples.inputs), samples.classes)
+    return Report(accuracy_blended, accuracy_likeliest, entropy, (fraction >= 0.01).sum(dim=-1))

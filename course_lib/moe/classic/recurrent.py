@@ -1,10 +1,10 @@
-"""Experts between two recurrent layers: Shazeer and others, Outrageously large neural networks, 2017,
+"""Mixture of experts between two LSTMs. Shazeer and others, Outrageously large neural networks, 2017,
 https://arxiv.org/abs/1701.06538 (section 5.1, figure 1)
 
-A language model of bytes: embedding, LSTM, a layer of experts applied to every position alike, LSTM, head. Before
-attention this is where experts stood; what is new is that they do not care what lies around them.
+A byte-level language model: embedding, LSTM, layer of experts, LSTM, LM head. The experts process each position
+separately; only the LSTMs carry information from one position to the next. Each layer has a residual connection.
 
-Deviation: sums around every layer and no dropout; the paper adds the dropout that its long training needs.
+Deviation: no dropout, which the paper uses in its much longer training.
 
 Dimension key: B sequences, T tokens, W width, V = 256 bytes.
 """
@@ -25,7 +25,7 @@ QUICK = Schedule(n_steps=100, batch=16, length=128, rate=1e-2, warm_up=20, decay
 
 
 class Dense(nn.Module):
-    """relu(x A) B at every position: the plain twin of a layer of experts, which it can be exchanged for."""
+    """Two-layer MLP relu(x A) B at every position: the dense control with the interface of a layer of experts."""
 
     def __init__(self, width: int, n_hidden: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -35,18 +35,21 @@ class Dense(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T W"], generator: torch.Generator | None = None
     ) -> tuple[Float[Tensor, "B T W"], None]:
-        """The output, and no routing."""
+        """Return the output, and None in place of a routing."""
         return torch.relu(x @ self.into.T) @ self.out.T, None
 
 
 class RecurrentLM(nn.Module):
-    """LSTM, `middle`, LSTM. `middle(x, generator=...)` gives its output and its routing, as layers of experts do."""
+    """Language model with an LSTM before and after `middle`.
+
+    `middle(x, generator=...)` returns its output and its routing, as a layer of experts does, or `Dense`.
+    """
 
     def __init__(self, middle: nn.Module, width: int, generator: torch.Generator) -> None:
         super().__init__()
         if width < 1:
             raise ValueError(f"width={width}: expected at least 1, and the width of the layer in the middle")
-        with seeded(0):  # torch's own first weights, all of which are drawn again below
+        with seeded(0):  # torch's initialisation, replaced below except for the norm's constants
             self.embedding, self.head = nn.Embedding(N_BYTES, width), nn.Linear(width, N_BYTES)
             self.below, self.above = (nn.LSTM(width, width, batch_first=True) for _ in range(2))
         self.norm = nn.LayerNorm(width)
@@ -54,12 +57,13 @@ class RecurrentLM(nn.Module):
             if "norm" not in name:
                 bound = 1.0 if name.startswith("embedding") else width**-0.5
                 nn.init.uniform_(weight, -bound, bound, generator=generator)
-        self.middle = middle  # with the weights that it came with
+        self.middle = middle  # assigned after the loop, so it keeps its own initialisation
 
     def forward(
         self, ids: Int[Tensor, "B T"], generator: torch.Generator | None = None
     ) -> tuple[Float[Tensor, "B T V"], Any]:
-        """Logits of the next byte, and who went to which expert. The generator is that of a router with noise."""
+        """Return the logits of the next byte, and the routing. A noisy router draws from the generator."""
+        # Residual stream x (B, T, W): x += LSTM(x), then x += middle(norm(x)), then head(x + LSTM(x)).
         x = self.embedding(ids)
         x = x + self.below(x)[0]
         output, routing = self.middle(self.norm(x), generator=generator)
@@ -70,7 +74,7 @@ class RecurrentLM(nn.Module):
 def loss(
     model: RecurrentLM, ids: Int[Tensor, "B T"], generator: torch.Generator | None = None
 ) -> tuple[Float[Tensor, ""], Any]:
-    """Nats a byte, over all but the first of each sequence, and the routing."""
+    """Return the cross-entropy in nats per byte, averaged over all bytes except the first ones; and the routing."""
     logits, routing = model(ids[:, :-1], generator)
     return cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()), routing
 
@@ -83,24 +87,28 @@ def train(
     penalty: Callable[[Any], Tensor] | None = None,
     look: Callable[[int, float, Any], None] = lambda step, loss, routing: None,
 ) -> None:
-    """In place, by AdamW. The same tokens in the same order for every model with the same seed.
+    """Train the model in place with AdamW. With the same seed, every model gets the same batches in the same order.
 
     Args:
-        tokens: bytes of a text, in a line.
-        penalty: of a routing, added to the loss: what keeps the experts balanced.
-        look: called after each step with the loss before it, without the penalty, and the routing.
+        tokens: the bytes of one text.
+        penalty: maps a routing to a term that is added to the loss, such as a balance loss.
+        look: called after each step with the step, the loss before it (without the penalty), and the routing.
+
+    Raises:
+        ValueError: for values that are not bytes, or a text that is no longer than one sequence.
     """
     if len(tokens) <= schedule.length + 1 or tokens.min() < 0 or tokens.max() >= N_BYTES:
         raise ValueError(
             f"got {len(tokens)} tokens from {int(tokens.min()) if len(tokens) else 0}: expected bytes, from 0 to 255, "
-            f"and more of them than the {schedule.length + 1} of a sample; encode a longer text"
+            f"and more than the {schedule.length + 1} of one sequence; encode a longer text"
         )
+    # Two generators: what a router draws does not change the order of the batches.
     order, noise = (torch.Generator().manual_seed(seed + part) for part in (0, 1_000_003))
     optimiser = torch.optim.AdamW(groups(model, schedule.decay), betas=(0.9, 0.95))
     for step in range(schedule.n_steps):
         for group in optimiser.param_groups:
             group["lr"] = schedule.rate_at(step)
-        with seeded_step(seed, step):  # dropout of the layer in the middle, if it has any
+        with seeded_step(seed, step):  # for dropout in the middle layer, if it has any
             nats, routing = loss(model, batch_at(tokens, schedule, order), noise)
         optimiser.zero_grad()
         (nats if penalty is None else nats + penalty(routing)).backward()

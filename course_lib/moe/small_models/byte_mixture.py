@@ -1,8 +1,9 @@
-"""The model of bytes with experts in place of its MLPs, as a Mixtral of transformers, and the one that is kept.
+"""A byte-level mixture of experts, in the Mixtral class of transformers, and its trained weights.
 
-As large for a byte as the dense model (attention/small_models/byte_model.py), and three times as large on the disk:
-of eight experts each byte is computed by k, of 512 / k neurons each. `course reproduce byte_mixture` trains the one
-that is kept, with two experts a byte and a balance loss; any router of the course works over its experts.
+It has eight experts of 512 / k neurons, k of which process each byte. So a byte passes through as many MLP neurons as
+in the dense model (attention/small_models/byte_model.py), and the file is three times as large. `course reproduce
+byte_mixture` trains the stored weights, with two experts per byte and a balance loss. Every router of the course can
+replace the model's own.
 
 Dimension key: N windows, L bytes in a window, B sequences, T bytes.
 """
@@ -32,26 +33,30 @@ WEIGHTS = Path(__file__).with_name("weights")
 def mixture_configuration(
     n_experts: int = 8, k: int = 2, width: int = 128, n_blocks: int = 4, n_heads: int = 4, active: int = 512
 ) -> Any:
-    """Its sizes: those of the dense model with `active` neurons, cut into experts of active / k.
+    """Return a Mixtral configuration with the dense model's sizes and experts of active / k neurons.
+
+    Args:
+        active: MLP neurons per byte, over its k experts.
 
     Raises:
-        ValueError: neurons that k experts cannot share evenly, k above the experts.
+        ValueError: when k does not divide `active`, or is above the number of experts.
     """
     check_count("n_experts", n_experts, least=2)
     check_count("k", k)
     if k > n_experts or active % k:
         raise ValueError(
-            f"got k = {k} of {n_experts} experts for {active} neurons; expected at most {n_experts} experts a byte, "
-            "and neurons that they share evenly."
+            f"got k = {k} of {n_experts} experts for {active} neurons; expected at most {n_experts} experts per byte, "
+            "and a number of neurons that k divides."
         )
     return mixture_config(configuration(width, n_blocks, n_heads, active // k), n_experts, k)
 
 
 def fresh(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
-    """First weights, of a dense model too: as transformers draws them, but MLPs, experts and gates of deviation
-    1 / √inputs.
+    """Initialise a model, dense or with experts.
 
-    So narrow a model, and more so one with experts, learns faster from these than from transformers' 0.02.
+    MLPs, experts and gates are normal with standard deviation 1 / √inputs, everything else as transformers draws it. A
+    model this narrow trains faster from these weights than with transformers' standard deviation of 0.02, most of all
+    with experts.
     """
     model, generator = untrained(config, seed), torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -62,31 +67,32 @@ def fresh(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
 
 
 def load_byte_mixture(n_held_out: int = 48, n_training: int = 2048, folder: Path = WEIGHTS) -> ByteModel:
-    """The trained mixture, text to look at, and text to learn from, the same every time.
+    """Load the trained mixture with held-out and training windows. Every call returns the same windows.
 
-    A Mixtral: two of eight experts a byte, with weights that sum to one.
+    The model is a Mixtral with two of eight experts per byte, whose weights sum to one.
     """
     return ByteModel(load_half(folder, NAME), byte_windows(n_held_out), byte_windows(n_training, "calibration"))
 
 
 @torch.no_grad()
 def routings(mixture: PreTrainedModel, ids: Int[Tensor, "B T"], router: Router | None = None) -> list[Routing]:
-    """Who computes which byte: for each block one routing, of B · T rows, sequence after sequence.
+    """Run the model and return one routing per block, with B · T rows in the order of the sequences.
 
     Args:
-        router: in place of the model's own.
+        router: replaces the model's own router.
     """
-    chosen = router or Mixtral(k=getattr(mixture.config, MIXTRAL.chosen_key))
-    with in_evaluation_mode(mixture), routed_by(mixture, chosen) as seen:
+    router = router or Mixtral(k=getattr(mixture.config, MIXTRAL.chosen_key))
+    with in_evaluation_mode(mixture), routed_by(mixture, router) as routings_by_block:
         mixture(ids, use_cache=False)
-    return [of_block[0] for of_block in seen]
+    return [block_routings[0] for block_routings in routings_by_block]  # after one forward pass, one routing each
 
 
 def n_weights(model: PreTrainedModel) -> tuple[int, int]:
-    """How many weights there are, and how many a byte meets: all but those of the experts that it does not go to."""
+    """Count all weights, and those active per byte: all except the E − k experts that do not process it."""
     total = sum(weight.numel() for weight in model.parameters())
     n_experts = getattr(model.config, MIXTRAL.experts_key, None)
     if n_experts is None:
         return total, total
-    held = sum(weight.numel() for weight in model.parameters() if weight.ndim == 3)  # of experts, and nothing else
-    return total, total - held + held * getattr(model.config, MIXTRAL.chosen_key) // n_experts
+    in_experts = sum(weight.numel() for weight in model.parameters() if weight.ndim == 3)  # only experts have 3 axes
+    # active = total − experts · (1 − k / E)
+    return total, total - in_experts + in_experts * getattr(model.config, MIXTRAL.chosen_key) // n_experts

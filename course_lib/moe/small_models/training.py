@@ -1,4 +1,4 @@
-"""Train a model of bytes with experts, with whatever keeps their loads in balance.
+"""Train a byte-level mixture of experts, with balance losses or with router biases that follow the loads.
 
 Dimension key: N windows, L bytes in a window.
 """
@@ -28,7 +28,15 @@ Seen = list[list[Routing]]
 
 @dataclass(frozen=True)
 class Balancing:
-    """What is added to the loss: α N Σ f P, and the z-loss, both the mean over layers; nothing where both are 0."""
+    """Penalty on the loss: α E Σ_e f_e P_e plus the z-loss, both averaged over layers.
+
+    f_e is the fraction of choices that expert e receives, P_e its mean gate probability (Fedus and others, Switch
+    Transformers, 2021, equations 4 to 6). With both coefficients at 0 the penalty is 0.
+
+    Args:
+        alpha: coefficient of the balance loss.
+        z: coefficient of the z-loss.
+    """
 
     alpha: float = 0.0
     z: float = 0.0
@@ -38,13 +46,13 @@ class Balancing:
         check_number("z", self.z)
 
     def __call__(self, routings: Sequence[Routing]) -> Float[Tensor, ""]:
-        of_z = torch.stack([z_loss(each.logits, each.real, self.z) for each in routings]).mean()
+        of_z = torch.stack([z_loss(layer.logits, layer.real, self.z) for layer in routings]).mean()
         return balance_of_layers(routings, self.alpha) + of_z
 
 
 @contextmanager
 def routing(mixture: PreTrainedModel, router: Router, seed: int = 0) -> Iterator[Seen]:
-    """The model with a router that draws, where it does, from a generator of its own; see `routed_by`."""
+    """Inside, the model uses this router, which draws random numbers from a generator of its own; see `routed_by`."""
     with routed_by(mixture, router, torch.Generator().manual_seed(seed + 1_000_003)) as seen:
         yield seen
 
@@ -59,33 +67,35 @@ def train_mixture(
     speed: float = 0.0,
     look: Callable[[int, float, list[Routing]], None] = lambda step, nats, routings: None,
 ) -> None:
-    """In place, inside `routing`, which gives `seen`. The same tokens in the same order as for a dense model.
+    """Train in place, inside `with routing(...) as seen`. The batches are those of a dense model with the same seed.
 
     Args:
-        tokens: bytes of a text, in a line.
-        penalty: of the routings of a step, one a block; added to the loss.
-        speed: by which the biases of DeepSeek's routers move after each step, against the loads.
-        look: called after each step with the nats a byte before it, without the penalty, and the routings.
+        seen: for each block, the routings of the forward passes so far.
+        tokens: the bytes of one text.
+        penalty: maps the routings of a step, one per block, to a term that is added to the loss.
+        speed: step by which the biases of DeepSeek's routers move against the loads after each step; 0 leaves them.
+        look: called after each step with the step, the loss before it in nats per byte (without the penalty), and the
+            routings.
     """
     last: dict[str, float] = {}
 
     def objective(model: nn.Module, ids: Tensor) -> Tensor:
-        forget(seen)
+        forget(seen)  # frees the graph of the previous step
         losses = byte_losses(model, ids)
         last["nats"] = losses.mean().item()
-        return losses if penalty is None else losses + penalty([of_block[-1] for of_block in seen])
+        return losses if penalty is None else losses + penalty([block_routings[-1] for block_routings in seen])
 
-    def after(step: int, loss: float) -> None:
-        newest = [of_block[-1] for of_block in seen]
-        for layer, its in zip(layers_inside(mixture), newest, strict=True) if speed else ():
-            layer.router = layer.router.updated(its.load, speed)
+    def finish_step(step: int, loss: float) -> None:
+        newest = [block_routings[-1] for block_routings in seen]
+        for layer, layer_routing in zip(layers_inside(mixture), newest, strict=True) if speed else ():
+            layer.router = layer.router.updated(layer_routing.load, speed)
         look(step, last["nats"], newest)
 
-    train(mixture.train(), tokens, schedule, seed, after, objective)
+    train(mixture.train(), tokens, schedule, seed, finish_step, objective)
 
 
 class Reading(NamedTuple):
-    """What a mixture made of windows: the loss of each in nats a byte, and the routing of each block."""
+    """The mean loss of each window in nats per byte, and for each block the routing of all windows."""
 
     losses: Float[Tensor, "N"]
     routings: list[Routing]
@@ -93,16 +103,20 @@ class Reading(NamedTuple):
 
 @torch.no_grad()
 def read(mixture: PreTrainedModel, seen: Seen, ids: Int[Tensor, "N L"], batch: int = 48) -> Reading:
-    """Inside `routing`: windows that are read without drawing anything. The last byte of each is only predicted."""
+    """Evaluate windows inside `with routing(...) as seen`, in evaluation mode, so that routers draw no random numbers.
+
+    The model predicts L − 1 bytes of each window. The last byte is a target only, so the routings have L − 1 rows per
+    window.
+    """
     forget(seen)
     with in_evaluation_mode(mixture):
         losses = torch.cat([byte_losses(mixture, part).double().mean(dim=1) for part in ids.split(batch)])
-    found = Reading(losses, [joined(of_block) for of_block in seen])
+    reading = Reading(losses, [joined(block_routings) for block_routings in seen])
     forget(seen)
-    return found
+    return reading
 
 
 def forget(seen: Seen) -> None:
-    """The routings of earlier passes, which hold their graphs."""
-    for of_block in seen:
-        of_block.clear()
+    """Remove the routings of earlier passes, which keep their autograd graphs in memory."""
+    for block_routings in seen:
+        block_routings.clear()

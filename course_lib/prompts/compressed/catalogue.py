@@ -1,9 +1,10 @@
-"""The compressed models there are. A new one is a line here; how it is stored and kept follows.
+"""The catalogue of compressed models. A new model is one entry of CATALOGUE; its storage layout follows from that.
 
-Grids are of 64 columns. The default model was rounded to 4 bits once, in groups of 32, and grids of those very groups
-might find what that left. These do not: they hold zero, and the rounding error of its weights is within 1 % of that of
-the same weights with the lost half steps drawn anew (`before_rounding`), in groups of 64 as in whole rows. A scale and
-a zero cost 0.3 bits a weight at 64 columns; whole rows would cost 0.04, and half as much error again.
+Quantization grids cover 64 columns. The default model's weights were already rounded to 4 bits in groups of 32, so
+grids over these groups could recover the rounded values and understate the error. Groups of 64 and whole rows do not:
+their rounding error is within 1 % of the error for weights with random rounding noise added (`before_rounding`). A
+scale and a zero point cost 0.3 bits per weight in groups of 64; for whole rows they would cost 0.04 bits, with 1.5
+times the rounding error.
 """
 
 from course_lib.prompts.compressed.kinds import Compression, Cut, Layerwise
@@ -14,16 +15,17 @@ from course_lib.quantization.grid import Quantization
 from course_lib.sparsity.patterns import NofM, Unstructured
 
 GROUP = 64  # columns that share a scale
-HALF, QUARTER = 9 / 16, 5 / 16  # bits a weight of 50 and 75 % sparsity in 16 bits and a bitmap, of 16
+# Size of a 50 % and a 75 % sparse matrix relative to 16 bits per weight: (16 (1 − sparsity) + 1 bit of bitmap) / 16.
+HALF, QUARTER = 9 / 16, 5 / 16
 
 SPARSITIES = {"50": 0.5, "62.5": 0.625, "75": 0.75}
 
 CATALOGUE: dict[str, Compression] = {
-    **{f"wanda-{name}": Layerwise(Wanda(Unstructured(share, per="row"))) for name, share in SPARSITIES.items()},
+    **{f"wanda-{name}": Layerwise(Wanda(Unstructured(sparsity, per="row"))) for name, sparsity in SPARSITIES.items()},
     "wanda-2of4": Layerwise(Wanda(NofM(2, 4))),
     **{
-        f"sparsegpt-{name}": Layerwise(SparseGPT(Unstructured(share, per="layer")))
-        for name, share in SPARSITIES.items()
+        f"sparsegpt-{name}": Layerwise(SparseGPT(Unstructured(sparsity, per="layer")))
+        for name, sparsity in SPARSITIES.items()
     },
     "sparsegpt-2of4": Layerwise(SparseGPT(NofM(2, 4))),
     **{f"gptq-{bits}": Layerwise(gptq(Quantization(bits, GROUP))) for bits in (4, 3, 2)},
@@ -34,7 +36,7 @@ CATALOGUE: dict[str, Compression] = {
 
 
 def named(name: str) -> Compression:
-    """Raises ValueError that lists the names there are."""
+    """Return the compression with this name. Raises ValueError, which lists the names, for an unknown one."""
     if name not in CATALOGUE:
         raise ValueError(f"got the compressed model {name!r}; expected one of {', '.join(CATALOGUE)}.")
     return CATALOGUE[name]

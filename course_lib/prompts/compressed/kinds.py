@@ -1,4 +1,4 @@
-"""Two ways to compress: layer by layer, which leaves the shape of a model alone, or a cut to a smaller shape."""
+"""Two kinds of compression: layer by layer in the model's own shape, or structured pruning to a smaller shape."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ KEPT = ("blocks", "width", "neurons", "heads", "groups")
 
 
 class Compression(ABC):
-    """What is done to a model; a text of the same settings is the same compression (`repr`)."""
+    """How a model is compressed and stored. The `repr` lists all settings and so identifies a compression."""
 
     layout: Layout
 
@@ -32,29 +32,33 @@ class Compression(ABC):
     def compress(
         self, model: PreTrainedModel, calibration: Int[Tensor, "n N"], progress: bool = True
     ) -> tuple[PreTrainedModel, dict[str, Tensor]]:
-        """A compressed copy, and what beside its linears is needed to build it again. The model stays as it is."""
+        """Compress a copy. Returns it, and the tensors that `rebuilt` needs in addition to the linear weights."""
 
     def rebuilt(self, model: PreTrainedModel, beside: dict[str, Tensor]) -> PreTrainedModel:
-        """A copy of the compressed shape, with the dense model's embeddings and norms, whose linears are to come."""
+        """Build a model of the compressed shape with the dense model's embeddings and norms.
+
+        The weights of its linears are decoded later. `compress` returned the additional tensors.
+        """
         return copy.deepcopy(model)
 
     def sources(self, model: PreTrainedModel, beside: dict[str, Tensor]) -> PreTrainedModel:
-        """The model from whose linears grids are fixed, of the compressed shape."""
+        """Return the model of the compressed shape whose dense linears determine the quantization grids."""
         return model
 
 
 @dataclass(frozen=True)
 class Layerwise(Compression):
-    """Pruned or rounded by `prune_model`; how it is stored follows from the pattern and the bits."""
+    """Pruning or quantization by `prune_model`. The layout follows from the sparsity pattern and the bits."""
 
     pruner: LayerPruner
 
     @property
     def layout(self) -> Layout:
         quantization, pattern = getattr(self.pruner, "quantization", None), self.pruner.pattern
-        prunes = not (isinstance(pattern, Unstructured) and pattern.sparsity == 0)
+        is_sparse = not (isinstance(pattern, Unstructured) and pattern.sparsity == 0)
         if quantization is not None:
-            return NonZeroCodes(quantization) if prunes else Codes(quantization)
+            return NonZeroCodes(quantization) if is_sparse else Codes(quantization)
+        # Not quantized: N:M in groups, every other pattern with a bitmap.
         return Grouped(pattern.n, pattern.m) if isinstance(pattern, NofM) else NonZeros()
 
     def compress(
@@ -67,14 +71,14 @@ class Layerwise(Compression):
 
 @dataclass(frozen=True)
 class Cut(Compression):
-    """Minitron's cut: whole blocks by their influence and, in those that stay, neurons by activations.
+    """Structured pruning as in Minitron: blocks by block influence, then neurons of the kept blocks by activations.
 
-    The width stays, and with it the embeddings, so that prompts go over. As many neurons stay as a share of the bytes
-    of the blocks pays for.
+    The width and the embeddings stay unchanged, so prompts transfer. `shape` keeps as many neurons as fit into the
+    budget of parameters.
 
     Args:
-        depth: share of the blocks that stay.
-        share: of the parameters of the blocks.
+        depth: fraction of the blocks to keep.
+        share: budget, as a fraction of the parameters in the linear layers of all blocks.
     """
 
     depth: float
@@ -83,30 +87,31 @@ class Cut(Compression):
     scorer: Scorer = field(default_factory=lambda: Minitron("l2", "l2"))
 
     def shape(self, model: PreTrainedModel) -> Shape:
-        """The largest within the share.
+        """Return the shape with the most neurons within the budget.
 
         Raises:
-            ValueError: when the blocks that stay are too large with a single neuron.
+            ValueError: when the kept blocks exceed the budget even with one neuron each.
         """
-        now, count = shape_of(model), counter(model)
-        n_blocks = round(self.depth * now.blocks)
+        full, count = shape_of(model), counter(model)
+        n_blocks = round(self.depth * full.blocks)
         linears = sum(weight_of(layer.module).numel() for layer in layers_of(model))
-        most = count(now) - linears + self.share * linears
-        fitting = [n for n in range(1, now.neurons + 1) if count(replace(now, blocks=n_blocks, neurons=n)) <= most]
-        if not fitting or not 1 <= n_blocks <= now.blocks:
+        # Limit: all parameters outside the linears, and the given fraction of those in the linears.
+        limit = count(full) - linears + self.share * linears
+        n_fitting = [n for n in range(1, full.neurons + 1) if count(replace(full, blocks=n_blocks, neurons=n)) <= limit]
+        if not n_fitting or not 1 <= n_blocks <= full.blocks:
             raise ValueError(
-                f"got {n_blocks} blocks in {self.share:.0%} of the parameters of {now.blocks}; not one neuron "
-                "would fit in. Keep fewer blocks, or a larger share."
+                f"got {n_blocks} blocks in {self.share:.0%} of the parameters of {full.blocks} blocks; not even one "
+                "neuron fits. Lower depth, or raise share."
             )
-        return replace(now, blocks=n_blocks, neurons=fitting[-1])
+        return replace(full, blocks=n_blocks, neurons=n_fitting[-1])
 
     def compress(
         self, model: PreTrainedModel, calibration: Int[Tensor, "n N"], progress: bool = True
     ) -> tuple[PreTrainedModel, dict[str, Tensor]]:
         evidence = Evidence(model, calibration, progress)
         scores = self.scorer.score(evidence) | BlockInfluence().score(evidence)
-        kept = choose(scores, shape_of(model), self.shape(model))
-        return take(model, kept), {f"kept.{name}": getattr(kept, name) for name in KEPT}
+        selection = choose(scores, shape_of(model), self.shape(model))
+        return take(model, selection), {f"kept.{name}": getattr(selection, name) for name in KEPT}
 
     def rebuilt(self, model: PreTrainedModel, beside: dict[str, Tensor]) -> PreTrainedModel:
         return take(model, Kept(**{name: beside[f"kept.{name}"] for name in KEPT}))

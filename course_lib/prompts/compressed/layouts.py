@@ -1,8 +1,8 @@
-"""How a compressed weight is stored: tensors by name, whose bytes are what the weight takes.
+"""Storage layouts of compressed weights: named tensors, whose bytes are the memory footprint of the weight.
 
-What is measured is what comes back from them, so that scales and values in half precision are part of the compression.
+Evaluation uses the decoded weights, so that rounding values and scales to float16 is part of the compression.
 
-Dimension key: O outputs of a layer (rows), I its inputs (columns), Z weights that are stored.
+Dimension key: O outputs of a layer (rows), I its inputs (columns), Z stored weights.
 """
 
 from abc import ABC, abstractmethod
@@ -26,11 +26,11 @@ class Layout(ABC):
 
     @abstractmethod
     def encode(self, weight: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Tensors:
-        """What is stored of a compressed weight; `dense` is the weight before, from which grids are fixed."""
+        """Return the stored tensors of a compressed weight. The weight before compression, `dense`, fixes its grids."""
 
     @abstractmethod
     def decode(self, stored: Tensors, shape: tuple[int, int]) -> Float[Tensor, "O I"]:
-        """The float32 matrix that was stored."""
+        """Return the stored matrix in float32."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Halves(Layout):
 
 @dataclass(frozen=True)
 class NonZeros(Layout):
-    """A bit for every weight, 16 bits for each that is not zero: at half of the weights 9 bits each."""
+    """One bit per weight and 16 bits per non-zero: 9 bits per weight at 50 % sparsity."""
 
     def encode(self, weight: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Tensors:
-        kept = Bitmap.encode(weight.half())
-        return {"values": kept.values, "bitmap": kept.bitmap, "row_start": kept.row_start}
+        nonzeros = Bitmap.encode(weight.half())
+        return {"values": nonzeros.values, "bitmap": nonzeros.bitmap, "row_start": nonzeros.row_start}
 
     def decode(self, stored: Tensors, shape: tuple[int, int]) -> Float[Tensor, "O I"]:
         return Bitmap(**stored, shape=shape).decode().float()
@@ -58,17 +58,17 @@ class NonZeros(Layout):
 
 @dataclass(frozen=True)
 class Grouped(Layout):
-    """n of every m weights in 16 bits, each with its 2-bit place: 2:4 takes 9 bits a weight."""
+    """n of every m weights in 16 bits, each with its 2-bit position: 2:4 takes 9 bits per weight."""
 
     n: int = 2
     m: int = 4
 
     def __post_init__(self) -> None:
-        NofM(self.n, self.m)  # refuses what is no such pattern
+        NofM(self.n, self.m)  # raises ValueError for sizes that are no N:M pattern
 
     def encode(self, weight: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Tensors:
-        kept = NofMPacked.encode(weight.half(), self.n, self.m)
-        return {"values": kept.values, "positions": kept.positions}
+        packed = NofMPacked.encode(weight.half(), self.n, self.m)
+        return {"values": packed.values, "positions": packed.positions}
 
     def decode(self, stored: Tensors, shape: tuple[int, int]) -> Float[Tensor, "O I"]:
         return NofMPacked(**stored, n=self.n, m=self.m, shape=shape).decode().float()
@@ -76,7 +76,7 @@ class Grouped(Layout):
 
 @dataclass(frozen=True)
 class Codes(Layout):
-    """A code for every weight; of each group a scale in 16 bits and a packed zero."""
+    """One code per weight, and for each group of columns a float16 scale and a packed zero point."""
 
     quantization: Quantization
 
@@ -101,20 +101,22 @@ class Codes(Layout):
 
 @dataclass(frozen=True)
 class NonZeroCodes(Codes):
-    """A bit for every weight, a code for each that is not zero, and the grids: the bytes of `sparse_bytes`."""
+    """One bit per weight, one code per non-zero, and the grids: as many bytes as `sparse_bytes` counts."""
 
     def encode(self, weight: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Tensors:
         grid = stored_grid(self.quantization.grid_of(weight, dense))
         codes = grid.codes(weight)
-        kept = Bitmap.encode(grid.decode(codes))  # a weight whose code is that of zero is not stored
-        planes = pack_codes(codes[unpack(kept.bitmap, 1, weight.shape[1]).bool()][None], grid.bits)
+        nonzeros = Bitmap.encode(grid.decode(codes))  # weights that round to zero are not stored either
+        # The codes of the non-zeros in row order, as one row (1, Z).
+        planes = pack_codes(codes[unpack(nonzeros.bitmap, 1, weight.shape[1]).bool()][None], grid.bits)
         zeros = pack_codes(grid.zero.clamp(0, 2**grid.bits - 1).to(torch.uint8), grid.bits)
-        where = {"bitmap": kept.bitmap, "row_start": kept.row_start, "scale": grid.scale.half()}
-        return _named("codes", planes) | _named("zero", zeros) | where
+        tables = {"bitmap": nonzeros.bitmap, "row_start": nonzeros.row_start, "scale": grid.scale.half()}
+        return _named("codes", planes) | _named("zero", zeros) | tables
 
     def decode(self, stored: Tensors, shape: tuple[int, int]) -> Float[Tensor, "O I"]:
         grid, keep = self._grid(stored, shape), unpack(stored["bitmap"], 1, shape[1]).bool()
         n_stored = int(stored["row_start"][-1])
+        # Pruned weights get the code of zero, so that scale · (code − zero) = 0; the stored codes fill the rest.
         codes = grid.zero.repeat_interleave(grid.group, 1)[:, : shape[1]].to(torch.uint8)
         codes[keep] = unpack_codes(_planes("codes", stored), grid.bits, n_stored)[0]
         return grid.decode(codes)

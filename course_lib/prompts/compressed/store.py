@@ -1,8 +1,8 @@
-"""Compressed models in the user's cache: each made once, and made again when its file is not sound.
+"""Compressed models in the user's cache. Each is computed once, and again when its file is damaged or out of date.
 
-A file holds what the compressed weights take on a disk, and what a cut needs to find the norms that stay. Embeddings
-and norms are the dense model's, and are counted in 16 bits. A recipe is a digest of the settings, the weights of the
-dense model and the calibration text.
+A file holds the compressed weights and, for structured pruning, the indices of the kept parts. Embeddings and norms
+come from the dense model and count as 16 bits per number. The recipe of a file is a digest of the compression's
+settings, the dense model's weights and the calibration tokens.
 """
 
 import hashlib
@@ -27,18 +27,18 @@ from course_lib.prompts.compressed.kinds import Compression
 from course_lib.prompts.compressed.layouts import Tensors
 
 DENSE = "dense"
-NUMBER_BYTES = 2  # of what is neither pruned nor rounded
-CALIBRATION = (16, 256)  # windows and tokens of Wikipedia that the default model's compressions read
+NUMBER_BYTES = 2  # per number that is neither pruned nor quantized
+CALIBRATION = (16, 256)  # windows, and tokens per window, of Wikipedia that calibrate the default model's compressions
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Compressed:
-    """A compressed model, as it comes back from what is stored of it.
+    """A compressed model, decoded from its stored tensors.
 
     Args:
-        weight_bytes: of the blocks' linears as stored: codes, scales, zeros, bitmaps, offsets, values.
-        n_others: numbers beside them: embeddings and norms; a tied head counts once.
-        made: when, from what, with which settings.
+        weight_bytes: bytes of the blocks' linears as stored: codes, scales, zeros, bitmaps, offsets, values.
+        n_others: parameters outside these linears, such as embeddings and norms. A tied LM head counts once.
+        made: provenance: date, compression settings and shape of the calibration windows.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Compressed:
 
 
 def dense(model: PreTrainedModel) -> Compressed:
-    """The model itself, counted in 16 bits."""
+    """Return the model itself, with 16 bits per parameter."""
     n_weights = sum(weight_of(layer.module).numel() for layer in layers_of(model))
     return Compressed(
         name=DENSE, model=model, weight_bytes=NUMBER_BYTES * n_weights, n_others=_n_numbers(model) - n_weights
@@ -61,9 +61,9 @@ def dense(model: PreTrainedModel) -> Compressed:
 
 
 def compressed(name: str, progress: bool = True) -> Compressed:
-    """The default model, compressed; made in seconds to minutes at the first call, and read from the cache after.
+    """Return the compressed default model. The first call takes seconds to minutes; later ones read the cache.
 
-    Of a part of it (`part_only`) in a folder beside.
+    A partial model (`part_only`) has a cache folder of its own.
     """
     model, tokenizer = _default()
     if name == DENSE:
@@ -80,27 +80,28 @@ def load_compressed(
     folder: Path,
     progress: bool = True,
 ) -> Compressed:
-    """What the folder holds under that name if it is sound and of this recipe; otherwise it is made first.
+    """Load the compressed model from the folder. If its file is missing, damaged or of another recipe, compress first.
 
     Raises:
-        ValueError: what cannot be compressed like this.
+        ValueError: when the compression does not fit the model.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, recipe = folder / f"{name}.safetensors", recipe_of(compression, model, calibration)
     with FileLock(path.with_suffix(".lock")):  # released by the system when a run is killed
-        found = read(path, recipe)
-        if found is None:
-            smaller, beside = compression.compress(model, calibration, progress)
-            made = {"compression": repr(compression), "calibration": list(calibration.shape), "made": now()}
-            write(path, recipe, encoded(compression, model, smaller, beside), made)
-            found = read(path, recipe)
-    return decoded(name, compression, model, *found)
+        content = read(path, recipe)
+        if content is None:
+            smaller, extra = compression.compress(model, calibration, progress)
+            provenance = {"compression": repr(compression), "calibration": list(calibration.shape), "made": now()}
+            write(path, recipe, encoded(compression, model, smaller, extra), provenance)
+            content = read(path, recipe)  # so that the first call, too, returns the weights as stored
+    return decoded(name, compression, model, *content)
 
 
 def recipe_of(compression: Compression, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> str:
-    """Digest of all that the content follows from: of each weight the sum of its bytes, enough to tell models apart.
+    """Compute a digest of everything that determines the file's content.
 
-    Sums of whole numbers are exact, so that another number of threads, which adds in another order, changes nothing.
+    Each weight enters through its name, its shape and the sum of its bytes, which in practice differ between models.
+    Integer sums are exact, so the digest does not depend on the number of threads.
     """
     weights = [
         (name, *w.shape, int(w.contiguous().view(torch.uint8).sum(dtype=torch.int64)))
@@ -112,9 +113,9 @@ def recipe_of(compression: Compression, model: PreTrainedModel, calibration: Int
 def encoded(
     compression: Compression, model: PreTrainedModel, smaller: PreTrainedModel, beside: Tensors
 ) -> dict[str, Tensor]:
-    """The tensors that are stored: LAYER/PART, and what a cut needs beside them."""
-    before, tensors = layers_of(compression.sources(model, beside)), dict(beside)
-    for layer, source in zip(layers_of(smaller), before, strict=True):
+    """Return the tensors of the file: LAYER/PART for each linear layer, and the additional tensors `beside`."""
+    dense_layers, tensors = layers_of(compression.sources(model, beside)), dict(beside)
+    for layer, source in zip(layers_of(smaller), dense_layers, strict=True):
         parts = compression.layout.encode(weight_of(layer.module), weight_of(source.module))
         tensors |= {f"{layer.name}/{part}": tensor for part, tensor in parts.items()}
     return tensors
@@ -124,7 +125,7 @@ def encoded(
 def decoded(
     name: str, compression: Compression, model: PreTrainedModel, tensors: Tensors, made: dict[str, Any]
 ) -> Compressed:
-    """The model again, and the bytes of what was stored."""
+    """Rebuild the model from its stored tensors and count their bytes."""
     smaller, n_weights, n_bytes = compression.rebuilt(model, tensors), 0, 0
     for layer in layers_of(smaller):
         prefix = f"{layer.name}/"

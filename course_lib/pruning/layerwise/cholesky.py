@@ -1,4 +1,6 @@
-"""The Cholesky factor of an inverse Hessian: what optimal brain surgeon needs, for all rows of a layer at once.
+"""The Cholesky factor of the inverse Hessian, with which optimal brain surgeon updates all rows of a layer in parallel.
+
+Frantar, Ashkboos, Hoefler, Alistarh, GPTQ, 2022, https://arxiv.org/abs/2210.17323 (step 3, "Cholesky reformulation").
 
 Dimension key: I inputs of a layer.
 """
@@ -10,35 +12,40 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-GROWTH = 10.0  # how much more damping each new attempt takes
-SMALLEST = 1e-8  # the first attempt after none at all, relative to the mean diagonal
+GROWTH = 10.0  # factor on the damping from one attempt to the next
+SMALLEST = 1e-8  # first damping after a failed attempt without any, relative to the mean diagonal
 ATTEMPTS = 16
-LEAF = 1024  # inputs: a triangle that a GPU solves as fast as it would multiply its halves
+LEAF = 1024  # inputs: below this size a triangular solve on a GPU is as fast as two halves and products
 
 
 @dataclass(frozen=True)
 class Factor:
-    """H⁻¹ = UᵀU with U upper triangular, where H = XᵀX + damping · mean(diag XᵀX) · 1.
+    """H⁻¹ = UᵀU with U upper triangular, where H = XᵀX + damping · mean(diag XᵀX) · I.
 
-    Row i of U, divided by U_ii, says how the weights right of column i make up for a change in column i once the
-    columns left of it are settled; 1/U_ii² is what such a change costs. One factor so replaces an inverse a column.
+    Suppose that columns 0 … i − 1 are frozen and weight w_i changes to q_i. The optimal update of the weights right of
+    column i is w_j −= (w_i − q_i) U_ij / U_ii, and the loss increases by (w_i − q_i)² / (2 U_ii²). This one factor
+    therefore replaces the inverse Hessian of the remaining columns, which would differ for each i.
     """
 
     upper: Float[Tensor, "I I"]
-    dead: Bool[Tensor, "I"]  # inputs that were never anything but zero: their diagonal counts as 1
-    damping: float  # as used, which may be more than was asked for
-    notes: tuple[str, ...] = ()  # what had to be changed, in words
+    dead: Bool[Tensor, "I"]  # inputs that were zero for every token; H has an additional 1 on their diagonal
+    damping: float  # as used; larger than requested if H was singular
+    notes: tuple[str, ...] = ()  # messages about dead inputs and raised damping
 
     @property
     def diagonal(self) -> Float[Tensor, "I"]:
-        """U_ii: one over the norm of what input i adds to those right of it."""
+        """U_ii. 1 / U_ii² is the squared norm of input i minus its linear prediction from the inputs right of it."""
         return self.upper.diagonal()
 
 
 def factorise(matrix: Float[Tensor, "I I"], damping: float) -> Factor:
-    """Damp and factorise; where the matrix is too near singular, ten times the damping until it works, and a note.
+    """Damp and factorise. If the matrix is numerically singular, multiply the damping by GROWTH until it is not.
 
-    Each attempt starts in the matrix's own type and goes on in float64 before more damping is taken.
+    Each damping is tried in the matrix's own dtype, then in float64. A note reports raised damping.
+
+    Args:
+        matrix: the Gram matrix XᵀX.
+        damping: relative to the mean of the matrix's diagonal.
 
     Raises:
         ValueError: for a negative damping, or a matrix with NaN or infinities.
@@ -49,36 +56,37 @@ def factorise(matrix: Float[Tensor, "I I"], damping: float) -> Factor:
     mean = float(diagonal.mean()) or 1.0
     notes = (f"{int(dead.sum())} of {len(dead)} inputs were always zero; their weights are zero now",)
     notes = notes if dead.any() else ()
-    used = damping
+    current = damping
     for _ in range(ATTEMPTS):
         for dtype in dict.fromkeys((matrix.dtype, torch.float64)):
-            # H = XᵀX + used · mean(diag XᵀX) · 1, and 1 on the diagonal of a dead input
-            damped = matrix.to(dtype, copy=True)
-            damped.diagonal().add_(dead.to(dtype) + used * mean)
-            upper = _inverse_factor(damped)
+            # H = XᵀX + current · mean(diag XᵀX) · I. Rows of dead inputs are zero; 1 on their diagonal makes H regular.
+            hessian = matrix.to(dtype, copy=True)
+            hessian.diagonal().add_(dead.to(dtype) + current * mean)
+            upper = _inverse_factor(hessian)
             if upper is not None:
-                if used > damping:
-                    notes += (f"damping raised from {damping:g} to {used:g}: the Gram matrix is singular",)
-                return Factor(upper.to(matrix.dtype), dead, used, notes)
-        used = max(used * GROWTH, SMALLEST)
+                if current > damping:
+                    notes += (f"damping raised from {damping:g} to {current:g}: the Gram matrix is singular",)
+                return Factor(upper.to(matrix.dtype), dead, current, notes)
+        current = max(current * GROWTH, SMALLEST)
     raise ValueError(
-        f"got a Gram matrix that no damping up to {used:g} makes positive definite; expected XᵀX of real inputs. "
+        f"got a Gram matrix that no damping up to {current:g} makes positive definite; expected XᵀX of real inputs. "
         "Collect it again with Gram.add."
     )
 
 
 def _inverse_factor(matrix: Float[Tensor, "I I"]) -> Float[Tensor, "I I"] | None:
-    """U with matrix⁻¹ = UᵀU, or None where rounding would decide.
+    """Compute U with matrix⁻¹ = UᵀU, or None if the matrix is singular up to rounding error.
 
-    With the order of the inputs reversed, Cholesky gives matrix = R Rᵀ with R upper triangular, and U = R⁻¹. That is a
-    third of the work of inverting first and factorising the inverse, and it never squares the condition number.
+    Cholesky with the inputs in reversed order gives matrix = R Rᵀ with R upper triangular, so U = R⁻¹. This takes a
+    third of the operations of inverting the matrix and factorising the inverse, and loses less precision.
     """
-    # reversed matrix = L Lᵀ, and R is L reversed
-    lower, failed = torch.linalg.cholesky_ex(matrix.flip(0, 1))
+    # J M J = L Lᵀ with J the reversal, so M = (J L J)(J L J)ᵀ and R = J L J.
+    lower, error_code = torch.linalg.cholesky_ex(matrix.flip(0, 1))
     root = lower.flip(0, 1)
-    # The part of an input that those right of it do not explain must stand above the noise of the sums.
-    unexplained = root.diagonal().square() / matrix.diagonal()
-    if failed or not bool((unexplained > len(matrix) * torch.finfo(matrix.dtype).eps).all()):
+    # R_ii² / M_ii is the fraction of input i's squared norm that the inputs right of it do not predict. It has to
+    # exceed the rounding error of the sums, I · ε.
+    fraction = root.diagonal().square() / matrix.diagonal()
+    if error_code or not bool((fraction > len(matrix) * torch.finfo(matrix.dtype).eps).all()):
         return None
     if root.is_cuda:
         return _inverse_by_halves(root, torch.zeros_like(root, memory_format=torch.contiguous_format))
@@ -86,15 +94,15 @@ def _inverse_factor(matrix: Float[Tensor, "I I"]) -> Float[Tensor, "I I"] | None
 
 
 def _inverse(root: Float[Tensor, "I I"]) -> Float[Tensor, "I I"]:
-    """U with R U = 1, for an upper triangular R."""
+    """Solve R U = I for an upper triangular R."""
     identity = torch.eye(len(root), dtype=root.dtype, device=root.device)
     return torch.linalg.solve_triangular(root, identity, upper=True)
 
 
 def _inverse_by_halves(root: Float[Tensor, "I I"], out: Float[Tensor, "I I"]) -> Float[Tensor, "I I"]:
-    """The same for a GPU, into zeros: [A B; 0 C]⁻¹ = [A⁻¹ −A⁻¹BC⁻¹; 0 C⁻¹], so that most of it is products.
+    """Invert R on a GPU by halves, into `out`, which has to be zero: [A B; 0 C]⁻¹ = [A⁻¹ −A⁻¹BC⁻¹; 0 C⁻¹].
 
-    On an H200 46 ms for 14,336 inputs, where solving takes 78.
+    Most of the work is then matrix products. On an H200, 14,336 inputs take 46 ms; a triangular solve takes 78 ms.
     """
     if len(root) <= LEAF:
         return out.copy_(_inverse(root))

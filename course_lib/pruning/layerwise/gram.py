@@ -1,4 +1,4 @@
-"""What a layer's inputs were: their Gram matrix, summed while calibration runs, and the check of weight and inputs.
+"""The Gram matrix of a layer's inputs, accumulated during calibration, and the validation of weight and inputs.
 
 Dimension key: O outputs of a layer, I its inputs, N tokens.
 """
@@ -13,17 +13,18 @@ from course_lib.pruning.layerwise.cholesky import Factor, factorise
 from course_lib.sparsity.ranking import all_finite, check_matrix, check_positive
 
 Needs = Literal["nothing", "diagonal", "matrix"]
-STRIP = 192  # columns of a strip of the Gram matrix: wide enough for a fast product, narrow enough to skip the rest
+STRIP = 192  # columns per strip: wide enough for a fast product, narrow enough to skip most of the lower triangle
 
 
 class Gram:
     """The Gram matrix XᵀX of a layer's inputs X (N, I), summed over calibration batches in float32.
 
-    It is the Hessian of the layer's squared error ‖XW'ᵀ − XWᵀ‖² up to a factor (SparseGPT's code has 2/n): no score
-    and no update depends on that factor, since damping is relative to the mean diagonal. Only losses scale with it.
+    The Hessian of the layer's squared error ‖XW'ᵀ − XWᵀ‖² with respect to a row of W' is 2 XᵀX; SparseGPT's code uses
+    (2/n) XᵀX. Scores rank the same and updates are equal for every such factor, because damping is relative to the mean
+    diagonal. Only the losses scale with it.
 
-    Cost: I² FLOPs a token, half of the plain product, because only the upper triangle is summed; the diagonal, all
-    that Wanda reads, takes 2·I. So the full matrix is kept only for pruners that need it.
+    Cost: I² FLOPs per token, half of the full product, because only the upper triangle is computed. The diagonal, from
+    which Wanda computes its score, takes 2 I FLOPs per token, so the full matrix is kept only for pruners that need it.
     """
 
     def __init__(self, n_inputs: int, needs: Needs = "matrix", device: torch.device | str = "cpu"):
@@ -33,11 +34,11 @@ class Gram:
         self._needs = needs
         self._diagonal = torch.zeros(n_inputs, device=device)
         self._matrix = torch.zeros(n_inputs, n_inputs, device=device) if needs == "matrix" else None
-        self._mirrored = True  # whether the lower triangle is that of the upper one
+        self._mirrored = True  # whether the lower triangle is up to date
         self._factors: dict[float, Factor] = {}
 
     def add(self, inputs: Float[Tensor, "... I"]) -> None:
-        """Add a batch of inputs; all axes but the last are tokens.
+        """Add a batch of inputs X: G += XᵀX. All axes except the last count tokens.
 
         Raises:
             ValueError: for inputs of another width.
@@ -45,13 +46,14 @@ class Gram:
         if inputs.shape[-1:] != (self.n_inputs,):
             raise ValueError(
                 f"got inputs of shape {tuple(inputs.shape)}; expected {self.n_inputs} along the last axis, as many as "
-                "the layer has inputs. Give what this layer reads, or make a Gram of that width."
+                "the layer has inputs. Pass the inputs of this layer, or create a Gram of that width."
             )
         x = inputs.detach().reshape(-1, inputs.shape[-1]).float()
         self.n_tokens += x.shape[0]
         self._factors.clear()
         if self._needs == "matrix":
             self._mirrored = False
+            # Rows start … start + STRIP of the upper triangle: G[s, s:] += X[:, s]ᵀ X[:, s:]
             for start in range(0, self.n_inputs, STRIP):
                 self._matrix[start : start + STRIP, start:].addmm_(x[:, start : start + STRIP].T, x[:, start:])
         elif self._needs == "diagonal":
@@ -65,7 +67,7 @@ class Gram:
 
     @property
     def matrix(self) -> Float[Tensor, "I I"]:
-        """XᵀX. Raises ValueError unless the pruner said that it needs it."""
+        """XᵀX. Raises ValueError unless the Gram was created with needs="matrix"."""
         self._require("matrix", allowed=("matrix",))
         if not self._mirrored:
             self._matrix = self._matrix.triu() + self._matrix.triu(1).T
@@ -73,10 +75,10 @@ class Gram:
         return self._matrix
 
     def factor(self, damping: float) -> Factor:
-        """The factor of the damped inverse, made once for all layers that read this input.
+        """Return the Cholesky factor of the damped inverse, computed once for all layers with this input.
 
         Raises:
-            ValueError: before any input was added, or where the inputs held NaN.
+            ValueError: before any input was added, or for inputs with NaN or infinities.
         """
         self.check_tokens()
         if damping not in self._factors:
@@ -90,13 +92,13 @@ class Gram:
 
     @property
     def n_bytes(self) -> int:
-        """What it holds, factors included."""
-        held = [self._diagonal, self._matrix, *(factor.upper for factor in self._factors.values())]
-        return sum(tensor.nbytes for tensor in held if tensor is not None)
+        """Memory footprint in bytes, including the factors."""
+        tensors = [self._diagonal, self._matrix, *(factor.upper for factor in self._factors.values())]
+        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a factorisation had to change, such as more damping, in words; empty when nothing."""
+        """Messages of the factorisations, such as raised damping. Empty if nothing was changed."""
         return tuple(dict.fromkeys(note for factor in self._factors.values() for note in factor.notes))
 
     def _require(self, part: str, allowed: tuple[str, ...]) -> None:
@@ -105,23 +107,24 @@ class Gram:
 
 
 def check_layer(weight: object, inputs: object, needs: Needs) -> None:
-    """A weight and the inputs of the same layer, both finite: what every method may rely on.
+    """Check that weight and inputs belong to one layer and are finite, so that methods need not check it themselves.
 
-    The diagonal speaks for the whole Gram matrix: by Cauchy and Schwarz no other sum is larger than both of its own.
+    Checking the Gram's diagonal is enough: |G_ij| ≤ √(G_ii G_jj) by the Cauchy-Schwarz inequality.
 
     Raises:
-        ValueError: where they are no such pair, or the inputs lack what a method with these `needs` reads.
+        ValueError: for a weight and inputs that do not match or are not finite, or a Gram that did not collect the part
+            that `needs` names.
     """
     check_matrix("weight", weight)
     if not isinstance(inputs, Gram):
         raise ValueError(
-            f"got inputs of type {type(inputs).__name__}; expected a Gram. Make one with Gram({weight.shape[1]}), and "
-            "give it the layer's inputs with add(inputs)."
+            f"got inputs of type {type(inputs).__name__}; expected a Gram. Create one with Gram({weight.shape[1]}) "
+            "and pass the layer's inputs to add(inputs)."
         )
     if weight.shape[0] == 0 or weight.shape[1] != inputs.n_inputs:
         raise ValueError(
             f"got a weight of shape {tuple(weight.shape)} with the Gram of {inputs.n_inputs} inputs; expected at least "
-            f"one row, and {inputs.n_inputs} columns. Give weight and inputs of the same layer, the weight as "
+            f"one row, and {inputs.n_inputs} columns. Pass weight and inputs of the same layer, the weight as "
             "(outputs, inputs)."
         )
     if weight.is_meta:
@@ -129,7 +132,7 @@ def check_layer(weight: object, inputs: object, needs: Needs) -> None:
     if not all_finite(weight):
         raise ValueError(
             f"got a weight with {int((~weight.isfinite()).sum())} NaN or infinite entries; expected finite numbers. "
-            "Load a sound checkpoint."
+            "Load the checkpoint again, or use another one."
         )
     if needs == "nothing":
         return

@@ -2,14 +2,16 @@
 
 Dimension key: O outputs of a layer, I its inputs, N windows, T tokens in a window.
 
-Optimal brain damage asks what a weight's removal does to the loss: δL ≈ −g w + ½ h w². It takes g = 0, after training,
-and needs the diagonal h of the Hessian. For a loss that is a negative log-likelihood, the expected Hessian equals the
-expected square of the gradient, the Fisher information, wherever the model's probabilities are those of the data. So h
-becomes the mean of g² over sequences: one backward pass each and O(d) memory, for any model. With the text's own next
-tokens in place of tokens drawn from the model it is the empirical Fisher, and the equality only holds roughly.
+Optimal brain damage estimates how the loss changes when a weight is set to zero: δL ≈ −g w + ½ h w², with the gradient
+g and the diagonal h of the Hessian. It assumes g = 0 after training, and needs h.
 
-This does not fit LayerPruner, whose methods see one layer and its inputs: these gradients come from the loss of the
-whole dense model. So the steps are plain functions, and `prune_by_gradients` does them all.
+If the model's probabilities are those of the data, the expected Hessian of a negative log-likelihood equals the
+expected squared gradient, the Fisher information. So we estimate h as the mean of g² over sequences, which takes one
+backward pass per sequence and memory in proportion to the number of weights. Using the text's own next tokens, rather
+than tokens sampled from the model, gives the empirical Fisher information. For it the equality is only approximate.
+
+A LayerPruner sees one layer and its inputs, but these gradients come from the loss of the whole dense model. The steps
+are therefore plain functions, which `prune_by_gradients` combines.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,13 +31,13 @@ from course_lib.sparsity.patterns import Pattern, sparsity_of
 
 @dataclass
 class Gradients:
-    """What the backward passes say about one weight matrix."""
+    """Gradient statistics of one weight matrix over the calibration windows."""
 
     mean: Float[Tensor, "O I"]  # of ∂L/∂w over windows
     fisher: Float[Tensor, "O I"]  # mean of (∂L/∂w)² over windows: the diagonal of the empirical Fisher information
 
 
-# What setting w to zero does to the loss, by the terms that are counted (the names are those of LLM-Pruner's code).
+# Estimated loss change for w → 0, by the first-order term, the second-order term or both (LLM-Pruner's names).
 ELEMENTS: dict[str, Callable[[Tensor, Gradients], Tensor]] = {
     "param_first": lambda w, g: (w * g.mean).abs(),
     "param_second": lambda w, g: (w * g.fisher * w).abs(),
@@ -46,13 +48,13 @@ ELEMENTS: dict[str, Callable[[Tensor, Gradients], Tensor]] = {
 def element_score(
     weight: Float[Tensor, "O I"], gradients: Gradients, element: str = "param_second"
 ) -> Float[Tensor, "O I"]:
-    """The score of every weight; "param_second" is twice the saliency of optimal brain damage, h w² / 2."""
+    """Score every weight. The score "param_second" is twice the saliency of optimal brain damage, h w² / 2."""
     _check(element)
     return ELEMENTS[element](weight.float(), gradients)
 
 
 def row_score(weight: Float[Tensor, "O I"], gradients: Gradients, element: str = "param_first") -> Float[Tensor, "O"]:
-    """The score of whole outputs: the sum over their weights, or |Σ w g| for "vectorize", where weights may cancel."""
+    """Score whole outputs: a row's sum of element scores, or |Σ_i w_i g_i| for "vectorize", where terms can cancel."""
     if element == "vectorize":
         return (weight.float() * gradients.mean).sum(1).abs()
     return element_score(weight, gradients, element).sum(1)
@@ -60,10 +62,11 @@ def row_score(weight: Float[Tensor, "O I"], gradients: Gradients, element: str =
 
 @evaluated
 def collect_gradients(model: nn.Module, windows: Int[Tensor, "N T"], progress: bool = True) -> dict[str, Gradients]:
-    """One backward pass a window, of its mean negative log-likelihood; by layer, such as "blocks.3.mlp.up_proj".
+    """Run one backward pass per window, of its mean negative log-likelihood.
 
-    Memory: two numbers a weight, and one gradient of the model's blocks at most. The model runs in evaluation mode,
-    without dropout, and is left as it was.
+    Returns gradient statistics by layer name, such as "blocks.3.mlp.up_proj". Memory: two numbers per weight, plus at
+    most one gradient per weight of the blocks. The model runs in evaluation mode, without dropout; its mode, existing
+    gradients and `requires_grad` flags are restored afterwards.
 
     Raises:
         ValueError: without windows, with windows of fewer than two tokens, or with token ids of another vocabulary.
@@ -96,17 +99,17 @@ def prune_by_gradients(
     element: str = "param_second",
     progress: bool = True,
 ) -> dict[str, float]:
-    """Score every linear of every block with the dense model's gradients, then prune all; the sparsity by layer.
+    """Score every linear layer with the dense model's gradients, then prune all of them. Returns the sparsity by layer.
 
     Raises:
-        ValueError: for an unknown element, unusable windows, or a pattern that does not fit; no weight is changed then.
+        ValueError: for an unknown element, unusable windows, or a pattern that does not fit. No weight is changed then.
     """
-    _check(element)  # before the long part
+    _check(element)  # before the expensive backward passes
     gradients = collect_gradients(model, windows, progress)
     weights = {layer.name: weight_of(layer.module) for layer in layers_of(model)}
-    keeps = {name: pattern.keep(element_score(weight, gradients[name], element)) for name, weight in weights.items()}
+    masks = {name: pattern.keep(element_score(weight, gradients[name], element)) for name, weight in weights.items()}
     for name, weight in weights.items():
-        weight.masked_fill_(~keeps[name], 0)
+        weight.masked_fill_(~masks[name], 0)
     return {name: sparsity_of(weight) for name, weight in weights.items()}
 
 
@@ -123,11 +126,11 @@ def _zeros(module: nn.Module) -> Float[Tensor, "O I"]:
 def _watching(
     model: nn.Module, modules: dict[str, nn.Module], gradients: dict[str, Gradients], n_windows: int
 ) -> Iterator[None]:
-    """Gradients of these modules' weights alone, each added up and let go as soon as it is there."""
-    before = {p: (p.requires_grad, p.grad) for p in model.parameters()}
+    """Inside, only these modules' weights get gradients, each of which is accumulated and freed immediately."""
+    parameter_state = {p: (p.requires_grad, p.grad) for p in model.parameters()}
     handles = []
     try:
-        for parameter in before:
+        for parameter in parameter_state:
             parameter.requires_grad_(False)
             parameter.grad = None
         for name, module in modules.items():
@@ -138,17 +141,17 @@ def _watching(
     finally:
         for handle in handles:
             handle.remove()
-        for parameter, (needed, gradient) in before.items():
-            parameter.requires_grad_(needed)
+        for parameter, (requires_grad, gradient) in parameter_state.items():
+            parameter.requires_grad_(requires_grad)
             parameter.grad = gradient
 
 
 def _adder(module: nn.Module, gradients: Gradients, n_windows: int) -> Callable[[nn.Parameter], None]:
-    transposed = weight_of(module).stride() != module.weight.stride()  # GPT-2 stores (inputs, outputs)
+    is_transposed = weight_of(module).stride() != module.weight.stride()  # GPT-2 stores (inputs, outputs)
 
     def add(parameter: nn.Parameter) -> None:
         # mean += g / N,  fisher += g² / N
-        gradient = (parameter.grad.T if transposed else parameter.grad).float()
+        gradient = (parameter.grad.T if is_transposed else parameter.grad).float()
         gradients.mean.add_(gradient, alpha=1 / n_windows)
         gradients.fisher.addcmul_(gradient, gradient, value=1 / n_windows)
         parameter.grad = None

@@ -1,7 +1,8 @@
-"""Distillation, as in Minitron (Muralidharan and others, 2024, section 3): a student learns to say what a teacher says.
+"""Distillation of a pruned student from its teacher. Minitron, Muralidharan and others, 2024,
+https://arxiv.org/abs/2407.14679 (section 3)
 
-A run can be killed at any moment: what it needs to go on is written whole or not at all, and the same command gives the
-same losses to the last bit on the same machine.
+A run can be interrupted at any time. Its state is written atomically, and a resumed run has the same losses, bit for
+bit, as an uninterrupted one on the same machine.
 
 Dimension key: N windows, B of them in a batch, T tokens.
 """
@@ -26,7 +27,7 @@ from course_lib.settings import check_stop
 
 
 class NotFinite(RuntimeError):
-    """The loss or its gradient was no number. The student has the weights of the last sound step."""
+    """The loss or its gradient is NaN or infinite. The student has the weights after the last successful step."""
 
 
 def distil(
@@ -40,19 +41,20 @@ def distil(
     until: int | None = None,
     progress: bool = True,
 ) -> list[float]:
-    """Train the student in place; the loss before each step, those of an interrupted run included.
+    """Train the student in place. Returns the loss before each step, including those of an interrupted run.
 
     Args:
-        teacher: stays as it is, and is asked in evaluation mode and without gradients; None where the loss asks nobody.
-        windows: token ids (n, T); all come once before any comes again.
-        folder: where the state of the run is kept; without one nothing can be resumed.
-        of_teacher: which of the teacher's blocks each of the student's was, for the loss on their outputs.
-        until: go no further than to this step of the schedule; the same call with a later one, and the student as it
-            was at the beginning, goes on from the folder.
+        teacher: runs in evaluation mode without gradients, and is not changed. None for the loss "next token".
+        windows: token ids (N, T). Each epoch takes whole batches of them in a new random order.
+        folder: directory for the state of the run. Without one, the run cannot be resumed.
+        of_teacher: for each block of the student, the index of the teacher's block that it comes from. Only the loss on
+            hidden states needs it.
+        until: stop before this step of the schedule. To continue from the folder, repeat the call with a later step and
+            with the student in its initial state.
 
     Raises:
-        ValueError: before any step, for models, windows or a state on the disk that do not go together.
-        NotFinite: when a loss is NaN or infinite, or its gradient.
+        ValueError: before any step, for models, windows or a stored state that do not fit together.
+        NotFinite: when a loss or its gradient is NaN or infinite.
     """
     recipe = recipe or Recipe()
     check_stop(until, folder)
@@ -71,7 +73,7 @@ def distil(
 
 
 class _Run:
-    """A student on its way: what changes from step to step."""
+    """A run of distillation: student, teacher, optimiser and the losses so far."""
 
     def __init__(
         self,
@@ -87,9 +89,9 @@ class _Run:
         self.losses: list[float] = []
         self.needed = {parameter: parameter.requires_grad for parameter in student.parameters()}
         self.modes = {} if teacher is None else {module: module.training for module in teacher.modules()}
-        compares = recipe.loss == "kl" and recipe.hidden > 0
-        self.compared = [list(blocks(model)) if compares else [] for model in (student, teacher)]
-        pairs = self.of_teacher if compares else []
+        uses_states = recipe.loss == "kl" and recipe.hidden > 0
+        self.compared = [list(blocks(model)) if uses_states else [] for model in (student, teacher)]
+        pairs = self.of_teacher if uses_states else []
         self.identity = identity(student, teacher, windows, recipe, pairs) if self.path else {}
         self.model = with_adapters(student, recipe)
         optimiser = torch.optim.AdamW(groups(self.model, recipe.schedule.decay), betas=(0.9, 0.95))
@@ -97,19 +99,19 @@ class _Run:
         self.accelerator = Accelerator(mixed_precision="no" if on_cpu else "bf16", cpu=on_cpu)
         self.learner, self.optimiser = self.accelerator.prepare(self.model, optimiser)
         if teacher is not None:
-            teacher.eval()  # or its dropout would be learnt
+            teacher.eval()  # otherwise the student would learn from outputs with dropout noise
 
     def end(self, until: int | None) -> int:
-        """The step before which to stop."""
+        """Return the step before which to stop."""
         if until is not None and until < len(self.losses):
             raise ValueError(
                 f"got until={until}, and a run in {self.path.parent} that is at step {len(self.losses)} already; "
-                "expected a later step. Use another folder to begin anew."
+                "expected a later step. Use another folder to start again."
             )
         return self.recipe.schedule.n_steps if until is None else min(until, self.recipe.schedule.n_steps)
 
     def step(self, step: int) -> None:
-        """One batch: the loss, its gradient, a step of AdamW."""
+        """Train on one batch: loss, gradient (clipped to norm 1), AdamW step."""
         for group in self.optimiser.param_groups:
             group["lr"] = self.recipe.schedule.rate_at(step)
         self.learner.train()
@@ -123,18 +125,22 @@ class _Run:
         self.losses.append(loss.item())
 
     def _loss(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, ""]:
-        students_blocks, teachers_blocks = self.compared
-        with block_outputs(students_blocks) as states:
-            ours = self.learner(ids, use_cache=False)
+        """Compute the next-token loss, or L_logits + hidden · α · L_states.
+
+        α = L_logits / L_states is treated as a constant, so both terms are equal in size for hidden = 1.
+        """
+        student_blocks, teacher_blocks = self.compared
+        with block_outputs(student_blocks) as states:
+            student_output = self.learner(ids, use_cache=False)
         if self.recipe.loss == "next token":
-            return next_token(ours.logits, ids)
-        with torch.no_grad(), self.accelerator.autocast(), block_outputs(teachers_blocks) as their_states:
-            theirs = self.teacher(ids, use_cache=False)
-        loss = kl_divergence(ours.logits, theirs.logits, self.recipe.temperature)
+            return next_token(student_output.logits, ids)
+        with torch.no_grad(), self.accelerator.autocast(), block_outputs(teacher_blocks) as teacher_states:
+            teacher_output = self.teacher(ids, use_cache=False)
+        loss = kl_divergence(student_output.logits, teacher_output.logits, self.recipe.temperature)
         if states:
-            beside = hidden_states(states, [their_states[index] for index in self.of_teacher])
-            alpha = loss.detach() / beside.detach().clamp_min(1e-12)  # α = L_logits / L_states: both count alike
-            loss = loss + self.recipe.hidden * alpha * beside
+            state_loss = hidden_states(states, [teacher_states[index] for index in self.of_teacher])
+            alpha = loss.detach() / state_loss.detach().clamp_min(1e-12)
+            loss = loss + self.recipe.hidden * alpha * state_loss
         return loss
 
     def _must_be_finite(self, what: str, value: Tensor, step: int) -> None:
@@ -145,17 +151,17 @@ class _Run:
             )
 
     def leave(self) -> None:
-        """Both models as they were before, but for what the student has learnt."""
+        """Restore modes and flags of both models, merge the adapters, and put the student in evaluation mode."""
         for module, was_training in self.modes.items():
             module.training = was_training
         if self.recipe.lora_rank:
             self.model.merge_and_unload()
-        for parameter, needed in self.needed.items():
-            parameter.requires_grad_(needed)
+        for parameter, requires_grad in self.needed.items():
+            parameter.requires_grad_(requires_grad)
             parameter.grad = None
         self.student.eval()
 
     def resume(self) -> None:
-        """Go on from what is on the disk, if there is something. Raises ValueError when it is of another run."""
+        """Restore the stored state, if there is one. Raises ValueError for the state of another run."""
         if self.path is not None and self.path.exists():
             self.losses = restore(self.path, self.identity, self.model, self.optimiser)

@@ -1,9 +1,11 @@
-"""Which shape? Minitron (Muralidharan and others, 2024, https://arxiv.org/abs/2407.14679), section 2.3.
+"""Architecture search for pruned models. Minitron, Muralidharan and others, 2024, https://arxiv.org/abs/2407.14679
+(section 2.3)
 
-All shapes of about one size are listed; each is cut, and ranked by its loss after a few steps of distillation, because
-the order right after the cut need not be the order of what can be learnt.
+We list all shapes with about the same number of parameters, prune the model to each of them, and rank them by their
+loss after a few steps of distillation. The candidate with the lowest loss right after pruning is not always the one
+with the lowest loss after distillation.
 
-Dimension key: K candidates, N windows of T tokens to look at, M of L to learn from.
+Dimension key: K candidates, N held-out windows of T tokens, M training windows of L tokens.
 """
 
 from collections.abc import Sequence
@@ -24,12 +26,12 @@ from course_lib.pruning.structured.shape import Shape, counter, shape_of
 from course_lib.pruning.structured.surgery import check_family, cut
 from course_lib.settings import check_count
 
-TOLERANCE = 0.05  # of the budget, either way
+TOLERANCE = 0.05  # largest deviation from the budget, as a fraction
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """Sizes to combine. `heads` holds pairs (query heads, key-value groups)."""
+    """The sizes that the search combines. `heads` holds pairs (query heads, key-value groups)."""
 
     width: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -49,13 +51,15 @@ class Grid:
 
 
 def grid_of(now: Shape) -> Grid:
-    """All of each, down to about two thirds: a sixteenth of the width at a time, a tenth of the blocks, a 32nd of the
-    neurons (which make up the rest, so down to a third); one head out of every group, or one whole group.
+    """Return the default grid for a model of this shape.
+
+    Width falls in steps of 1/16 to 2/3, the number of blocks in steps of 1/10 to 2/3. Neurons absorb the rest of the
+    reduction and fall in steps of 1/32 to 1/3. Heads: all, one fewer in every group, or one group fewer.
     """
-    each = now.heads // now.groups
+    heads_per_group = now.heads // now.groups
     heads = [(now.heads, now.groups)]
-    heads += [(now.heads - now.groups, now.groups)] if each > 1 else []
-    heads += [(now.heads - each, now.groups - 1)] if now.groups > 1 else []
+    heads += [(now.heads - now.groups, now.groups)] if heads_per_group > 1 else []
+    heads += [(now.heads - heads_per_group, now.groups - 1)] if now.groups > 1 else []
     return Grid(
         width=_down(now.width, now.width / 16, 2 / 3),
         blocks=_down(now.blocks, max(1.0, now.blocks / 10), 2 / 3),
@@ -65,7 +69,8 @@ def grid_of(now: Shape) -> Grid:
 
 
 def _down(size: int, step: float, share: float) -> tuple[int, ...]:
-    """From the size downwards, not below a share of it."""
+    """Return sizes from `size` downwards in equal steps, none below `share` · `size`."""
+    # 1e-9: a quotient such as 5.999… in binary still counts as 6 steps
     n = int(size * (1 - share) / step + 1e-9)
     return tuple(dict.fromkeys(round(size - index * step) for index in range(n + 1)))
 
@@ -73,32 +78,36 @@ def _down(size: int, step: float, share: float) -> tuple[int, ...]:
 def candidates(
     model: PreTrainedModel, budget: int, grid: Grid | None = None, tolerance: float = TOLERANCE
 ) -> list[Shape]:
-    """The shapes within a tolerance of a budget of parameters, the nearest first.
+    """Return the shapes whose number of parameters is within a tolerance of the budget, the nearest first.
 
-    Of shapes that differ in their neurons alone only the nearest is there: neurons fill up what the others leave.
+    For each combination of width, blocks and heads, only the number of neurons that is nearest to the budget is listed.
+
+    Args:
+        budget: number of parameters.
+        tolerance: largest deviation, as a fraction of the budget.
 
     Raises:
-        ValueError: when there is none.
+        ValueError: when no shape is within the tolerance.
     """
-    now, grid, size = shape_of(model), grid or grid_of(shape_of(model)), counter(model)
-    found = []
+    full, grid, size = shape_of(model), grid or grid_of(shape_of(model)), counter(model)
+    nearest = []
     for width, n_blocks, (n_heads, n_groups) in product(grid.width, grid.blocks, grid.heads):
-        shape = replace(now, width=width, blocks=n_blocks, heads=n_heads, groups=n_groups)
+        shape = replace(full, width=width, blocks=n_blocks, heads=n_heads, groups=n_groups)
         if possible(model, shape):
             shapes = [replace(shape, neurons=neurons) for neurons in grid.neurons]
-            found.append(min(shapes, key=lambda each: abs(size(each) - budget)))
-    distance = {shape: abs(size(shape) - budget) for shape in found}
-    near = sorted((shape for shape in found if distance[shape] <= tolerance * budget), key=lambda s: distance[s])
-    if not near:
+            nearest.append(min(shapes, key=lambda candidate: abs(size(candidate) - budget)))
+    distance = {shape: abs(size(shape) - budget) for shape in nearest}
+    in_range = sorted((shape for shape in nearest if distance[shape] <= tolerance * budget), key=lambda s: distance[s])
+    if not in_range:
         raise ValueError(
             f"got a budget of {budget:,} parameters; no shape of the grid is within {tolerance:.0%} of it. The model "
-            f"has {size(now):,}. Ask for less of it, or give a grid that goes further down."
+            f"has {size(full):,}. Choose a budget nearer to that, or a grid that goes further down."
         )
-    return near
+    return in_range
 
 
 def possible(model: PreTrainedModel, shape: Shape) -> bool:
-    """Whether this family can have that shape."""
+    """Whether this model family's configuration can describe the shape."""
     try:
         check_family(model, shape_of(model), shape)
     except ValueError:
@@ -108,7 +117,7 @@ def possible(model: PreTrainedModel, shape: Shape) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ranking:
-    """Candidates with their losses on held-out windows, in nats a token, right after the cut and after some steps."""
+    """Candidates with their held-out losses in nats per token, right after pruning and after distillation."""
 
     shapes: list[Shape]
     parameters: list[int]
@@ -117,7 +126,7 @@ class Ranking:
 
     @property
     def order_before(self) -> list[int]:
-        """Candidates by their mean loss, the best first."""
+        """Candidates by their mean loss right after pruning, the lowest first."""
         return self.before.mean(1).argsort(stable=True).tolist()
 
     @property
@@ -126,7 +135,7 @@ class Ranking:
 
     @property
     def tau(self) -> float:
-        """Kendall's τ between both: 1 for the same order, −1 for the reverse."""
+        """Kendall's τ between both orders: 1 for equal orders, −1 for reversed ones."""
         return kendall(self.before.mean(1).tolist(), self.after.mean(1).tolist())
 
     @property
@@ -144,22 +153,28 @@ def search(
     recipe: Recipe,
     progress: bool = True,
 ) -> Ranking:
-    """Cut the model to each shape, look, distil for as long as the recipe says, and look again. The model stays.
+    """Prune the model to each shape, measure the loss, distil, and measure it again. The model itself is unchanged.
 
     Args:
-        scores: of every kind that some candidate loses.
-        held_out: token ids that no student learns from. windows: those that they learn from.
+        scores: importance scores of every kind of part that a candidate reduces.
+        held_out: token ids (N, T) on which the losses are measured.
+        windows: token ids (M, L) from which the students learn.
 
     Raises:
-        ValueError: without shapes, and as `cut` and `distil` do.
+        ValueError: without shapes, and as in `cut` and `distil`.
     """
     if not shapes:
         raise ValueError("got no shapes; expected at least one. Use candidates(model, budget).")
-    before, after, parameters = [], [], []
+    losses_before, losses_after, parameters = [], [], []
     for shape in shapes:
         student = cut(model, shape, scores)
         parameters.append(sum(weight.numel() for weight in student.parameters()))
-        before.append(window_losses(student, held_out, progress=False))
+        losses_before.append(window_losses(student, held_out, progress=False))
         distil(student, model, windows, recipe, progress=progress)
-        after.append(window_losses(student, held_out, progress=False))
-    return Ranking(shapes=list(shapes), parameters=parameters, before=torch.stack(before), after=torch.stack(after))
+        losses_after.append(window_losses(student, held_out, progress=False))
+    return Ranking(
+        shapes=list(shapes),
+        parameters=parameters,
+        before=torch.stack(losses_before),
+        after=torch.stack(losses_after),
+    )

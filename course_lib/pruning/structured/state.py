@@ -1,4 +1,4 @@
-"""What a distillation leaves on the disk so that it can be killed at any moment: written whole or not at all."""
+"""The state of a distillation run on the disk. It is written atomically, so that an interrupted run can resume."""
 
 import zipfile
 from pathlib import Path
@@ -14,7 +14,7 @@ STATE = "distillation.pt"
 
 
 def save(path: Path, identity: dict[str, str], model: nn.Module, optimiser: Optimizer, losses: list[float]) -> None:
-    """Weights that learn, the optimiser's numbers, and the losses so far: three to four numbers a weight."""
+    """Write the trainable weights, AdamW's state and the losses so far: about three numbers per trainable weight."""
     learning = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     state = {"identity": identity, "losses": losses, "weights": learning, "optimiser": optimiser.state_dict()}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,18 +23,18 @@ def save(path: Path, identity: dict[str, str], model: nn.Module, optimiser: Opti
 
 
 def restore(path: Path, identity: dict[str, str], model: nn.Module, optimiser: Optimizer) -> list[float]:
-    """Put a state back into the model and the optimiser; the losses up to there.
+    """Restore model and optimiser from the file, and return the losses so far.
 
     Raises:
-        ValueError: when it is of another run, or cannot be read.
+        ValueError: for the state of a run with other settings, or a file that cannot be read.
     """
-    if not zipfile.is_zipfile(path):  # what torch writes is one, to the last byte
-        raise ValueError(f"got {path}, which cannot be read; remove it to begin again.")
+    if not zipfile.is_zipfile(path):  # torch.save writes a zip archive, whose directory comes last
+        raise ValueError(f"got {path}, which cannot be read; remove it to start again.")
     state: dict[str, Any] = torch.load(path, weights_only=True, map_location=next(model.parameters()).device)
     if different := [key for key, value in identity.items() if state["identity"].get(key) != value]:
         raise ValueError(
             f"got {path}, the state of a run with another {', '.join(different)}. Use another folder, or "
-            "remove that file to begin anew."
+            "remove that file to start again."
         )
     weights = dict(model.named_parameters())
     with torch.no_grad():

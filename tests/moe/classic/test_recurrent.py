@@ -108,7 +108,7 @@ def test_a_penalty_reaches_the_gate():
     ("call", "message"),
     [
         (lambda: RecurrentLM(nn.Identity(), 0, torch.Generator()), "width=0: expected at least 1"),
-        (lambda: train(model(dense), TEXT[:17], SCHEDULE, 0), "17 tokens .* more of them than the 17 of a sample"),
+        (lambda: train(model(dense), TEXT[:17], SCHEDULE, 0), "17 tokens .* more than the 17 of one sequence"),
         (lambda: train(model(dense), TEXT + 200, SCHEDULE, 0), "expected bytes, from 0 to 255"),
     ],
 )
