@@ -116,8 +116,8 @@ def side(stack: ExitStack, name: str, built: Built, ids: Int[Tensor, "1 T"]) -> 
         position = torch.tensor([[ids.shape[1]]])
         expected = plain(token, position_ids=position, past_key_values=as_stock(cache)).logits[:, -1]
     else:
-        whole = torch.cat([ids, token], dim=1)
-        expected = built.model(whole, use_cache=False, logits_to_keep=1).logits[:, -1]
+        full_text = torch.cat([ids, token], dim=1)
+        expected = built.model(full_text, use_cache=False, logits_to_keep=1).logits[:, -1]
     work = Work(2 * counts.multiply_adds, counts.read)
     return Side(name, partial(decoded, built.model, token, cache), work, expected)
 
@@ -194,9 +194,9 @@ def summary(rows: list[dict[str, Any]]) -> str:
     fewest, fastest = (min(in_steps, key=lambda row: row[key]) for key in ("bytes", "median_seconds"))
     dense = in_steps[0]
     lines = [
-        f"{what}: {row['side']}, {1 / row['median_seconds']:.1f} tokens per second, {row['times_anchor']:.2f} times "
+        f"{heading}: {row['side']}, {1 / row['median_seconds']:.1f} tokens per second, {row['times_anchor']:.2f} times "
         f"dense; {dense['bytes'] / row['bytes']:.2f} times fewer bytes"
-        for what, row in (("Dense", dense), ("Fewest bytes", fewest), ("Fastest", fastest))
+        for heading, row in (("Dense", dense), ("Fewest bytes", fewest), ("Fastest", fastest))
     ]
     lines.append("Weights that were unpacked once are as large as dense ones: their bytes save memory, not time.")
     drafted = [row for row in timed if STEP not in row["contest"] and row["side"] != row["anchor"]]

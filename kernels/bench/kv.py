@@ -87,9 +87,9 @@ def _decode(stack: ExitStack, model: PreTrainedModel, ids: Tensor, n_sequences: 
         "H2O, 20 %, 4 bits": (H2O(**small), {"vectors": Quantized(bits=4)}),
         "recycled, 20 % read": (Recycled(budget=n_kept, every=None), {}),
     }
-    for name, (policy, others) in settings.items():
+    for name, (policy, options) in settings.items():
         copied = shared_twin(model)  # its hooks must not affect the other sides
-        context = recycling(copied, policy) if isinstance(policy, Recycled) else evicting(copied, policy, **others)
+        context = recycling(copied, policy) if isinstance(policy, Recycled) else evicting(copied, policy, **options)
         cache = stack.enter_context(context)
         copied(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache.batch_repeat_interleave(n_sequences)
@@ -202,9 +202,10 @@ def as_stock(cache: EvictingCache) -> DynamicCache:
     """
     stock = DynamicCache()
     for index, slots in enumerate(cache.slots):
-        later = replace(slots, n_seen=slots.n_seen + 1)  # as of the next step, when one more exact slot is quantized
-        keys = cache.rolling.keys(later.keys, slots) if cache.rolling else later.keys
-        stock.update(keys.clone(), later.values.clone(), index)
+        # In the next step one more of the newest slots, which are kept exact, is read as quantized.
+        next_slots = replace(slots, n_seen=slots.n_seen + 1)
+        keys = cache.rolling.keys(next_slots.keys, slots) if cache.rolling else next_slots.keys
+        stock.update(keys.clone(), next_slots.values.clone(), index)
     return stock
 
 

@@ -72,14 +72,14 @@ def summary(rows: list[dict[str, Any]]) -> str:
     sentences = [
         f"{name}: {times[name]:.2f} x the time of the dense MLP, {byte_ratios[name]:.1f} x its bytes." for name in times
     ]
-    few = min(
+    batch = min(
         (row for row in timed if row["shape"][0] > 1), key=lambda row: (row["shape"][0], row["shape"][1] != USUAL)
     )
     slowest = max(times, key=times.get)
     return " ".join(
         [
             *sentences,
-            f"Few tokens use most experts: {few['contest']}, {byte_ratios[few['contest']]:.1f} x the bytes of the "
+            f"Few tokens use most experts: {batch['contest']}, {byte_ratios[batch['contest']]:.1f} x the bytes of the "
             "dense MLP for the same products, since all weights of a used expert are read, even for one token.",
             f"The largest ratio of times is at {slowest}.",
         ]

@@ -71,12 +71,12 @@ def _time(benches: list[str], report: Report, settings: dict[str, Any], end: flo
     """Run the benches one by one. Benches of whole models only get time that the kernels' benches do not need."""
     short, waiting = [], None
     for i, name in enumerate(benches):
-        left, n_others = end - time.monotonic(), len(benches) - i - 1
-        seconds, is_whole_model = left - USUAL_SECONDS * n_others, END_TO_END in name
+        seconds_left, n_others = end - time.monotonic(), len(benches) - i - 1
+        seconds, is_whole_model = seconds_left - USUAL_SECONDS * n_others, END_TO_END in name
         # With little time left, time some kernels completely instead of all kernels partly.
         seconds = seconds if is_whole_model else max(LEAST_SECONDS, seconds)
         early, waiting = waiting, None
-        if min(seconds, left) < LEAST_SECONDS:
+        if min(seconds, seconds_left) < LEAST_SECONDS:
             part, outcome = Part("bench", name, 0, 0, {}), NO_TIME
             if early is not None:
                 early.discard()
@@ -87,10 +87,10 @@ def _time(benches: list[str], report: Report, settings: dict[str, Any], end: flo
         if any(record["record"] in SHORT for record in outcome.records) or (is_whole_model and outcome is NO_TIME):
             short.append((name, outcome))
     for name, first in short:  # spend the remaining time on the benches that had too little
-        if (left := end - time.monotonic()) < LEAST_SECONDS:
+        if (seconds_left := end - time.monotonic()) < LEAST_SECONDS:
             break
         earlier = [] if first is NO_TIME else [r for r in first.records if r["record"] not in SHORT]
-        part, outcome = _bench(name, left, settings, earlier)
+        part, outcome = _bench(name, seconds_left, settings, earlier)
         outcome = replace(outcome, broken=first.broken | outcome.broken, seconds=first.seconds + outcome.seconds)
         print(*report.add(part, outcome), sep="\n", flush=True)
 
@@ -139,7 +139,7 @@ def _command(options: argparse.Namespace) -> str:
     parts = ["--rehearse"] if options.rehearse else []
     parts += [f"--seconds {options.seconds:g}"] if options.seconds != SECONDS else []
     for name in ("tests", "benches"):
-        parts += [f"--{name}", *asked] if (asked := getattr(options, name)) is not None else []
+        parts += [f"--{name}", *values] if (values := getattr(options, name)) is not None else []
     return " ".join(["python3 -m course_lib.kernels.gpu", *parts]) if parts else "make gpu"
 
 
@@ -176,11 +176,11 @@ def _parts(options: argparse.Namespace) -> tuple[list[Part], list[str]]:
         kernels = [name.split(".")[-1] for name in _modules("kernels", "\ndef launch(")]
         kernels.append("hopper_prefill")  # launched by block_sparse_prefill
         kernels += [str(path.relative_to(ROOT)) for path in sorted(DISPATCHED.glob("test_*.py"))]
-    known = _modules("kernels/bench", "\ndef contests(")
-    by_name = {name.split(".")[-1]: name for name in known}
+    modules = _modules("kernels/bench", "\ndef contests(")
+    by_name = {name.split(".")[-1]: name for name in modules}
     # Whole models first: they show what the kernels are for, and take the longest.
-    known.sort(key=lambda name: END_TO_END not in name)
-    benches = known if options.benches is None else [by_name.get(name, name) for name in options.benches]
+    modules.sort(key=lambda name: END_TO_END not in name)
+    benches = modules if options.benches is None else [by_name.get(name, name) for name in options.benches]
     # Many tests run in parallel, so each has one thread.
     environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
     environment |= INTERPRETED if options.rehearse else {}

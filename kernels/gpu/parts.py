@@ -164,11 +164,11 @@ def _untimed() -> Iterator[None]:
             return [math.inf] * 3
         return [0.0] * 3
 
-    timed, Autotuner._bench = Autotuner._bench, run_once
+    original, Autotuner._bench = Autotuner._bench, run_once
     try:
         yield
     finally:
-        Autotuner._bench = timed
+        Autotuner._bench = original
 
 
 def bench(name: str, records: Records, settings: dict[str, Any]) -> None:

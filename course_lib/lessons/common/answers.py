@@ -51,8 +51,8 @@ def compare_chosen(worth: Tensor, got: Tensor, expected: Tensor, x: str, y: str)
     from course_lib.lessons.common.style import COLOURS, figure, label
 
     fig, axes = figure(2, width=3.8, height=2.6)
-    for panel, chosen, owner in zip(axes, (got, expected), _WHO, strict=True):
-        indices = set(torch.as_tensor(chosen).flatten().long().tolist())
+    for panel, selection, owner in zip(axes, (got, expected), _WHO, strict=True):
+        indices = set(torch.as_tensor(selection).flatten().long().tolist())
         colours = [COLOURS[0] if index in indices else "#dfe3e8" for index in range(len(worth))]
         panel.bar(range(len(worth)), worth, color=colours, edgecolor=COLOURS[0], linewidth=0.6)
         panel.locator_params(axis="x", integer=True)

@@ -37,12 +37,12 @@ def steps(measured: dict[str, Any] | None = None) -> Figure:
     by_shape = _contests(measured or results(), r"\d+ steps of \d+ at \d+ tokens")
     fig, axes = figure(len(by_shape), width=5.0, height=4.2)
     for panel, ((n_sequences, n_tokens), rows) in zip(axes, by_shape.items(), strict=True):
-        others = [row for row in reversed(rows) if row["side"] != row["anchor"]]
-        _bars(panel, others)
-        panel.set_yticks(range(len(others)), [row["side"] for row in others], fontsize=8)
+        sides = [row for row in reversed(rows) if row["side"] != row["anchor"]]
+        _bars(panel, sides)
+        panel.set_yticks(range(len(sides)), [row["side"] for row in sides], fontsize=8)
         panel.tick_params(axis="y", labelleft=panel is axes[0])
-        (everything,) = (row for row in others if row["side"] == EVERYTHING)
-        fifths = [row for row in others if "20 %" in row["side"] and not _stock(row)]
+        (everything,) = (row for row in sides if row["side"] == EVERYTHING)
+        fifths = [row for row in sides if "20 %" in row["side"] and not _stock(row)]
         clear = sum(row["times_anchor_low"] > everything["times_anchor_high"] for row in fifths)
         title = f"{n_sequences} × {n_tokens} tokens: {EVERYTHING} {_times(everything):.2f} times;\n"
         title += f"clearly more with {clear} of {len(fifths)} that read 20 %"

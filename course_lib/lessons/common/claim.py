@@ -272,8 +272,8 @@ class Judgement:
         quantity = "" if self.claim.shown else f", {self.claim.quantity}"
         first = f"Claim: {self.claim.text}"
         place = "In the source's own table" if self.claim.from_source else "Here"
-        others = (f"{place}{quantity}: {self.ours}{published}", f"Verdict: {self.words}")
-        return "\n".join([_wrapped(first, ""), *(_wrapped(line, "    ") for line in others)])
+        details = (f"{place}{quantity}: {self.ours}{published}", f"Verdict: {self.words}")
+        return "\n".join([_wrapped(first, ""), *(_wrapped(line, "    ") for line in details)])
 
     __repr__ = __str__
 

@@ -110,8 +110,8 @@ def faster(bench: str, side: str, than: str | None = None, measured: Measured | 
     rows = timed(bench, sides=[side], measured=measured)
     if than is None:
         return [of_repetitions(row) for row in rows]
-    others = {row["contest"]: row for row in timed(bench, sides=[than], measured=measured)}
-    return [side_by_side(row, others[row["contest"]]) for row in rows]
+    row_by_contest = {row["contest"]: row for row in timed(bench, sides=[than], measured=measured)}
+    return [side_by_side(row, row_by_contest[row["contest"]]) for row in rows]
 
 
 def _at(names: list[str], n: int) -> str:

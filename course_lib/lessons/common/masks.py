@@ -106,8 +106,8 @@ def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence
 
     fig, (axes,) = figure(width=7.2, height=1.5)
     sets = [set(torch.as_tensor(answer).long().tolist()) for answer in (got, expected)]
-    shown = max([n_tokens, *(token + 1 for kept in sets for token in kept)])
-    rows = torch.tensor([[float(token in kept) for token in range(shown)] for kept in sets])
+    n_columns = max([n_tokens, *(token + 1 for tokens in sets for token in tokens)])
+    rows = torch.tensor([[float(token in tokens) for token in range(n_columns)] for tokens in sets])
     axes.imshow(rows, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
     for token in sets[0] ^ sets[1]:
         axes.plot([token, token], [-0.5, 1.5], color=COLOURS[1], linewidth=1)

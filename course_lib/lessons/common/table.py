@@ -100,7 +100,7 @@ class Table:
         """Return the columns as shown, every value as text and missing values as a dash."""
         keys = {_names(key)[0]: key for key in self.formats}
         joined = {name for key in self.formats for name in _names(key)[1:]}
-        shown = []
+        columns = []
         for name in self.frame.columns:
             if name in joined:
                 continue
@@ -109,8 +109,8 @@ class Table:
             rows = zip(*(self.frame[column] for column in _names(key)), strict=True)
             write = self.formats.get(key, plain)
             cells = [MISSING if _is_missing(row[0]) else write(*row) for row in rows]
-            shown.append(Column(str(name), cells, is_numeric_dtype(values) and not is_bool_dtype(values)))
-        return shown
+            columns.append(Column(str(name), cells, is_numeric_dtype(values) and not is_bool_dtype(values)))
+        return columns
 
     def __repr__(self) -> str:
         """Format as aligned text of at most 80 characters per line; further columns follow in another block."""
@@ -131,12 +131,12 @@ class Table:
             "<tr>" + "".join(_cell(c, c.cells[row]) for c in columns) + "</tr>" for row in range(len(self.frame))
         )
         caption, note = html.escape(self.caption), html.escape(self.note)
-        below = f'<p style="margin:0.3em 0 0 0;font-size:0.9em">{note}</p>' if note else ""
+        note_html = f'<p style="margin:0.3em 0 0 0;font-size:0.9em">{note}</p>' if note else ""
         return (
             f'<div class="course-table" role="region" aria-label="{caption}" tabindex="0" style="overflow-x:auto">'
             '<table style="margin:0;border-collapse:collapse">'
             f'<caption style="caption-side:top;text-align:left;font-weight:bold;padding:0.3em 0">{caption}</caption>'
-            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{below}"
+            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{note_html}"
         )
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:

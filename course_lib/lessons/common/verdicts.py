@@ -218,10 +218,10 @@ def decide_cases(cases: Mapping[str, Effect]) -> dict[str, str]:
     """
     if all(case.fails for case in cases.values()):
         return dict.fromkeys(cases, FAILS)
-    measured = sorted((name for name in cases if cases[name].error > 0), key=lambda name: cases[name].p_value)
-    significant = set(cases) - set(measured)
-    for rank, name in enumerate(measured):
-        if cases[name].p_value >= (1 - CONFIDENCE) / (len(measured) - rank):
+    inexact = sorted((name for name in cases if cases[name].error > 0), key=lambda name: cases[name].p_value)
+    significant = set(cases) - set(inexact)
+    for rank, name in enumerate(inexact):
+        if cases[name].p_value >= (1 - CONFIDENCE) / (len(inexact) - rank):
             break
         significant.add(name)
     words = {name: HOLDS if case.value > 0 else FAILS for name, case in cases.items()}

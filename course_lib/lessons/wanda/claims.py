@@ -190,10 +190,10 @@ def _error_of_difference(row: Row, dense: Row, fraction: float) -> float:
 def one_word_gaps(measured: Measured, task: str) -> dict[str, Effect]:
     """Return the mean kept fraction of the other tasks minus that of `task`, by perplexity of the model."""
     margins = kept_margins(measured)
-    of_task, others = margins.pop(task), list(margins.values())
+    task_points, other_points = margins.pop(task), list(margins.values())
     gaps = {}
-    for index, (perplexity, fraction, error) in enumerate(of_task):
-        _, fractions, errors = zip(*(points[index] for points in others), strict=True)
+    for index, (perplexity, fraction, error) in enumerate(task_points):
+        _, fractions, errors = zip(*(points[index] for points in other_points), strict=True)
         gap_error = math.hypot(error, math.hypot(*errors) / len(errors))
         gaps[f"perplexity {perplexity:.0f}"] = Effect(value=sum(fractions) / len(fractions) - fraction, error=gap_error)
     return gaps

@@ -87,9 +87,9 @@ def stored(table: list[dict]) -> dict[str, Contest]:
 def row(text: str, seed: int) -> Tables:
     """Stream one text through both caches and return the loss of each token in both (nats)."""
     model, tokenizer = load_model()
-    measured = contest(model, tokenizer, TEXTS[text](tokenizer, seed))
-    losses = {"window": measured.window.tolist(), "heavy": measured.h2o.tolist()}
-    return {"texts": [{"text": text, "n_tokens": measured.n_tokens} | losses]}
+    result = contest(model, tokenizer, TEXTS[text](tokenizer, seed))
+    losses = {"window": result.window.tolist(), "heavy": result.h2o.tolist()}
+    return {"texts": [{"text": text, "n_tokens": result.n_tokens} | losses]}
 
 
 EXPERIMENT = Experiment("A text for H2O", Sizes(), Sizes(("random numbers",)), steps)
