@@ -1,8 +1,8 @@
-"""Which way kernels run here: compiled for a GPU, interpreted on the CPU, or as their references in torch.
+"""How kernels run: compiled for a GPU, interpreted on the CPU, or replaced by their references in PyTorch.
 
-Importing a kernel needs neither triton nor a GPU: without triton (macOS has none) the decorators below leave a kernel
-as a plain function that nobody calls. `TRITON_INTERPRET=1` must be in the environment before the first import of
-triton, which fixes the choice for the whole process.
+Importing a kernel needs neither triton nor a GPU. Without triton (for example on macOS) the decorators below return the
+kernel as a plain function, which is never called. To interpret kernels, set `TRITON_INTERPRET=1` before triton is first
+imported: it fixes the choice for the whole process.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,17 +26,17 @@ INTERPRETED: bool = triton is not None and bool(triton.knobs.runtime.interpret)
 
 
 def mode() -> str:
-    """What the launchers will do: "compiled", "interpreted" or "reference"."""
+    """Return how launchers run kernels: "compiled", "interpreted" or "reference"."""
     if INTERPRETED:
         return "interpreted"
     return "compiled" if triton is not None and torch.cuda.is_available() else "reference"
 
 
 def reason() -> str:
-    """One sentence on why `mode()` says what it says."""
+    """Explain the result of `mode()` in one sentence."""
     if INTERPRETED:
         return (
-            f"TRITON_INTERPRET is set, so triton {triton.__version__} interprets kernels on the CPU: right, but slow."
+            f"TRITON_INTERPRET is set, so triton {triton.__version__} interprets kernels on the CPU: correct, but slow."
         )
     if triton is None:
         return "triton is not installed (it exists for Linux only), so kernels run as their references in torch."
@@ -46,44 +46,44 @@ def reason() -> str:
 
 
 def runs_kernel(tensor: Tensor) -> bool:
-    """Whether a launcher given this tensor runs the kernel; if not, it runs the reference."""
+    """Return whether a launcher runs the kernel on this tensor; otherwise it runs the reference."""
     return triton is not None and (INTERPRETED or tensor.is_cuda)
 
 
 def programs_to_fill(device: torch.device, a_multiprocessor: int, elsewhere: int) -> int:
-    """How many programs keep a GPU busy: so many for each of its multiprocessors. `elsewhere` where there is none."""
+    """Return the number of programs that fill a GPU, `a_multiprocessor` on each; `elsewhere` for other devices."""
     if device.type != "cuda":
         return elsewhere
     return a_multiprocessor * torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def cdiv(n: int, by: int) -> int:
-    """n / by, rounded up. triton.cdiv says the same, but takes a microsecond to find out where it is called."""
+    """Divide and round up, like triton.cdiv, which takes a microsecond longer to detect whether a kernel calls it."""
     return -(-n // by)
 
 
 def power_of_two(n: int) -> int:
-    """The lowest that is no less than n, as triton.next_power_of_2 gives it."""
+    """Return the smallest power of two that is at least n, like triton.next_power_of_2."""
     return 1 << (n - 1).bit_length()
 
 
 def overlap_of(device: torch.device) -> dict[str, bool]:
-    """Launch options of a kernel that starts before the one before it has ended, where the GPU has this (Hopper on).
+    """Return launch options that let a kernel start before the previous one has ended (programmatic dependent launch).
 
-    It has to call `tl.extra.cuda.gdc_wait()` before it reads or writes memory that the kernel before it uses, and that
-    one `gdc_launch_dependents()`, or nothing overlaps. No options on a CPU and on older GPUs.
+    The kernel must call `tl.extra.cuda.gdc_wait()` before it accesses memory of the previous kernel. They overlap only
+    if the previous kernel calls `gdc_launch_dependents()`. CPUs, and GPUs before Hopper, have no options.
     """
     return {"launch_pdl": True} if _can_overlap(device) and not _in_order.get() else {}
 
 
-@lru_cache  # asked for at each call of a layer, where the host often is what takes the time
+@lru_cache  # looked up in each call of a layer, which is often limited by the host
 def _can_overlap(device: torch.device) -> bool:
     return not INTERPRETED and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 @contextmanager
 def one_by_one() -> Iterator[None]:
-    """Inside, no kernel starts before the one before it has ended, which is what work in several streams relies on."""
+    """Switch off overlapping launches in this context, as work in several streams requires."""
     token = _in_order.set(True)
     try:
         yield
@@ -92,10 +92,11 @@ def one_by_one() -> Iterator[None]:
 
 
 def jit(kernel: Callable | None = None, *, lengths: tuple[str, ...] = ()) -> Any:
-    """`triton.jit` where there is triton.
+    """Apply `triton.jit` where triton is installed.
 
-    `lengths` are arguments that change from call to call. One binary serves all their values; triton would compile
-    anew where one is 1 or a multiple of 16.
+    Args:
+        lengths: names of arguments that vary between calls. They share one binary for all values; by default triton
+            compiles again for values that are 1 or multiples of 16.
     """
     if kernel is None:
         return lambda kernel: jit(kernel, lengths=lengths)
@@ -108,16 +109,17 @@ def tuned(
     float32: tuple[dict[str, int], ...] = (),
     promising: Callable[..., bool] | None = None,
 ) -> Callable[[Callable], Any]:
-    """`triton.autotune` over `settings` (block sizes, num_warps, num_stages), once for each value of `key`.
+    """Apply `triton.autotune` over `settings` (block sizes, num_warps, num_stages), once per value of `key`.
 
-    `float32`: other settings where the kernel's first argument is in float32. No tensor core makes such products
-    exactly, so each thread has its share of them written out one by one: from a large tile, ptxas makes for a minute
-    code that keeps nothing in registers.
+    The interpreter cannot time, so it uses the first setting, which should therefore work on every GPU.
 
-    `promising(setting, **named)`: whether a setting is worth timing for these arguments, of those given by name. All
-    are timed where it refuses all.
-
-    The interpreter cannot time, so it takes the first setting; that is also the one to try first on a new GPU.
+    Args:
+        key: names of the arguments whose values select a setting.
+        float32: other settings for kernels whose first argument is in float32. Tensor cores do not compute such
+            products exactly, so each thread computes its products one by one. With large tiles, ptxas then compiles for
+            a minute, and the code spills its registers.
+        promising: called with the block sizes of a setting and the keyword arguments of a call; returns whether the
+            setting is worth timing. If it rejects all settings, all are timed.
     """
     if triton is None:
         return lambda kernel: kernel
@@ -132,7 +134,7 @@ def tuned(
             return usual
         return [config for config in usual if promising(config.kwargs, **others)] or usual
 
-    quick = partial(do_bench, warmup=5, rep=20)  # milliseconds a setting, where triton would take 125
+    quick = partial(do_bench, warmup=5, rep=20)  # milliseconds per setting; triton's default is 125
     return triton.autotune(usual + exact, key=key, prune_configs_by={"early_config_prune": suited}, do_bench=quick)
 
 

@@ -1,1 +1,1 @@
-"""One lesson, one folder: exercises, figures, an experiment beside its results; what two lessons need is in common."""
+"""One folder per lesson: exercises, figures, experiments and their results. Lessons share the code in `common`."""

@@ -1,11 +1,13 @@
-"""Recipes on the clock: a step of the dense model and of recipes that hold or read less, and texts with drafts.
+"""Latency of compression recipes: one decoding step of each, and greedy decoding with and without drafts.
 
-As `compose` runs a recipe its weights were unpacked once, and zeros are multiplied: weights of fewer bytes take as long
-as dense ones. From its bytes each matrix is unpacked whenever it is multiplied, which is what holding so few costs
-without a kernel. A shorter cache is smaller tensors. Bytes are those of the recipe's account, in 16 bits where nothing
-compresses, so that the bound is what they promise; the clock is that of float32.
+`compose` unpacks the weights of a recipe once and multiplies the zeros, too, so compressed weights take as long as
+dense ones. One side ("from its bytes") instead unpacks each matrix in every product: this is the price of the smaller
+memory footprint without a kernel. A shorter cache, in contrast, means smaller tensors and saves time.
 
-Dimension key: T tokens before the step, N tokens of a text.
+Bytes per step come from the recipe's account, with 16 bits for everything that is not compressed; the lower bound
+follows from them. Times are measured in float32.
+
+Dimension key: T tokens before the step, N tokens of a text, V vocabulary.
 """
 
 import copy
@@ -37,8 +39,8 @@ from course_lib.measure.roofline import Work
 from course_lib.models import layers_of, load_model, tiny_model
 from course_lib.prompts.compressed.layouts import Layout, Tensors
 
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all layers have rounded in another order
-K = 4  # tokens drafted a pass
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits: rounding in another order adds up over all layers
+K = 4  # tokens drafted per forward pass of the target model
 LENGTHS = {"before": 1024, "begin": 64, "written": 32}
 QUICK = {"before": 80, "begin": 12, "written": 4}
 STEP = "step of 1"
@@ -58,7 +60,7 @@ RECIPES = {
 
 @torch.no_grad()
 def contests(place: Place) -> Iterator[Contest]:
-    """Only on the processor, where recipes run as the course runs them."""
+    """Yield a contest of decoding steps and two of drafts; only on the CPU, where the course runs its recipes."""
     if place.device.type != "cpu":
         return
     lengths = QUICK if place.quick else LENGTHS
@@ -70,15 +72,15 @@ def contests(place: Place) -> Iterator[Contest]:
         model, tokenizer = load_model()
         ids = windows("wikipedia", 1, 2 * lengths["before"], tokenizer, "evaluation")
         calibration = Calibration().text(tokenizer)
-    made = recipes(model, calibration)
+    built = recipes(model, calibration)
     with ExitStack() as stack:
-        yield steps(stack, made, ids[:, : lengths["before"]])
+        yield steps(stack, built, ids[:, : lengths["before"]])
     for kind in ("running text", "copying"):
-        yield drafts(made, ids[0], kind, lengths["begin"], lengths["written"])
+        yield drafts(built, ids[0], kind, lengths["begin"], lengths["written"])
 
 
 def recipes(model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> dict[str, Built]:
-    """All of them, each a model of its own modules; weights that nothing changes are shared."""
+    """Build all recipes, each with modules of its own; unchanged weights are shared in memory."""
     dense = build(Recipe(), model, calibration)
     pruned = extended(dense, from_json(RECIPES[PRUNED]), calibration)
     return {
@@ -88,12 +90,16 @@ def recipes(model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> dict[str
 
 
 def twin(built: Built) -> Built:
-    """The same weights under modules of their own, so that what one runs inside does not reach the other."""
+    """Copy the modules and share the weights, so that hooks of one recipe do not affect another."""
     return replace(built, made=replace(built.made, model=shared_twin(built.model)))
 
 
 def steps(stack: ExitStack, made: dict[str, Built], ids: Int[Tensor, "1 T"]) -> Contest:
-    """One token behind a text, checked against the whole text read anew, or against the slots kept."""
+    """Build the contest of one decoding step after a text.
+
+    A side without eviction is checked against a forward pass over the whole text, a side with eviction against
+    transformers' cache filled with the keys and values that it kept.
+    """
     sides = [side(stack, name, built, ids) for name, built in made.items()]
     unpacked = replace(made[PRUNED], made=replace(made[PRUNED].made, model=copy.deepcopy(made[PRUNED].model)))
     stack.enter_context(unpacking(unpacked))
@@ -102,33 +108,34 @@ def steps(stack: ExitStack, made: dict[str, Built], ids: Int[Tensor, "1 T"]) -> 
 
 
 def side(stack: ExitStack, name: str, built: Built, ids: Int[Tensor, "1 T"]) -> Side:
-    found, token, plain = account(built, ids[0]), ids[:, :1], shared_twin(built.model)
+    """Build one side: prefill the text inside the recipe's context, which stays open, and decode the next token."""
+    counts, token, plain = account(built, ids[0]), ids[:, :1], shared_twin(built.model)
     cache = stack.enter_context(built.running())
     built.model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
     if isinstance(cache, EvictingCache):
         position = torch.tensor([[ids.shape[1]]])
         expected = plain(token, position_ids=position, past_key_values=as_stock(cache)).logits[:, -1]
     else:
-        whole = torch.cat([ids, token], dim=1)
-        expected = built.model(whole, use_cache=False, logits_to_keep=1).logits[:, -1]
-    work = Work(2 * found.multiply_adds, found.read)
+        full_text = torch.cat([ids, token], dim=1)
+        expected = built.model(full_text, use_cache=False, logits_to_keep=1).logits[:, -1]
+    work = Work(2 * counts.multiply_adds, counts.read)
     return Side(name, partial(decoded, built.model, token, cache), work, expected)
 
 
 @torch.no_grad()
 def decoded(model: PreTrainedModel, token: Int[Tensor, "1 1"], cache: Cache) -> Float[Tensor, "1 V"]:
-    """The logits of a token. Each run lengthens a cache that forgets nothing by one, of all such sides alike."""
+    """Return the logits of one token. Each run makes a cache without eviction one token longer, on all such sides."""
     return model(token, past_key_values=cache, use_cache=True).logits[:, -1]
 
 
 @contextmanager
 def unpacking(built: Built) -> Iterator[None]:
-    """Inside, each matrix comes from its stored tensors whenever it is multiplied."""
+    """Decode each compressed matrix from its stored tensors before every product, until the context ends."""
     part = built.recipe.part(Weights.name)
     handles = []
     for layer in layers_of(built.model):
         prefix = f"{Weights.name}/{layer.name}/"
-        stored = {name.removeprefix(prefix): each for name, each in built.stored.items() if name.startswith(prefix)}
+        stored = {name.removeprefix(prefix): x for name, x in built.stored.items() if name.startswith(prefix)}
         handles.append(layer.module.register_forward_pre_hook(partial(_unpack, part.layout, stored)))
     try:
         yield
@@ -142,7 +149,7 @@ def _unpack(layout: Layout, stored: Tensors, module: nn.Module, inputs: tuple) -
 
 
 class Nothing(Draft):
-    """Drafts nothing: a pass a token."""
+    """Propose no tokens, so that each token needs one pass of the target model."""
 
     def __init__(self, n_vocabulary: int):
         self.n_vocabulary = n_vocabulary
@@ -152,21 +159,23 @@ class Nothing(Draft):
 
 
 def drafts(made: dict[str, Built], ids: Int[Tensor, "N"], kind: str, n_begin: int, n_new: int) -> Contest:
-    """A greedy text: without a draft, looked up, and drafted by pruned and rounded weights."""
+    """Build a contest of greedy decoding: no draft, prompt lookup, and drafts by the compressed model."""
     model, text = made[DENSE].model, ids[:n_begin]
     if kind == "copying":
         text = torch.cat([ids[: n_begin + n_new], text])
-    n_words, read = model.config.vocab_size, {name: account(made[name], text).read for name in (DENSE, PRUNED)}
+    bytes_read = {name: account(made[name], text).read for name in (DENSE, PRUNED)}
+    n_vocabulary = model.config.vocab_size
     runs: dict[str, tuple[int, Callable[[], Any]]] = {
-        "no draft": (0, lambda: speculate(model, text, n_new, Nothing(n_words), K)),
-        "lookup": (0, lambda: speculate(model, text, n_new, Lookup(n_words), K)),
-        PRUNED: (read[PRUNED], lambda: _drafted(model, made[PRUNED], text, n_new)),
+        "no draft": (0, lambda: speculate(model, text, n_new, Nothing(n_vocabulary), K)),
+        "lookup": (0, lambda: speculate(model, text, n_new, Lookup(n_vocabulary), K)),
+        PRUNED: (bytes_read[PRUNED], lambda: _drafted(model, made[PRUNED], text, n_new)),
     }
     sides = []
-    for name, (read_by_draft, run) in runs.items():
+    for name, (draft_bytes, run) in runs.items():
         rounds = run().rounds
-        n_drafted = sum(each.n_drafted for each in rounds)
-        work = Work(0, len(rounds) * read[DENSE] + n_drafted * read_by_draft)
+        n_drafted = sum(verification.n_drafted for verification in rounds)
+        # A round is one pass of the target model; the draft model makes one pass per drafted token.
+        work = Work(0, len(rounds) * bytes_read[DENSE] + n_drafted * draft_bytes)
         sides.append(Side(name, lambda run=run: run().new.float(), work))
     return Contest(f"{n_new} tokens, {kind}", (1, len(text)), sides, sides[0].run())
 
@@ -177,7 +186,7 @@ def _drafted(model: PreTrainedModel, built: Built, text: Int[Tensor, "N"], n_new
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Tokens a second: dense, the recipe that reads the fewest bytes, the fastest; and whether a draft pays."""
+    """Report tokens per second of the dense model and of the recipes with the fewest bytes and the lowest latency."""
     timed = [row for row in rows if row["repetitions"]]
     in_steps = [row for row in timed if STEP in row["contest"]]
     if not in_steps:
@@ -185,9 +194,9 @@ def summary(rows: list[dict[str, Any]]) -> str:
     fewest, fastest = (min(in_steps, key=lambda row: row[key]) for key in ("bytes", "median_seconds"))
     dense = in_steps[0]
     lines = [
-        f"{what}: {row['side']}, {1 / row['median_seconds']:.1f} tokens a second, {row['times_anchor']:.2f} times "
+        f"{heading}: {row['side']}, {1 / row['median_seconds']:.1f} tokens per second, {row['times_anchor']:.2f} times "
         f"dense; {dense['bytes'] / row['bytes']:.2f} times fewer bytes"
-        for what, row in (("Dense", dense), ("Fewest bytes", fewest), ("Fastest", fastest))
+        for heading, row in (("Dense", dense), ("Fewest bytes", fewest), ("Fastest", fastest))
     ]
     lines.append("Weights that were unpacked once are as large as dense ones: their bytes save memory, not time.")
     drafted = [row for row in timed if STEP not in row["contest"] and row["side"] != row["anchor"]]

@@ -1,7 +1,8 @@
-"""The ReLU model end to end: a window of bytes read one at a time, by all neurons, by known ones, by predicted ones.
+"""The ReLU model end to end: decode a window byte by byte with all, with known (oracle) or with predicted neurons.
 
-Blocks keep shares of their own, chosen on calibration text (course_lib/contextual/fitting/shares.py); chosen neurons
-are gathered in the way that is fastest here. The contest's name says what predicted neurons lose on held-out windows.
+Each transformer block keeps its own fraction of neurons, chosen on calibration text
+(course_lib/contextual/fitting/shares.py). Chosen neurons are gathered by the fastest method on this machine. The
+contest's name gives the loss increase with predicted neurons on held-out windows.
 
 Dimension key: n windows of N bytes.
 """
@@ -36,37 +37,37 @@ from course_lib.contextual.small_models.relu_model import (
 )
 from course_lib.measure.roofline import Work
 
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all blocks have rounded in another order
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits: rounding in another order adds up over all blocks
 MEANS, WINDOWS = (0.3, 0.2, 0.15, 0.1, 0.075), 24
-LEVELS = (0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)  # of a block
-WORTH = 0.02  # nats a byte that a way may lose and still be called as good
+LEVELS = (0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)  # densities that a block may have
+WORTH = 0.02  # nats per byte: loss increase up to which predicted neurons count as good enough
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """One for each mean density; only on the processor, whose caches the decoder is made for."""
+    """Yield one contest per mean density; only on the CPU, for whose caches the decoder is built."""
     if place.device.type != "cpu":
         return
     model, predictors, windows, calibration = _trained(place)
     gather = fastest(NeuronMajor.of(neurons_of(model)[0]), min(MEANS))
     decoder = Decoder(model, windows.shape[1], gather=gather)
-    alone = losses_alone(model, DejaVu(predictors=predictors), calibration, LEVELS)
+    single_block_losses = losses_alone(model, DejaVu(predictors=predictors), calibration, LEVELS)
     for mean in MEANS:
-        yield _contest(model, decoder, predictors, windows, shares_by_block(alone, LEVELS, mean))
+        yield _contest(model, decoder, predictors, windows, shares_by_block(single_block_losses, LEVELS, mean))
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """The fastest way with predictors that loses next to nothing."""
+    """Report the largest speedup with predicted neurons whose loss increase is at most WORTH."""
     timed = [row for row in rows if row["side"] == "predicted" and row["repetitions"]]
     if not timed:
         return "'predicted' was not timed."
-    good = [row for row in timed if float(row["contest"].partition("predicted ")[2].split()[0]) <= WORTH]
-    if not good:
-        return f"Predicted neurons lose more than {WORTH} nats a byte at each of the densities."
-    best = max(good, key=lambda row: row["times_anchor"])
+    accurate = [row for row in timed if float(row["contest"].partition("predicted ")[2].split()[0]) <= WORTH]
+    if not accurate:
+        return f"Predicted neurons lose more than {WORTH} nats per byte at each of the densities."
+    best = max(accurate, key=lambda row: row["times_anchor"])
     per_second = best["shape"][0] / best["median_seconds"]
     return (
-        f"Within {WORTH} nats a byte, predicted neurons are {best['times_anchor']:.2f} x as fast as all of them, the "
-        f"predictors' time included: {per_second:.0f} bytes a second ({best['contest']})."
+        f"Within {WORTH} nats per byte, predicted neurons are {best['times_anchor']:.2f} x as fast as all of them, the "
+        f"predictors' time included: {per_second:.0f} bytes per second ({best['contest']})."
     )
 
 
@@ -94,20 +95,23 @@ def _contest(
         "predicted": (predicted(predictors, shares), DejaVu(predictors=predictors, by_block=shares), mean),
     }
     sides, losses = [], {}
-    for name, (choose, selector, share) in choices.items():
+    for name, (choose, selector, density) in choices.items():
         with contextual(model, selector):
             expected = model(ids[None], use_cache=False).logits[0]
             losses[name] = torch.cat([byte_losses(model, part) for part in windows.split(8)]).double().mean().item()
-        extra = sum(each.n_bytes for each in predictors) if name == "predicted" else 0
-        work = _work(model, decoder, share, extra, len(ids))
+        extra = sum(predictor.n_bytes for predictor in predictors) if name == "predicted" else 0
+        work = _work(model, decoder, density, extra, len(ids))
         sides.append(Side(name, partial(decoder.read, ids, choose), work, expected))
-    by_block, lost = ", ".join(f"{100 * share:g}" for share in shares), losses["predicted"] - losses["dense"]
-    name = f"{mean:.1%} kept (by block {by_block} %), predicted {lost:+.4f} nats a byte"
+    by_block, loss_increase = ", ".join(f"{100 * x:g}" for x in shares), losses["predicted"] - losses["dense"]
+    name = f"{mean:.1%} kept (by block {by_block} %), predicted {loss_increase:+.4f} nats per byte"
     return Contest(name, (len(ids),), sides, sides[0].expected)
 
 
 def _work(model: PreTrainedModel, decoder: Decoder, share: float, extra: int, n_tokens: int) -> Work:
-    """Of each byte all weights but the neurons that are left out, and the predictors."""
-    inside = sum(block.mlp.weights.n_bytes for block in decoder.blocks)
-    read = sum(weight.nbytes for weight in model.parameters()) - inside + share * inside + extra
-    return Work(int(n_tokens * read / 2), int(n_tokens * read))
+    """Count the work of n_tokens decoding steps: per step, all weights except skipped neurons, plus the predictors.
+
+    A float32 weight (4 bytes) is read once per step for one multiply-add (2 FLOPs), so FLOPs are half of the bytes.
+    """
+    mlp_bytes = sum(block.mlp.weights.n_bytes for block in decoder.blocks)
+    bytes_read = sum(weight.nbytes for weight in model.parameters()) - mlp_bytes + share * mlp_bytes + extra
+    return Work(int(n_tokens * bytes_read / 2), int(n_tokens * bytes_read))

@@ -1,22 +1,25 @@
-"""Attention of one new token over a cache that forgets, and how much of it each slot got.
+"""Decoding attention over a cache with eviction: the output of one new token, and the attention on each slot.
 
-Dimension key: B sequences, H key-value heads, G query heads to each, heads = H * G, N slots, D size of a head, S parts
-that the slots are split into.
+Each key and value is read once for the whole group of query heads, where `repeat_interleave` would copy it G times. The
+second output, attention weights summed over the group, is what policies such as H2O accumulate in every step. It costs
+4 bytes per slot, plus 2 * G for the weights between the two kernels, in addition to 2 * D * 2 bytes for a key and value
+in bfloat16. Rolling positions (a key that RoPE rotated to one position is used at another) need no pass of their own:
+keys are rotated further while they are loaded.
 
-Each key and value is read once for the whole group, where `repeat_interleave` would copy it G times. What a policy such
-as H2O adds up in every step, the weights summed over the group, comes out beside: 4 bytes a slot, and 2 * G for the
-weights in between, on top of the 2 * D * 2 bytes of a key and value in bfloat16. Rolling positions, where a key that
-RoPE turned at one position is used at another, cost no pass of their own: keys are turned on while they are loaded.
+Decoding is memory-bound, and one program per head would leave most of a GPU idle. So the slots are split into S parts
+(Flash-Decoding; Dao and others, 2023, https://crfm.stanford.edu/2023/10/12/flashdecoding.html): a first kernel reads
+the parts, and a second one joins them by their maxima and sums. In between, weights are stored relative to the maximum
+so far, in float16 where keys have 16 bits: this is at least as precise as the rounded weights that multiply the values.
+The weights of the G query heads that share a slot are adjacent in memory, so a thread moves them in one access.
 
-One token is bound by memory, and one program a head would leave most of a GPU idle, so the slots are split: a first
-kernel reads the parts, a second joins them by their maxima and sums. In between, weights are relative to the maximum so
-far, in float16 where keys are in 16 bits: that is closer than the weights that multiply the values are. Those of the
-query heads that share a slot lie side by side, so that a thread writes and reads them at once.
+For example, in bfloat16 with D = 128 and G = 4, a slot has 512 bytes of key and value, 16 bytes of weights (written and
+read) and 4 bytes of their sum. With 32 sequences of 8 heads and 8,192 slots, an H200 reads the keys and values in
+252 us at the rate of a copy, which is also the time of torch's fused attention, and moves the other 42 MB in 10 us. To
+reach 0.95 of its speed, 3 us remain for filling and emptying the GPU and for starting the second kernel, which needs
+the sums of all parts.
 
-In bfloat16 with D = 128 and G = 4, a slot's weights are 16 bytes, written and read, and their sum 4, on top of 512 of
-the key and value. On an H200, keys and values of 32 sequences of 8 heads and 8,192 slots pass in 252 us at the rate of
-a copy, which is what torch's fused attention takes, and these 42 MB in 10 us. So 0.95 of its speed would leave 3 us for
-all else: to fill the GPU, to empty it, and to start the second kernel, which needs the sums of all parts.
+Dimension key: B sequences, H key-value heads, G query heads per key-value head, heads = H * G, N slots, D size of a
+head, S parts that the slots are split into.
 """
 
 from __future__ import annotations
@@ -39,16 +42,16 @@ from course_lib.kernels.tiles import level_of_parts, product, read_of_parts
 from jaxtyping import Float, Int
 from torch import Tensor
 
-MOST_SLOTS, TILE_BYTES = 32, 2**13  # of a program at a time, a tile: so many, or keys of so many bytes
-JOINED_SLOTS = 1024  # of a program of the second kernel
-MOST_PARTS = 64  # that it joins at a time; 16 where there are no more
-MOST_HEADS = 2**16 - 1  # of all sequences: as many programs as a GPU starts in the second direction
+MOST_SLOTS, TILE_BYTES = 32, 2**13  # of a tile: at most so many slots, and so many bytes of keys
+JOINED_SLOTS = 1024  # per program of the second kernel
+MOST_PARTS = 64  # that it joins per step; 16 where there are no more
+MOST_HEADS = 2**16 - 1  # of all sequences: CUDA's limit for the second dimension of a grid
 MOST_SIZE = 256  # of a head
-PROGRAMS_A_PROCESSOR = 4  # of the first kernel; all of them are on the GPU at once, so that none waits for the others
-PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
-WHOLE_TURN = 6.2831854820251465, -1.7484555314695172e-07  # 2 pi: the nearest float32, and what that is off by
-# For the tests: ragged tiles, FREE slots, padding and keys to be turned; whole tiles; a single slot; keys in place; all
-# slots seen. Few sizes, since each is compiled.
+PROGRAMS_A_PROCESSOR = 4  # of the first kernel: few enough that all of them run at the same time
+PROGRAMS = 8  # of the first kernel, where there is no GPU
+WHOLE_TURN = 6.2831854820251465, -1.7484555314695172e-07  # 2 pi: the nearest float32, and its error
+# For the tests: partial tiles, FREE slots, padding and keys to rotate; whole tiles; a single slot; no rotation; all
+# slots visible. There are few sizes, since each one is compiled.
 CASES = (
     {"shape": (2, 1, 3, 197, 24), "gaps": True, "turned": True},
     {"shape": (1, 2, 1, 128, 64)},
@@ -59,7 +62,7 @@ CASES = (
 
 
 class Read(NamedTuple):
-    """What the token read, and the weight it gave each slot, summed over the query heads of the group."""
+    """The attention output, and the attention weights of each slot summed over the query heads of its group."""
 
     output: Float[Tensor, "B heads D"]
     mass: Float[Tensor, "B H N"] | None
@@ -76,21 +79,21 @@ def reference(
     frequencies: Float[Tensor, "half"] | None = None,
     with_mass: bool = True,
 ) -> Read:
-    """In float32. Neighbouring query heads are rows of one product with the keys that they share."""
+    """Compute the same in float32. The G query heads of a group are rows of one product with their keys."""
     rows, keys = query.float().unflatten(1, (keys.shape[1], -1)), keys.float()  # (B, H, G, D)
     if turns is not None:
         angle = turns[..., None].float() * frequencies
         cos, sin = angle.cos(), angle.sin()
-        low, high = keys.chunk(2, dim=-1)
+        low, high = keys.chunk(2, dim=-1)  # RoPE rotates the pairs (i, i + D/2)
         keys = torch.cat([low * cos - high * sin, high * cos + low * sin], dim=-1)
     if slot_position is None:
-        seen = torch.ones(keys.shape[:3], dtype=torch.bool, device=keys.device)
+        visible = torch.ones(keys.shape[:3], dtype=torch.bool, device=keys.device)
     else:
-        at = position[:, None, None]
-        seen = (slot_position <= at) & (at != FREE)
-    logits = (rows * scaling @ keys.transpose(2, 3)).masked_fill(~seen[:, :, None], float("-inf"))
-    weights = logits.softmax(dim=-1).masked_fill(~seen[:, :, None], 0)  # of a token that sees nothing, not NaN
-    output = weights @ values.float().masked_fill(~seen[..., None], 0)
+        query_position = position[:, None, None]
+        visible = (slot_position <= query_position) & (query_position != FREE)
+    logits = (rows * scaling @ keys.transpose(2, 3)).masked_fill(~visible[:, :, None], float("-inf"))
+    weights = logits.softmax(dim=-1).masked_fill(~visible[:, :, None], 0)  # 0, not NaN, where no slot is visible
+    output = weights @ values.float().masked_fill(~visible[..., None], 0)
     return Read(output.flatten(1, 2).to(query.dtype), weights.sum(dim=2) if with_mass else None)
 
 
@@ -105,30 +108,31 @@ def bytes_moved(
     frequencies: Float[Tensor, "half"] | None = None,
     with_mass: bool = True,
 ) -> int:
-    """Everything read once; the output, as large as the query, and a float32 for each slot written once."""
-    read = (query, keys, values, None if slot_position is None else position, slot_position, turns, frequencies)
+    """Count the bytes to move at least: inputs are read once; the output and a float32 per slot are written once."""
+    inputs = (query, keys, values, None if slot_position is None else position, slot_position, turns, frequencies)
     mass = 4 * keys.shape[:3].numel() if with_mass else 0
-    return sum(tensor.nbytes for tensor in read if tensor is not None) + query.nbytes + mass
+    return sum(tensor.nbytes for tensor in inputs if tensor is not None) + query.nbytes + mass
 
 
 @jit
 def turned(
     low, high, by, frequency, EXACT: tl.constexpr, HIGH: tl.constexpr = WHOLE_TURN[0], LOW: tl.constexpr = WHOLE_TURN[1]
 ):  # fmt: skip
-    """Keys in columns, their first and second halves, turned on by so many positions each.
+    """Rotate keys by `by` positions each: `low` and `high` are the two halves of the head, with a key per column.
 
-    A GPU's own sine is 2^-20 off near zero, worse far from it, and an instruction, where an exact one is dozens. So the
-    whole turns are taken off first (Cody, Waite), with 2 pi in two parts: what is left is within 2^-22 of the angle.
+    The GPU's fast sine is one instruction, where an exact sine takes dozens. Its error is 2^-20 near zero and grows
+    with the angle. So we first subtract whole turns, with 2 pi in two parts (Cody and Waite, Software Manual for the
+    Elementary Functions, 1980). The reduced angle is then exact to 2^-22.
     """
     angle = frequency[:, None] * by[None, :]
-    if EXACT:  # the interpreter has numpy's sine alone
+    if EXACT:  # the interpreter has only numpy's sine
         cos, sin = tl.cos(angle), tl.sin(angle)
     else:
-        n_turns = (angle * 0.15915494309189535 + 12582912.0) - 12582912.0  # 1.5 * 2^23 has no room for fractions
+        n_turns = (angle * 0.15915494309189535 + 12582912.0) - 12582912.0  # adding 1.5 * 2^23 rounds to an integer
         angle = tl.fma(n_turns, -LOW, tl.fma(n_turns, -HIGH, angle))
         cos, sin = tl.extra.cuda.libdevice.fast_cosf(angle), tl.extra.cuda.libdevice.fast_sinf(angle)
     a, b = low.to(tl.float32), high.to(tl.float32)
-    return (a * cos - b * sin).to(low.dtype), (b * cos + a * sin).to(low.dtype)
+    return (a * cos - b * sin).to(low.dtype), (b * cos + a * sin).to(low.dtype)  # (a + ib) exp(i angle)
 
 
 @jit(lengths=("N", "H", "PART", "S", "KEY_ROOM", "VALUE_ROOM", "POSITION_ROOM", "TURN_ROOM"))
@@ -138,10 +142,10 @@ def part_kernel(
     OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_H: tl.constexpr,
     BLOCK_D: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """One part of one head's slots: their weights, and what the group reads of them before it is normalised.
+    """Compute one part of one head's slots: unnormalised weights, and the weighted sum of values for each query head.
 
-    Which keys are loaded depends on positions that are loaded themselves; those are read one tile ahead, so that the
-    compiler can start the copies of a tile while it works on the one before.
+    The positions of the slots decide which keys are loaded. They are read one tile ahead, so that the compiler can
+    prefetch the keys of the next tile.
     """
     head = tl.program_id(1).to(tl.int64)  # of all sequences: sequence * H + key-value head
     start = tl.program_id(0) * PART
@@ -149,56 +153,59 @@ def part_kernel(
     g, d, half = tl.arange(0, BLOCK_G), tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_H)
     pair = half < D // 2
     if slot_position is not None:
-        at = tl.load(position + head // H)
-        at = tl.where(at == FREE, -1, at)  # padding sees nothing
+        query_position = tl.load(position + head // H)
+        query_position = tl.where(query_position == FREE, -1, query_position)  # padding sees no slot
         n = start + tl.arange(0, TILE)
-        ahead = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < stop, other=FREE)
+        next_position = tl.load(slot_position + head * POSITION_ROOM + n, mask=n < stop, other=FREE)
     if turns is not None:
         frequency = tl.load(frequencies + half, mask=pair, other=0.0)
+    # Queries and keys are loaded as two halves, which RoPE combines; q · k is the sum of both products.
     row = (head * G + g)[:, None]
-    inside = (g < G)[:, None] & pair[None, :]
-    q_low = tl.load(query + row * D + half[None, :], mask=inside, other=0.0)
-    q_high = tl.load(query + row * D + D // 2 + half[None, :], mask=inside, other=0.0)
+    is_query = (g < G)[:, None] & pair[None, :]
+    q_low = tl.load(query + row * D + half[None, :], mask=is_query, other=0.0)
+    q_high = tl.load(query + row * D + D // 2 + half[None, :], mask=is_query, other=0.0)
+    # Invariant, over the slots so far with logits s_n and values v_n: best = max s_n, sum_of_weights =
+    # Σ exp(s_n − best), weighted_sum = Σ exp(s_n − best) v_n.
     best = tl.full([BLOCK_G], float("-inf"), tl.float32)
     sum_of_weights = tl.zeros([BLOCK_G], tl.float32)
-    read = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
+    weighted_sum = tl.zeros([BLOCK_G, BLOCK_D], tl.float32)
     for first in range(start, stop, TILE):
         n = first + tl.arange(0, TILE)
         if slot_position is None:
-            seen = n < stop
+            visible = n < stop
         else:
-            seen = ahead <= at
-            later = n + TILE
-            ahead = tl.load(slot_position + head * POSITION_ROOM + later, mask=later < stop, other=FREE)
-        key_at = keys + (head * KEY_ROOM + n)[None, :] * D + half[:, None]
-        wanted = seen[None, :] & pair[:, None]
-        low = tl.load(key_at, mask=wanted, other=0.0)
-        high = tl.load(key_at + D // 2, mask=wanted, other=0.0)
+            visible = next_position <= query_position  # FREE is larger than any position
+            next_n = n + TILE
+            next_position = tl.load(slot_position + head * POSITION_ROOM + next_n, mask=next_n < stop, other=FREE)
+        key_pointers = keys + (head * KEY_ROOM + n)[None, :] * D + half[:, None]  # (BLOCK_H, TILE)
+        is_key = visible[None, :] & pair[:, None]
+        low = tl.load(key_pointers, mask=is_key, other=0.0)
+        high = tl.load(key_pointers + D // 2, mask=is_key, other=0.0)
         if turns is not None:
-            by = tl.load(turns + head * TURN_ROOM + n, mask=seen, other=0).to(tl.float32)
-            if tl.max(tl.abs(by), 0) > 0:  # in a window, most tiles have nothing to turn
-                low, high = turned(low, high, by, frequency, UPCAST)
+            n_positions = tl.load(turns + head * TURN_ROOM + n, mask=visible, other=0).to(tl.float32)
+            if tl.max(tl.abs(n_positions), 0) > 0:  # in a sliding window most tiles need no rotation
+                low, high = turned(low, high, n_positions, frequency, UPCAST)
         logit = (product(q_low, low, UPCAST) + product(q_high, high, UPCAST)) * scaling
-        logit = tl.where(seen[None, :], logit, float("-inf"))
+        logit = tl.where(visible[None, :], logit, float("-inf"))  # (BLOCK_G, TILE)
         higher = tl.maximum(best, tl.max(logit, 1))
-        level = tl.where(higher == float("-inf"), 0.0, higher)  # nothing seen yet: not -inf less -inf
+        level = tl.where(higher == float("-inf"), 0.0, higher)  # while no slot is visible: avoids -inf - (-inf)
         weight = tl.exp(logit - level[:, None])
         fade = tl.exp(best - level)
         if weights is not None:
-            at_slot = weights + (head * N + n)[None, :] * G + g[:, None]  # heads of a slot in a row: one wide store
-            tl.store(at_slot, weight.to(weights.dtype.element_ty), mask=(g < G)[:, None] & (n < stop)[None, :])
+            pointers = weights + (head * N + n)[None, :] * G + g[:, None]  # (N, G) per head: one wide store per slot
+            tl.store(pointers, weight.to(weights.dtype.element_ty), mask=(g < G)[:, None] & (n < stop)[None, :])
             tl.store(levels + (head * tl.cdiv(N, TILE) + first // TILE) * G + g, level, mask=g < G)
-        v_at = values + (head * VALUE_ROOM + n)[:, None] * D + d[None, :]
-        v = tl.load(v_at, mask=seen[:, None] & (d < D)[None, :], other=0.0)
+        value_pointers = values + (head * VALUE_ROOM + n)[:, None] * D + d[None, :]
+        v = tl.load(value_pointers, mask=visible[:, None] & (d < D)[None, :], other=0.0)
         sum_of_weights = sum_of_weights * fade + tl.sum(weight, 1)
-        read = read * fade[:, None] + product(weight.to(v.dtype), v, UPCAST)
+        weighted_sum = weighted_sum * fade[:, None] + product(weight.to(v.dtype), v, UPCAST)
         best = higher
     if OVERLAP:
         tl.extra.cuda.gdc_launch_dependents()
     row = (head * G + g) * S + tl.program_id(0)
     tl.store(peak + row, best, mask=g < G)
     tl.store(total + row, sum_of_weights, mask=g < G)
-    tl.store(part + row[:, None] * D + d[None, :], read, mask=(g < G)[:, None] & (d < D)[None, :])
+    tl.store(part + row[:, None] * D + d[None, :], weighted_sum, mask=(g < G)[:, None] & (d < D)[None, :])
 
 
 @jit(lengths=("N", "S"))
@@ -206,7 +213,11 @@ def join_kernel(
     weights, levels, part, peak, total, output, mass, N, S, OVERLAP: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
     BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr, TILE: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
-    """The first G programs of a head join the parts of a query head each, the others normalise weights and sum them."""
+    """Join the S parts of a head. Programs 0 to G − 1 each compute the output of a query head, the others the mass.
+
+    mass_n = Σ_g w_gn exp(level_then − level_g) / sum_g: the first kernel stored w relative to the maximum at that time,
+    so weights are rescaled to the final maximum and divided by the sum of all parts.
+    """
     head = tl.program_id(1).to(tl.int64)
     if OVERLAP:
         tl.extra.cuda.gdc_wait()
@@ -216,20 +227,21 @@ def join_kernel(
         g = tl.arange(0, BLOCK_G)
         tile = (tl.program_id(0) - G) * TILES + tl.arange(0, TILES)
         n = tile[:, None] * TILE + tl.arange(0, TILE)[None, :]
-        inside = (n < N)[:, :, None] & (g < G)[None, None, :]
-        weight = tl.load(weights + (head * N + n)[:, :, None] * G + g[None, None, :], mask=inside, other=0.0)
+        is_weight = (n < N)[:, :, None] & (g < G)[None, None, :]  # (TILES, TILE, BLOCK_G)
+        weight = tl.load(weights + (head * N + n)[:, :, None] * G + g[None, None, :], mask=is_weight, other=0.0)
         n_tiles = tl.cdiv(N, TILE)
-        at = levels + (head * n_tiles + tile)[:, None] * G + g[None, :]
-        then = tl.load(at, mask=(tile < n_tiles)[:, None] & (g < G)[None, :], other=float("-inf"))
+        pointers = levels + (head * n_tiles + tile)[:, None] * G + g[None, :]
+        level_then = tl.load(pointers, mask=(tile < n_tiles)[:, None] & (g < G)[None, :], other=float("-inf"))
         level, sum_of_weights = level_of_parts(peak, total, head * G + g, g < G, S, BLOCK_S)
-        share = 1 / tl.where(sum_of_weights > 0, sum_of_weights, 1.0)  # a token that sees nothing has weights of 0
-        share = share[None, :] * tl.exp(tl.minimum(then - level[None, :], 0.0))  # above 0 where nothing was seen
-        received = tl.sum(weight.to(tl.float32) * share[:, None, :], 2)
-        tl.store(mass + head * N + n, received, mask=n < N)
+        factor = 1 / tl.where(sum_of_weights > 0, sum_of_weights, 1.0)  # without a visible slot all weights are 0
+        # A tile without visible slots stored level 0, which may exceed the final level: the minimum avoids overflow.
+        factor = factor[None, :] * tl.exp(tl.minimum(level_then - level[None, :], 0.0))
+        slot_mass = tl.sum(weight.to(tl.float32) * factor[:, None, :], 2)
+        tl.store(mass + head * N + n, slot_mass, mask=n < N)
 
 
 def takes(query: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether the kernel reads slots that lie in memory like this, for queries (B, H, G, 1, D)."""
+    """Return whether the kernel supports slots with this layout in memory, for queries (B, H, G, 1, D)."""
     heads, size = keys.shape[:2].numel(), keys.shape[3]
     alike = query.dtype == keys.dtype == values.dtype and is_slots(keys) and is_slots(values)
     return alike and heads <= MOST_HEADS and size % 2 == 0 and size <= MOST_SIZE
@@ -246,15 +258,19 @@ def launch(
     frequencies: Float[Tensor, "half"] | None = None,
     with_mass: bool = True,
 ) -> Read:
-    """What one token of each sequence reads, and the attention of each slot.
+    """Compute the attention output of one token per sequence, and the attention mass of each slot.
 
     Args:
-        position: of the tokens; FREE for padding, which reads zeros.
-        slot_position: of the keys, in any order. Later positions are not seen, so FREE slots are not even loaded. None
-            where each token sees every slot.
-        turns: positions by which each key is turned on, and `frequencies`, the angle of one position for each pair of
-            dimensions (i, i + D/2); both or neither.
-        with_mass: whether the attention of each slot is wanted; without, it is None.
+        position: positions of the tokens; FREE for padding, whose output is 0.
+        slot_position: positions of the keys, in any order. Later positions are masked, and so are FREE slots, which are
+            not even loaded. None where each token attends to every slot.
+        scaling: factor of the logits, such as 1 / sqrt(D).
+        turns: the number of positions by which each key is rotated further. Both `turns` and `frequencies`, or neither.
+        frequencies: the angle per position, in radians, for each pair of dimensions (i, i + D/2).
+        with_mass: whether to compute the mass; otherwise it is None.
+
+    Raises:
+        ValueError: shapes, types or devices that do not fit each other.
     """
     _check(query, keys, values, position, slot_position, turns, frequencies)
     if not runs_kernel(query):
@@ -299,12 +315,12 @@ def _scratch(query: Tensor, shape: tuple[int, ...], dtype: torch.dtype = torch.f
 
 
 def _most_slots(keys: Tensor) -> int:
-    """Fewer slots where keys are large: a tile has to fit into the shared memory of small GPUs."""
+    """Return the slots per tile: fewer for large keys, since a tile must fit into the shared memory of small GPUs."""
     return max(16, min(MOST_SLOTS, TILE_BYTES // (triton.next_power_of_2(keys.shape[3]) * keys.element_size())))
 
 
 def _tiles_per_part(n_heads: int, n_tiles: int, device: torch.device) -> int:
-    """So few that the parts of all heads keep a GPU busy."""
+    """Return the tiles per part, few enough that the parts of all heads fill the GPU."""
     n_programs = programs_to_fill(device, PROGRAMS_A_PROCESSOR, PROGRAMS)
     return max(1, triton.cdiv(n_tiles, max(1, n_programs // max(1, n_heads))))
 
@@ -318,24 +334,30 @@ def example(
     turned: bool = False,
     every: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float, Tensor | None, Tensor | None]:
-    """Random arguments for `launch`, of a shape (B, H, G, N, D): the last token of a text, half of which is kept, in
-    any order. With gaps, some slots are FREE and the last sequence is padding. Turned: keys go to their places. Every
-    slot is seen without asking for its position.
+    """Draw random arguments for `launch` of a shape (B, H, G, N, D): the last token of a text of 2 N tokens.
+
+    A random half of the tokens is kept, in random order.
+
+    Args:
+        gaps: some slots are FREE, and the last sequence is padding.
+        turned: keys are rotated to rolling positions, the number of older tokens in the cache.
+        every: all slots are visible, without a `slot_position`.
     """
-    where = {"generator": generator, "device": generator.device}
+    options = {"generator": generator, "device": generator.device}
     n_sequences, n_heads, n_groups, n_slots, size = shape
-    query = torch.randn(n_sequences, n_heads * n_groups, size, **where).to(device, dtype)
-    keys, values = (torch.randn(*shape[:2], n_slots, size, **where).to(device, dtype) for _ in range(2))
-    order = torch.rand(*shape[:2], 2 * n_slots, **where).argsort(dim=2)
-    kept = order[:, :, :n_slots].int().contiguous()
-    turns, frequencies = kept.argsort(dim=2).argsort(dim=2).int() - kept, 100.0 ** -torch.linspace(0, 1, size // 2)
+    query = torch.randn(n_sequences, n_heads * n_groups, size, **options).to(device, dtype)
+    keys, values = (torch.randn(*shape[:2], n_slots, size, **options).to(device, dtype) for _ in range(2))
+    order = torch.rand(*shape[:2], 2 * n_slots, **options).argsort(dim=2)
+    slot_position = order[:, :, :n_slots].int().contiguous()
+    rank = slot_position.argsort(dim=2).argsort(dim=2).int()
+    turns, frequencies = rank - slot_position, 100.0 ** -torch.linspace(0, 1, size // 2)
     position = torch.full((n_sequences,), 2 * n_slots)
     if gaps:
-        kept[torch.rand(kept.shape, **where) < 0.3] = FREE
+        slot_position[torch.rand(slot_position.shape, **options) < 0.3] = FREE
         position[-1] = FREE
     extra = (turns.to(device), frequencies.to(device)) if turned else (None, None)
-    at = None if every else kept.to(device)
-    return query, keys, values, position.to(device), at, size**-0.5, *extra
+    slot_position = None if every else slot_position.to(device)
+    return query, keys, values, position.to(device), slot_position, size**-0.5, *extra
 
 
 def _check(

@@ -1,7 +1,8 @@
-"""Parts that run in a process of their own: `python -m course_lib.kernels.gpu.parts KIND NAME RECORDS SETTINGS`.
+"""Parts of `make gpu`, each in its own process: `python -m course_lib.kernels.gpu.parts KIND NAME RECORDS SETTINGS`.
 
-Each kind is a function here. A step that an earlier process of the same part has begun is not begun again: it is what
-ended that process. Nothing but torch, triton, numpy and pytest is needed; for the annotations there are stand-ins.
+Each kind is a function of this module. A step that an earlier process of the same part began is skipped, because it
+ended that process. Only torch, triton, numpy and pytest are needed: the folder `stand_ins` replaces the packages that
+annotations use.
 """
 
 import json
@@ -19,18 +20,18 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests" / "kernels"
-BENCH_SECONDS = 35.0  # of contests, where the command sets no other limit; importing and starting CUDA come before
-CONTEST_SECONDS = 0.5  # unless the fewest repetitions take longer
-SEEDS = (0, 1)  # of the numbers that are timed; of others, on which every side is checked once more
-COPIED = {"cpu": 2**24, "cuda": 2**31}  # bytes of the tensor that is copied: many times any cache
-SQUARE = {"cpu": 256, "cuda": 8192}  # of the product whose rate is the arithmetic bound
+BENCH_SECONDS = 35.0  # default limit of a bench's contests, without the time to import modules and start CUDA
+CONTEST_SECONDS = 0.5  # per contest, unless the minimum number of repetitions takes longer
+SEEDS = (0, 1)  # of the numbers that are timed, and of other numbers on which each side is checked again
+COPIED = {"cpu": 2**24, "cuda": 2**31}  # bytes of the tensor that is copied: much more than any cache
+SQUARE = {"cpu": 256, "cuda": 8192}  # size of the matrices whose product measures the peak arithmetic rate
 REPETITIONS = 20
 NOTHING = "none of its contests is for this device"
-BROKEN = 3  # exit code of a process whose GPU takes no more work
+BROKEN = 3  # exit code of a process in which every further CUDA call fails
 
 
 class Records:
-    """Appends to the file, line by line, what is begun and what is known."""
+    """A file of JSON lines: a record for each step that begins, and for each result."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,7 +45,7 @@ class Records:
             file.write(line + "\n")
 
     def begin(self, name: str) -> bool:
-        """False where an earlier process began it."""
+        """Record the beginning of a step; return False where an earlier process began it."""
         if name in self.begun:
             return False
         self.begun.add(name)
@@ -53,7 +54,7 @@ class Records:
 
 
 def device(name: str, records: Records, settings: dict[str, Any]) -> None:
-    """What is here, and its two ceilings: copying memory, and a product of large matrices in each type."""
+    """Record the device and its peak rates: bytes per second of a copy, FLOP/s of a large product in each type."""
     import torch
     from course_lib.kernels.gpu.report import environment
     from course_lib.kernels.timing.contest import Clock
@@ -83,11 +84,11 @@ def device(name: str, records: Records, settings: dict[str, Any]) -> None:
 
 
 def tests(name: str, records: Records, settings: dict[str, Any]) -> None:
-    """The tests of one kernel: those of its own file, and of each kernel. Or those of any one file, by its path."""
+    """Run the tests of one kernel (its own file and the tests of every kernel), or all tests of a file, by its path."""
     import pytest
 
     files = [Path(name)] if name.endswith(".py") else [TESTS / "test_every_kernel.py", TESTS / f"test_{name}.py"]
-    files = [file for file in files if file.exists()]  # some kernels have only the tests of all
+    files = [file for file in files if file.exists()]  # some kernels have no file of their own
 
     class Recorder:
         def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -112,10 +113,10 @@ def tests(name: str, records: Records, settings: dict[str, Any]) -> None:
 
 
 def prepare(name: str, records: Records, settings: dict[str, Any]) -> None:
-    """Every setting of all that a bench runs, untimed: the first, which works, is taken for the best.
+    """Compile all autotuning settings of a bench's kernels without timing them.
 
     A bench that fills the memory has a function `prepared(place)`, which runs the same kernels in smaller contests.
-    A bench that cannot run here is told by this already, so that no time is kept for it.
+    A bench that cannot run on this machine is recorded as absent, so that no time is reserved for it.
     """
     with _absent(records), _untimed(), _noted(records, "contests"):
         n_contests, module = 0, import_module(name)
@@ -131,7 +132,7 @@ def prepare(name: str, records: Records, settings: dict[str, Any]) -> None:
 
 @contextmanager
 def _noted(records: Records, what: str) -> Iterator[None]:
-    """What fails here fails in the bench again, which goes on with its other sides."""
+    """Record an error and go on: the bench will report it again, and run its other sides."""
     try:
         yield
     except (ModuleNotFoundError, FileNotFoundError):  # see `_absent`
@@ -142,7 +143,7 @@ def _noted(records: Records, what: str) -> Iterator[None]:
 
 @contextmanager
 def _absent(records: Records) -> Iterator[None]:
-    """A package that is not installed, or the default model on a machine that was never set up: no fault of a bench."""
+    """Record a bench as absent where a package or the default model is missing, which is not a failure."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -153,6 +154,7 @@ def _absent(records: Records) -> Iterator[None]:
 
 @contextmanager
 def _untimed() -> Iterator[None]:
+    """Let triton's autotuner run each setting once without timing it. All get equal times, or inf where too large."""
     from triton.runtime.autotuner import Autotuner, OutOfResources
 
     def run_once(tuner: Any, *arguments: Any, config: Any, **named: Any) -> list[float]:
@@ -162,21 +164,22 @@ def _untimed() -> Iterator[None]:
             return [math.inf] * 3
         return [0.0] * 3
 
-    timed, Autotuner._bench = Autotuner._bench, run_once
+    original, Autotuner._bench = Autotuner._bench, run_once
     try:
         yield
     finally:
-        Autotuner._bench = timed
+        Autotuner._bench = original
 
 
 def bench(name: str, records: Records, settings: dict[str, Any]) -> None:
-    """All contests of one bench, timed beside the ceilings, then checked on other numbers."""
+    """Time all contests of one bench, with lower bounds from the peak rates, then check them on other numbers."""
     with _absent(records):
         _time(import_module(name), records, settings)
     records.write("end")
 
 
 def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
+    """Time the contests of a bench until its time is over; then check each timed contest with the second seed."""
     import torch
     from course_lib.kernels.timing.contest import Clock
     from course_lib.kernels.timing.rows import TOLERANCE, measured, relative_errors, verdict
@@ -185,7 +188,7 @@ def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
 
     place, limit = _place(settings, SEEDS[0]), Device(**settings["limit"])
     tolerance = getattr(module, "TOLERANCE", TOLERANCE)[place.dtype]
-    dtype = getattr(module, "DTYPE", place.dtype)  # of a bench that takes one type whatever the place says
+    dtype = getattr(module, "DTYPE", place.dtype)  # some benches have a fixed type
     records.write("settings", dtype=_word(dtype), tolerance=tolerance, seeds=SEEDS)
     seconds = settings.get("seconds", BENCH_SECONDS)
     clock, end = Clock(place, limit.bytes_per_second), time.monotonic() + seconds
@@ -193,7 +196,7 @@ def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
     for contest in module.contests(place):
         n_contests += 1
         if time.monotonic() > end:
-            records.write("stopped", message=f"{seconds:.0f} s were up before {contest.name!r}")
+            records.write("stopped", message=f"the limit of {seconds:.0f} s was reached before {contest.name!r}")
             break
         if records.begin(contest.name):
             refused: dict[str, str] = {}
@@ -208,7 +211,8 @@ def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
         records.write("absent", message=NOTHING)
     for contest in () if getattr(module, "CHECKED_ONCE", False) else module.contests(_place(settings, SEEDS[1])):
         if time.monotonic() > end:
-            records.write("unchecked", message=f"{seconds:.0f} s were up before {contest.name!r} on other numbers")
+            message = f"the limit of {seconds:.0f} s was reached before {contest.name!r} on other numbers"
+            records.write("unchecked", message=message)
             break
         if contest.once or contest.name not in records.timed or not records.begin(f"{contest.name}, other numbers"):
             continue
@@ -222,7 +226,7 @@ def _time(module: Any, records: Records, settings: dict[str, Any]) -> None:
 
 
 def _concerns(item: Any, name: str) -> bool:
-    """A test of a file of its own, or one of all kernels with this one as its parameter."""
+    """Return whether a test is about this kernel: from its own file, or a test of every kernel with this parameter."""
     if item.path.name != "test_every_kernel.py":
         return True
     module = getattr(item, "callspec", None) and item.callspec.params.get("module")
@@ -230,14 +234,14 @@ def _concerns(item: Any, name: str) -> bool:
 
 
 def _place(settings: dict[str, Any], seed: int) -> Any:
-    """The GPU, with numbers drawn on it; rehearsed on the CPU, in small."""
+    """Return the GPU with a generator on it, or for a rehearsal the CPU with small sizes."""
     import torch
     from course_lib.kernels.timing.contest import Place
 
-    torch.backends.cuda.matmul.allow_tf32 = False  # tf32 has 11 bits where float32, the reference, has 24
+    torch.backends.cuda.matmul.allow_tf32 = False  # tf32 has 11 significant bits, the reference in float32 has 24
     rehearse = settings["rehearse"]
-    where, dtype = ("cpu", torch.float32) if rehearse else ("cuda", torch.bfloat16)
-    return Place(torch.device(where), dtype, rehearse, torch.Generator(where).manual_seed(seed))
+    device_type, dtype = ("cpu", torch.float32) if rehearse else ("cuda", torch.bfloat16)
+    return Place(torch.device(device_type), dtype, rehearse, torch.Generator(device_type).manual_seed(seed))
 
 
 def _synchronise() -> None:
@@ -248,7 +252,7 @@ def _synchronise() -> None:
 
 
 def _end_if_broken(records: Records) -> None:
-    """After an illegal address every further call fails, so the rest is for another process."""
+    """End this process if CUDA is broken: after an illegal address all calls fail, and a new process continues."""
     try:
         _synchronise()
     except Exception as error:
@@ -262,10 +266,10 @@ def _word(dtype: Any) -> str:
 
 
 def _settings(name: str, settings: str) -> dict[str, Any]:
-    """As they were given, or from a file that appears when it is this part's turn; until then, imports are made."""
+    """Parse the settings; if they are @PATH, import modules, then wait for this file, which starts the part."""
     if not settings.startswith("@"):
         return json.loads(settings)
-    with suppress(ImportError):  # `bench` says what is missing
+    with suppress(ImportError):  # `bench` reports a missing package
         import_module("torch"), import_module(name)
     while not (file := Path(settings[1:])).exists():
         time.sleep(0.02)
@@ -273,6 +277,7 @@ def _settings(name: str, settings: str) -> dict[str, Any]:
 
 
 def main(kind: str, name: str, path: str, settings: str) -> None:
+    """Run one part and append its records to the file at `path`."""
     sys.path.append(str(Path(__file__).with_name("stand_ins")))
     part = {"device": device, "tests": tests, "prepare": prepare, "bench": bench}[kind]
     part(name, Records(Path(path)), _settings(name, settings))

@@ -1,7 +1,7 @@
-"""One part in a process of its own, with a limit on its time, started again behind what crashed or hung.
+"""Run one part in its own process with a time limit, and start it again after the step that crashed or hung.
 
-The process appends records to a file (a line of JSON each) before and after each step, so that whatever happens to
-it, what it had found is known, and which step was under way.
+The process appends records (one line of JSON each) to a file before and after each step. So if it crashes, its earlier
+results are known, and so is the step that it was running.
 """
 
 import atexit
@@ -21,9 +21,9 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 # Some containers switch float32 products to tf32, which has 11 bits instead of 24.
 ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "NVIDIA_TF32_OVERRIDE": "0", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "0"}
-STARTS = 6  # of one part, each behind the step that ended the last
-SETTINGS = "settings.json"  # of a process that waits for them
-LAST_WORDS = 2000  # characters of what a process printed that are kept when it did not end by itself
+STARTS = 6  # of one part; each start skips the step that ended the process before
+SETTINGS = "settings.json"  # the file that a waiting process reads
+LAST_WORDS = 2000  # last characters of a failed process's output that are kept
 
 Record = dict[str, Any]
 _running: set[subprocess.Popen] = set()
@@ -31,7 +31,7 @@ _running: set[subprocess.Popen] = set()
 
 @dataclass(frozen=True)
 class Part:
-    """What runs, in at most so many seconds for the whole, and for each step from one record to the next."""
+    """What to run, and two limits in seconds: for the whole part, and for each step from one record to the next."""
 
     kind: str  # a function of parts.py
     name: str
@@ -42,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the part recorded, and the steps that ended its process: which, and how."""
+    """The records of a part; `broken` maps each step that ended a process to how it ended."""
 
     records: list[Record]
     broken: dict[str, str]
@@ -51,26 +51,26 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A process that has made the imports of its part, which take seconds, and waits for its settings."""
+    """A process that imports the modules of its part, which takes seconds, and then waits for its settings."""
 
     folder: tempfile.TemporaryDirectory
     process: subprocess.Popen
 
     def go(self, settings: dict[str, Any]) -> subprocess.Popen:
-        """Gives it its settings, in a file that appears whole."""
-        written = Path(self.folder.name) / "settings.tmp"
-        written.write_text(json.dumps(settings), encoding="utf-8")
-        written.replace(Path(self.folder.name) / SETTINGS)
+        """Pass the settings in a file that is renamed when complete, so that the process never reads half of it."""
+        temporary = Path(self.folder.name) / "settings.tmp"
+        temporary.write_text(json.dumps(settings), encoding="utf-8")
+        temporary.replace(Path(self.folder.name) / SETTINGS)
         return self.process
 
     def discard(self) -> None:
-        """Ends it where its part gets no turn."""
+        """End the process of a part that will not run."""
         kill(self.process)
         self.folder.cleanup()
 
 
 def start_early(kind: str, name: str) -> Waiting:
-    """Starts the process of a part that `run` is to be called with later."""
+    """Start the process of a part before its turn; pass the result to `run`."""
     folder = tempfile.TemporaryDirectory(prefix="gpu-")
     records, printed = _files(folder.name)
     records.write_text("", encoding="utf-8")
@@ -81,10 +81,13 @@ def start_early(kind: str, name: str) -> Waiting:
 def run(
     part: Part, settings: dict[str, Any], earlier: Sequence[Record] = (), waiting: Waiting | None = None
 ) -> Outcome:
-    """Starts the part, and again after a crash or a hang, as long as each start gets further.
+    """Run the part, and start it again after a crash or a hang, as long as each start begins a new step.
 
-    `earlier` is what it recorded before, in which it goes on; the outcome holds that, too. `waiting` is a process of
-    this part that was started early; it has recorded nothing yet.
+    Args:
+        part: what to run, with its limits.
+        settings: passed to the process as JSON.
+        earlier: records of an earlier run of this part, which continues from there; the outcome includes them.
+        waiting: a process of this part that was started early and has recorded nothing yet.
     """
     begin, broken = time.monotonic(), {}
     with waiting.folder if waiting else tempfile.TemporaryDirectory(prefix="gpu-") as folder:
@@ -97,30 +100,30 @@ def run(
                 process = waiting.go(settings)
             else:
                 process = _launch(part, records, json.dumps(settings), printed)
-            ended = _end(process, part, records, begin + part.seconds)
-            written = read(records)
-            if written and written[-1]["record"] == "end":
+            reason = _end(process, part, records, begin + part.seconds)
+            lines = read(records)
+            if lines and lines[-1]["record"] == "end":
                 break
-            words = printed.read_text(errors="replace")[-LAST_WORDS:].strip()
-            steps = [record["name"] for record in written[n_before:] if record["record"] == "begin"]
-            broken[steps[-1] if steps else "start"] = f"{ended}. {words}"
+            output = printed.read_text(errors="replace")[-LAST_WORDS:].strip()
+            steps = [record["name"] for record in lines[n_before:] if record["record"] == "begin"]
+            broken[steps[-1] if steps else "start"] = f"{reason}. {output}"
             if not steps or time.monotonic() > begin + part.seconds:
                 break
         return Outcome(read(records), broken, time.monotonic() - begin)
 
 
 def _files(folder: str) -> tuple[Path, Path]:
-    """Where a process records what it finds, and where what it prints goes."""
+    """Return the paths of a process's records and of its printed output."""
     return Path(folder) / "records.jsonl", Path(folder) / "printed.txt"
 
 
 def read(path: Path) -> list[Record]:
-    """The whole lines of a file of records; the process may have died within the last."""
+    """Read the complete lines of a file of records; a process that was killed may leave half a line at the end."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 def _launch(part: Part, records: Path, settings: str, printed: Path) -> subprocess.Popen:
-    """Its process; the settings are JSON, or @ and the file in which they will be."""
+    """Start the process of a part; `settings` is JSON, or @PATH of a file that will contain it."""
     command = [sys.executable, "-m", "course_lib.kernels.gpu.parts", part.kind, part.name, str(records), settings]
     with printed.open("wb") as out:
         process = subprocess.Popen(
@@ -137,7 +140,7 @@ def _launch(part: Part, records: Path, settings: str, printed: Path) -> subproce
 
 
 def _end(process: subprocess.Popen, part: Part, records: Path, end: float) -> str:
-    """How the process ended."""
+    """Wait for the process, kill it if it is still running, and return how it ended."""
     try:
         return _wait(process, part, records, end)
     finally:
@@ -145,14 +148,15 @@ def _end(process: subprocess.Popen, part: Part, records: Path, end: float) -> st
 
 
 def _wait(process: subprocess.Popen, part: Part, records: Path, end: float) -> str:
-    size, since = records.stat().st_size, end  # a step is waited for once the first record shows that all is loaded
+    # The limit per step applies only after the first new record, which shows that all modules are loaded.
+    size, since = records.stat().st_size, end
     while process.poll() is None:
         time.sleep(0.05)
         now = time.monotonic()
         if (length := records.stat().st_size) != size:
             size, since = length, now
         if now > end:
-            return f"out of time: the {part.seconds:.0f} s for all of {part.name} were up"
+            return f"out of time: {part.name} reached its limit of {part.seconds:.0f} s"
         if now > since + part.step_seconds:
             return f"hung: no end after {part.step_seconds:.0f} s"
     if process.returncode < 0:
@@ -161,7 +165,7 @@ def _wait(process: subprocess.Popen, part: Part, records: Path, end: float) -> s
 
 
 def kill(process: subprocess.Popen) -> None:
-    """With all that it started."""
+    """Kill the process and all processes that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

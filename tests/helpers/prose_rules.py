@@ -56,8 +56,8 @@ RULES = (
          r"would|might|wants|sees|saw|should|cuts|knew|knows|finds|hopes|gets|takes)\b"
          r"|\b(?:does|can|how|could|should|must|if) one\b(?!-| (?:of|or|in|rank)\b)", "we, you", ACTOR,
          wrong="So one has to count first.", right="So we count first. Which one would you take?"),
-    Rule(r"\b(?:no|some|every)body\b", "name the actor", ACTOR,
-         wrong="It gives its weight to nobody.", right="It gives its weight to no token."),
+    Rule(r"\b(?:no|some|every)body\b(?! spoke)", "name the actor", ACTOR,
+         wrong="It gives its weight to nobody.", right="It gives its weight to no token, and nobody spoke."),
     Rule(r"\bdear(?:er|est|ly)?\b", "expensive", ARCHAIC,
          wrong="A backward pass is dear.", right="A backward pass is expensive."),
     Rule(r"\bforetell(?:s|ing)?\b|\bforetold\b", "predict", ARCHAIC,

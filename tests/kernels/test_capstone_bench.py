@@ -84,9 +84,9 @@ def test_the_summary_names_the_fewest_bytes_and_the_fastest():
         row | {"contest": "8 tokens", "side": "lookup", "anchor": "no draft", "times_anchor": 1.5},
     ]
     said = capstone.summary(rows)
-    assert "Dense: dense, 10.0 tokens a second" in said
-    assert "Fewest bytes: small, 5.0 tokens a second, 0.50 times dense; 4.00 times fewer bytes" in said
-    assert "Fastest: quick, 20.0 tokens a second" in said
+    assert "Dense: dense, 10.0 tokens per second" in said
+    assert "Fewest bytes: small, 5.0 tokens per second, 0.50 times dense; 4.00 times fewer bytes" in said
+    assert "Fastest: quick, 20.0 tokens per second" in said
     assert "8 tokens: lookup 1.50 times as fast as no draft." in said
     assert said.count("as fast as no draft") == 1  # a step has no draft
     assert capstone.summary([row | {"repetitions": 0}]) == "No recipe was timed."

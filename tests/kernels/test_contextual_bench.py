@@ -88,11 +88,11 @@ def test_the_relu_model_end_to_end():
 
 def test_what_the_relu_model_s_summary_calls_worth():
     def timed(lost, times):
-        name = f"20% kept, predicted {lost:+.4f} nats a byte"
+        name = f"20% kept, predicted {lost:+.4f} nats per byte"
         return row("predicted", name, 819, times, median_seconds=0.5) | {"shape": [128, 819]}
 
     said = contextual_relu.summary([timed(0.05, 3.0), timed(0.0123, 1.8), timed(-0.001, 1.2)])
-    assert said.startswith("Within 0.02 nats a byte, predicted neurons are 1.80 x as fast as all of them")
-    assert "256 bytes a second (20% kept, predicted +0.0123 nats a byte)." in said
+    assert said.startswith("Within 0.02 nats per byte, predicted neurons are 1.80 x as fast as all of them")
+    assert "256 bytes per second (20% kept, predicted +0.0123 nats per byte)." in said
     assert "lose more than 0.02" in contextual_relu.summary([timed(0.05, 3.0)])
     assert contextual_relu.summary([]) == "'predicted' was not timed."

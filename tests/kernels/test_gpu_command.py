@@ -511,7 +511,7 @@ def test_time_is_up_for_the_whole_part(tmp_path):
     begin = time.monotonic()
     outcome = process.run(process.Part("tests", str(tmp_path / "test_slow.py"), 6, 60, {}), {})
     assert time.monotonic() - begin < 30
-    assert "out of time: the 6 s" in next(iter(outcome.broken.values()))
+    assert "reached its limit of 6 s" in next(iter(outcome.broken.values()))
 
 
 def test_records_of_a_process_that_died_within_a_line(tmp_path):

@@ -44,10 +44,10 @@ def test_the_summary_says_what_was_measured():
     one = eight | {"contest": "One token, 2 of 8", "times_anchor": 0.8, "bytes": 100, "shape": [1, 8]}
     twins = [row | {"side": moe.TWIN, "times_anchor": 1.0, "bytes": 100} for row in (eight, one)]
     said = moe.summary([one, eight, *twins])
-    assert "8 tokens, 7 of 8: 4.00 x the time of the dense twin, 3.5 x its bytes." in said
-    assert "One token, 2 of 8: 1.25 x the time of the dense twin, 1.0 x its bytes." in said
-    assert "Few tokens wake most experts: 8 tokens, 7 of 8, 3.5 x the twin's bytes for the same products" in said
-    assert said.endswith("Dearest over its twin at 8 tokens, 7 of 8.")
+    assert "8 tokens, 7 of 8: 4.00 x the time of the dense MLP, 3.5 x its bytes." in said
+    assert "One token, 2 of 8: 1.25 x the time of the dense MLP, 1.0 x its bytes." in said
+    assert "Few tokens use most experts: 8 tokens, 7 of 8, 3.5 x the bytes of the dense MLP for the same" in said
+    assert said.endswith("The largest ratio of times is at 8 tokens, 7 of 8.")
     assert moe.summary([eight | {"repetitions": 0}, *twins]) == "'grouped product' was not timed."
 
 

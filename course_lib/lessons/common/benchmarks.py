@@ -1,4 +1,4 @@
-"""What the lessons on pruning measure of a pruned model alike: perplexity on two domains, and a row of tasks."""
+"""Measurements that the pruning lessons share: perplexity on two domains, and zero-shot accuracy."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from course_lib.lessons.common.losses import perplexity_row
 from course_lib.measure.accuracy import choice_accuracy
 from course_lib.measure.experiment import Tables
 
-SIGNAL = 2.0  # a task says something when the dense model stands this many standard errors above chance
+SIGNAL = 2.0  # standard errors above chance: a task on which the dense model scores less cannot show what pruning costs
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Windows are `length` tokens long. The first of those that the table is evaluated on are those of the curves."""
+    """How much is measured: windows of `length` tokens. The curves use the first evaluation windows of the table."""
 
     length: int = 512
     calibration: int = 16
@@ -33,7 +33,7 @@ class Sizes:
         )
     )
     sparsities: tuple[float, ...] = (0.3, 0.4, 0.5, 0.6, 0.7)
-    # (windows, how many different samples of that size): small samples differ, large ones cost
+    # (windows, number of random samples of that size): small samples vary more, large ones take longer
     calibration_curve: tuple[tuple[int, int], ...] = ((1, 2), (2, 2), (4, 2), (8, 2), (16, 1), (32, 1))
 
 
@@ -50,7 +50,7 @@ QUICK = Sizes(
 
 
 def amounts(sizes: dict[str, Any]) -> str:
-    """The sizes of a committed result, in words."""
+    """Describe the sizes of a stored result in words."""
     return (
         f"{sizes['calibration']} × {sizes['length']} calibration tokens; evaluated on "
         f"{sizes['evaluation']['wikipedia']} × {sizes['length']} tokens of held-out Wikipedia; "
@@ -61,7 +61,7 @@ def amounts(sizes: dict[str, Any]) -> str:
 def model_rows(
     label: dict[str, str], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sizes: Sizes, seed: int
 ) -> Tables:
-    """One model's rows of the main tables: perplexity on two domains, every task, and the mean of the paper's seven."""
+    """Return a model's rows of the main tables: perplexity by corpus, accuracy by task, mean of the paper's tasks."""
     tasks = [label | accuracy_of(model, tokenizer, task, n, seed) for task, n in sizes.questions.items()]
     return {
         "perplexity": [
@@ -76,21 +76,21 @@ def model_rows(
 def perplexity_of(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, corpus: str, n: int, length: int, seed: int
 ) -> dict[str, Any]:
-    """Perplexity on n held-out windows of a corpus, as columns of a row."""
+    """Measure perplexity on n held-out windows of a corpus; return the columns of a row."""
     return perplexity_row(model, windows(corpus, n, length, tokenizer, "evaluation", seed))
 
 
 def curve_perplexity(
     sizes: Sizes, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, seed: int
 ) -> dict[str, Any]:
-    """Perplexity on the windows of the curves."""
+    """Measure perplexity on the Wikipedia windows that the curves use."""
     return perplexity_of(model, tokenizer, "wikipedia", sizes.curve_evaluation, sizes.length, seed)
 
 
 def accuracy_of(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: str, n: int, seed: int
 ) -> dict[str, float | str]:
-    """Accuracy on n questions of a task, as columns of a row."""
+    """Measure accuracy on n questions of a task; return the columns of a row."""
     result = choice_accuracy(model, tokenizer, task, n, seed, progress=False)
     return {
         "task": task,
@@ -99,20 +99,23 @@ def accuracy_of(
         "chance": result.chance,
         "standard_error": result.standard_error,
         "n": result.n,
-        "right": "".join(str(int(each)) for each in result.right),
+        "right": "".join(str(int(is_right)) for is_right in result.right),
     }
 
 
 def mean_accuracy(rows: list[dict]) -> dict[str, float]:
-    """Over the paper's seven tasks, each weighing the same; their errors are independent, so the squares add up."""
-    seven = [row for row in rows if row["task"] in WANDA_TASKS]
+    """Average the paper's seven tasks with equal weights.
+
+    The tasks are independent samples, so the standard error of the mean is √(Σ eᵢ²) / 7.
+    """
+    selected = [row for row in rows if row["task"] in WANDA_TASKS]
     return {
-        "accuracy": sum(row["accuracy"] for row in seven) / len(seven),
-        "standard_error": math.hypot(*(row["standard_error"] for row in seven)) / len(seven),
-        "chance": sum(row["chance"] for row in seven) / len(seven),
+        "accuracy": sum(row["accuracy"] for row in selected) / len(selected),
+        "standard_error": math.hypot(*(row["standard_error"] for row in selected)) / len(selected),
+        "chance": sum(row["chance"] for row in selected) / len(selected),
     }
 
 
 def has_signal(dense: dict[str, Any]) -> bool:
-    """Whether the dense model stands clearly above chance on a task."""
+    """Return whether the dense model is more than SIGNAL standard errors above chance on a task."""
     return dense["accuracy"] - dense["chance"] > SIGNAL * dense["standard_error"]

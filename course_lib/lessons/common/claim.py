@@ -1,4 +1,4 @@
-"""A claim of a paper as a record: what it says, how a lesson's results measure it, and what the authors published.
+"""A claim of a paper as a record: its text, how a lesson's results measure it, and the value that its authors report.
 
 Notebook, deck and claims page read the same record. A claim names the result files that it needs; `judge` loads them,
 calls `measure`, compares the estimates with the threshold, and returns a `Judgement`.
@@ -18,15 +18,15 @@ from course_lib.lessons.common.verdicts import NOT_MEASURED, Effect, Effects, ve
 from course_lib.measure.result_files import load
 
 BENCH = "bench/"  # prefix of results that `course bench` or `make gpu` wrote
-MOST_LISTED = 3  # cases: of more, only the smallest and the largest value are shown
-LARGE = 100  # times: larger ratios are shown as "over 100"
-SKEWED = 0.2  # error of a logarithm from which on the interval of the ratio is shown, which is not symmetric
+MOST_LISTED = 3  # cases; of more cases, only the smallest and the largest value are shown
+LARGE = 100  # larger ratios are shown as "over 100"
+SKEWED = 0.2  # standard error of a log ratio above which we show an interval: that of the ratio is not symmetric
 
 
-# What words such as "no loss" count as: one mark for each kind of statement, with its reason and other usual marks.
+# Thresholds for words such as "no loss": one per kind of statement, with its reason and other common thresholds.
 # Claims take them as `above=` or `below=`, `because=` and `other_thresholds=`.
 
-NO_LOSS = 0.05  # nats per token, and so the logarithm of a ratio of perplexities
+NO_LOSS = 0.05  # nats per token: the logarithm of a ratio of perplexities
 WHY_NO_LOSS = "no loss means less than 5 % more perplexity (0.05 nats per token), about the spread between texts"
 OTHER_LOSSES = (0.01, 0.02)
 
@@ -54,9 +54,9 @@ class Unit:
     """How an estimate is written: `Unit("%", scale=100)` shows 0.52 ± 0.02 as "52 ± 2 %".
 
     Attributes:
-        name: what stands after the number.
+        name: text after the number.
         scale: factor between the estimate and the number that is shown.
-        is_log: whether the estimate is a logarithm, shown as its exponential: 0.405 as "1.50 times".
+        is_log: whether the estimate is a logarithm and shown as its exponential, 0.405 as "1.50 times".
         signed: whether positive numbers show their sign, for differences.
     """
 
@@ -66,7 +66,7 @@ class Unit:
     signed: bool = False
 
     def __call__(self, estimate: Effect) -> str:
-        """Value ± standard error with the unit; the value alone where all cases were counted.
+        """Format value ± standard error with the unit, or the value alone where all cases were counted.
 
         Ratios with a large error are shown with their 95 % interval, which is not symmetric: "22 times (95 %: 7 to
         73)".
@@ -78,15 +78,15 @@ class Unit:
         return f"{text} (95 %: {' to '.join(map(_ratio, ends))})"
 
     def threshold(self, value: int | float) -> str:
-        """A threshold with the unit, without a sign."""
+        """Format a threshold with the unit and without a sign."""
         number = f"{math.exp(value):.3g}" if self.is_log else f"{value * self.scale:.4g}"
         return f"{'1.0' if number == '1' and self.is_log else number} {self.name}".rstrip()
 
     def several(self, estimates: Mapping[str, Effect]) -> str:
-        """The estimates of several cases with their names; of more than three, from the smallest to the largest."""
+        """Format up to three estimates with the names of their cases; of more, the smallest and the largest."""
         if len(estimates) <= MOST_LISTED:
-            return ", ".join(f"{self(each)} ({name})" for name, each in estimates.items())
-        low, high = (end(estimates.values(), key=lambda each: each.value) for end in (min, max))
+            return ", ".join(f"{self(estimate)} ({name})" for name, estimate in estimates.items())
+        low, high = (end(estimates.values(), key=lambda estimate: estimate.value) for end in (min, max))
         return f"{self._number(low)} to {self._number(high)} {self.name}".rstrip() + f" in {len(estimates)} cases"
 
     def _is_skewed(self, estimate: Effect) -> bool:
@@ -97,21 +97,21 @@ class Unit:
         value, error = estimate.value * self.scale, estimate.error * self.scale
         if self.is_log:
             value = math.exp(estimate.value)
-            error = value * estimate.error
+            error = value * estimate.error  # delta method: σ(exp x) ≈ exp(x) σ(x)
             if self._is_skewed(estimate) or value > LARGE:
                 return _ratio(value)
         return with_error(value, error, self.signed)
 
 
 def _ratio(value: float) -> str:
-    """Two significant digits, as a ratio with a wide interval deserves; "over 100" for larger ones."""
+    """Format a ratio with two significant digits, since its interval is wide; ratios above LARGE as "over 100"."""
     if value > LARGE:
         return f"over {LARGE}"
     return f"{value:.{max(1 - math.floor(math.log10(value)), 0)}f}"
 
 
 def with_error(value: int | float, error: int | float, signed: bool = False) -> str:
-    """A number with its standard error, both rounded to two significant digits of the error."""
+    """Format a number ± its standard error, both rounded to two significant digits of the error."""
     sign = "+" if signed else ""
     if error == 0 or math.isinf(error):
         return f"{value:{sign}.3g}" + (" (error not known)" if error else "")
@@ -128,29 +128,29 @@ NUMBER = Unit("")
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One claim: the statement, where it comes from, and how results decide it.
+    """One claim: its statement, its source, and how results decide it.
 
     Attributes:
         id: LESSON-NAME, such as "wanda-accuracy"; its anchor on the claims page.
         text: the claim in one sentence, without a full stop.
         source: the paper or talk that makes the claim.
         results: the result files that `measure` needs, as LESSON/NAME or bench/NAME without ".json".
-        basis: what decides a claim that needs no result file.
-        from_source: whether it is decided by the numbers of the source's own tables; nothing is then measured here.
+        basis: how a claim without result files is decided.
+        from_source: whether the numbers of the source's own tables decide it; nothing is then measured here.
         measure: takes the loaded results in that order; returns one estimate or a mapping from case to estimate.
         above, below: the threshold. The claim is right where every estimate is above (or below) it. Without either,
             the claim is right where the estimate is above 0.
-        because: why this threshold: the source's own words, or a convention of the field. Needed where there is one.
+        because: the reason for the threshold: the source's own words, or a convention of the field.
         criterion: replaces the threshold's text where the estimate says little, such as a distance from a tolerance.
         other_thresholds: thresholds that another reader could reasonably choose; the page says at which of them the
             verdict would change.
         unit: how estimates are written.
-        quantity: what the number that is shown means, such as "perplexity over the dense model's".
+        quantity: meaning of the number that is shown, such as "perplexity over the dense model's".
         refuted: the outcome that would refute the claim.
-        published: the number that the source reports, in the claim's unit and with what it was measured on; a function
-            where it is computed from the lesson's published.json.
+        published: the number that the source reports, in the claim's unit, with the model that it was measured on; a
+            function where it is computed from the lesson's published.json.
         larger_models: whether the claim is about larger models than the one measured.
-        shown: replaces the number that is shown for ours, where the estimate itself says little.
+        shown: returns the text that is shown as our value, where the estimate itself says little.
     """
 
     id: str
@@ -182,7 +182,7 @@ class Claim:
 
     @property
     def counts_as(self) -> str:
-        """From where on the claim is right, with the reason: "less than 1.01 times: ..."."""
+        """The condition under which the claim is right, with its reason: "less than 1.01 times: ..."."""
         if self.criterion:
             return self.criterion
         side = "less" if self.below is not None else "more"
@@ -202,17 +202,17 @@ class Claim:
         return self.published() if callable(self.published) else self.published
 
     def judge(self, *results: dict[str, Any] | None) -> "Judgement":
-        """Judge the claim by these results (or by one that joins them), or by the committed ones where none are given.
+        """Judge the claim by these results (or by one that joins them); without arguments, by the stored results.
 
         Raises:
             ValueError: a result is missing, incomplete or of another version.
         """
-        given = tuple(result for result in results if result is not None)
-        if not given:
+        loaded = tuple(result for result in results if result is not None)
+        if not loaded:
             return _judge_committed(self)
-        if len(given) not in (1, len(self.results)):
-            raise ValueError(f"claim {self.id}: got {len(given)} results; expected {', '.join(self.results)}.")
-        return self._judged(given)
+        if len(loaded) not in (1, len(self.results)):
+            raise ValueError(f"claim {self.id}: got {len(loaded)} results; expected {', '.join(self.results)}.")
+        return self._judged(loaded)
 
     def _judged(self, results: tuple[dict[str, Any], ...]) -> "Judgement":
         estimates = self.measure(*results) if self.results else self.measure()
@@ -220,9 +220,9 @@ class Claim:
         effects = {name: self._effect(estimate) for name, estimate in by_case.items()}
         if not effects:
             return Judgement(self, {}, {}, NOT_MEASURED, "–")
-        given = effects[""] if isinstance(estimates, Effect) else effects
+        evidence = effects[""] if isinstance(estimates, Effect) else effects
         ours = self.shown(*results) if self.shown else self._ours(estimates)
-        return Judgement(self, by_case, effects, verdict(given, self.larger_models), ours)
+        return Judgement(self, by_case, effects, verdict(evidence, self.larger_models), ours)
 
     def _effect(self, estimate: Effect, threshold: int | float | None = None) -> Effect:
         threshold = self.threshold if threshold is None else threshold
@@ -236,7 +236,7 @@ class Claim:
 class Judgement:
     """A claim with our estimates, their distances from the threshold (`effects`), and the verdict.
 
-    Results of a run that was stopped early may hold no case of a claim; the verdict is then "not measured".
+    The result of a run that was stopped early may contain no case of a claim; the verdict is then "not measured".
     """
 
     claim: Claim
@@ -252,7 +252,7 @@ class Judgement:
 
     @property
     def n(self) -> str:
-        """Independent samples of each case; an en dash where they are not known."""
+        """The number of independent samples per case; an en dash where it is not known."""
         sizes = sorted({effect.n for effect in self.effects.values() if effect.n is not None})
         if not sizes or any(effect.n is None for effect in self.effects.values()):
             return "–"
@@ -260,11 +260,11 @@ class Judgement:
 
     @property
     def flips(self) -> dict[str, str]:
-        """Other thresholds of the claim, in its unit, at which the verdict is another one."""
+        """The verdict at each of the claim's other thresholds (in its unit) at which it would change."""
         words = {}
         for threshold in self.claim.other_thresholds:
-            moved = {name: self.claim._effect(each, threshold) for name, each in self.estimates.items()}
-            words[self.claim.unit.threshold(threshold)] = verdict(moved.get("", moved), self.claim.larger_models)
+            effects = {name: self.claim._effect(estimate, threshold) for name, estimate in self.estimates.items()}
+            words[self.claim.unit.threshold(threshold)] = verdict(effects.get("", effects), self.claim.larger_models)
         return {threshold: word for threshold, word in words.items() if word_of(word) != self.verdict}
 
     def __str__(self) -> str:
@@ -272,14 +272,14 @@ class Judgement:
         quantity = "" if self.claim.shown else f", {self.claim.quantity}"
         first = f"Claim: {self.claim.text}"
         place = "In the source's own table" if self.claim.from_source else "Here"
-        others = (f"{place}{quantity}: {self.ours}{published}", f"Verdict: {self.words}")
-        return "\n".join([_wrapped(first, ""), *(_wrapped(line, "    ") for line in others)])
+        details = (f"{place}{quantity}: {self.ours}{published}", f"Verdict: {self.words}")
+        return "\n".join([_wrapped(first, ""), *(_wrapped(line, "    ") for line in details)])
 
     __repr__ = __str__
 
 
 def result_path(name: str) -> Path:
-    """kv/measured → the result of lesson kv; wanda/masks → that of masks; bench/cpu_kv → that of `course bench`."""
+    """Return the path of a result: LESSON/NAME of `course reproduce`, bench/NAME of `course bench` or `make gpu`."""
     if name.startswith(BENCH):
         return Path(kernels.__path__[0]) / "bench" / "results" / f"{name.removeprefix(BENCH)}.json"
     return result_file(*name.split("/", 1))
@@ -290,7 +290,7 @@ def _wrapped(line: str, indent: str) -> str:
 
 
 def report(claims: Iterable[Claim], *results: dict[str, Any] | None) -> str:
-    """Each claim with our value and the verdict, judged by these results or by the committed ones."""
+    """Format each claim with our value and the verdict, judged by these results or by the stored ones."""
     return "\n".join(str(claim.judge(*results)) for claim in claims)
 
 
@@ -300,7 +300,7 @@ def _judge_committed(claim: Claim) -> Judgement:
     try:
         return claim._judged(results)
     except (KeyError, IndexError, TypeError, AttributeError, StopIteration, ValueError) as error:
-        commands = ", ".join(each.get("command", "course reproduce") for each in results)
+        commands = ", ".join(result.get("command", "course reproduce") for result in results)
         raise ValueError(
             f"claim {claim.id} cannot be computed from {', '.join(map(str, claim.paths))} ({type(error).__name__}: "
             f"{error}). The result is incomplete or of another version: measure it again ({commands} --no-resume)."

@@ -1,7 +1,7 @@
 """Tables of one run of `make gpu`, kernels/bench/results/gpu_h200.json, for the lessons.
 
-A bench has contests, a contest has sides, and the first side is the anchor. The verdicts "wins" and "loses" are those
-of the file: they mean that 10 to 90 % of the repetitions lie on one side of the anchor.
+A bench consists of contests. A contest compares several sides (implementations) with its first side, the anchor. The
+verdicts "wins" and "loses" come from the file: the range from 10 to 90 % of the repetitions excludes the anchor's time.
 """
 
 import math
@@ -13,18 +13,18 @@ from course_lib.lessons.common.table import Table, number, percent, with_range
 from course_lib.lessons.common.verdicts import Effect
 
 RESULT = "gpu_h200"
-NOTED = {"tokens/s": 0, "memory (GB)": 1}  # columns that not every bench of a model has, and their decimals
+NOTED = {"tokens/s": 0, "memory (GB)": 1}  # columns that only some benches of a model have, and their decimals
 SAID = {"wins": "wins", "even": "is even", "loses": "loses"}  # by verdict
-ONCE = "one run"  # in place of a verdict, which a single repetition does not allow
+ONCE = "one run"  # instead of a verdict, which needs more than one repetition
 
 
 def results() -> Measured:
-    """What is committed."""
+    """Load the stored run."""
     return load_bench(RESULT)
 
 
 def provenance(measured: Measured | None = None) -> str:
-    """Command, day and device; then what the bounds are made of."""
+    """Describe the run: command, day and device, and the two measured rates that its bounds are computed from."""
     measured = measured or results()
     device, ceilings = measured["device"], measured["ceilings"]
     rate = max(ceilings["matmul_flops_per_second"].values())
@@ -38,14 +38,14 @@ def provenance(measured: Measured | None = None) -> str:
 def timed(
     bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None
 ) -> list[Row]:
-    """The rows of a bench, of the contests and sides that are named, or of all.
+    """Return the rows of a bench: those of the named contests and sides, or all.
 
     Raises:
-        ValueError: a bench, a contest or a side that the run does not have.
+        ValueError: the run has no bench, contest or side of that name.
     """
-    found = (measured or results())["benches"]
-    _expect("bench", [bench], [name for name, entry in found.items() if entry["rows"]])
-    rows = found[bench]["rows"]
+    benches = (measured or results())["benches"]
+    _expect("bench", [bench], [name for name, entry in benches.items() if entry["rows"]])
+    rows = benches[bench]["rows"]
     _expect(f"contest of {bench}", contests, list(dict.fromkeys(row["contest"] for row in rows)))
     _expect(f"side of {bench}", sides, list(dict.fromkeys(row["side"] for row in rows)))
     rows = [row for row in rows if not contests or row["contest"] in contests]
@@ -55,7 +55,7 @@ def timed(
 def table(
     bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None
 ) -> Table:
-    """One row per side: its time next to its lower bound, and how many times as fast as the anchor it is."""
+    """Tabulate a bench, one row per side: time, lower bound, and speedup over the anchor."""
     measured = measured or results()
     entry = measured["benches"][bench]
     rows = timed(bench, contests, sides, measured)
@@ -78,7 +78,7 @@ def table(
 def whole_model(
     bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None
 ) -> Table:
-    """One row per side of a bench of a whole model: its time, and what else the bench noted of it."""
+    """Tabulate a bench of a whole model, one row per side: time, tokens per second, memory and speedup."""
     measured = measured or results()
     measured = measured or results()
     rows = [_row_of_model(row) for row in timed(bench, contests, sides, measured)]
@@ -98,24 +98,24 @@ def whole_model(
 
 
 def everywhere(bench: str, side: str, measured: Measured | None = None) -> str:
-    """In which contests of the bench a side wins and in which it loses: a sentence."""
+    """Say in one sentence in which contests of a bench a side wins, is even or loses."""
     rows = timed(bench, sides=[side], measured=measured)
-    found = {word: [row["contest"] for row in rows if row["verdict"] == word] for word in SAID}
-    parts = [f"{SAID[word]} {_at(names, len(rows))}" for word, names in found.items() if names]
-    return f"{bench}: {side!r} beside {rows[0]['anchor']!r} {'; '.join(parts)}."
+    by_verdict = {word: [row["contest"] for row in rows if row["verdict"] == word] for word in SAID}
+    parts = [f"{SAID[word]} {_at(names, len(rows))}" for word, names in by_verdict.items() if names]
+    return f"{bench}: compared with {rows[0]['anchor']!r}, {side!r} {'; '.join(parts)}."
 
 
 def faster(bench: str, side: str, than: str | None = None, measured: Measured | None = None) -> list[Effect]:
-    """Whether a side takes less time than the anchor, or than another side: an effect for each contest."""
-    mine = timed(bench, sides=[side], measured=measured)
+    """Return a side's log speedup over the anchor, or over another side: one effect per contest."""
+    rows = timed(bench, sides=[side], measured=measured)
     if than is None:
-        return [of_repetitions(row) for row in mine]
-    others = {row["contest"]: row for row in timed(bench, sides=[than], measured=measured)}
-    return [side_by_side(row, others[row["contest"]]) for row in mine]
+        return [of_repetitions(row) for row in rows]
+    row_by_contest = {row["contest"]: row for row in timed(bench, sides=[than], measured=measured)}
+    return [side_by_side(row, row_by_contest[row["contest"]]) for row in rows]
 
 
 def _at(names: list[str], n: int) -> str:
-    """Names of contests; the words that they begin with are said once."""
+    """List names of contests; words that all of them begin with appear only in the first."""
     if len(names) == n:
         return f"in all {n} contests" if n > 1 else f"at {names[0]}"
     columns = zip(*(name.split(" ") for name in names), strict=False)
@@ -126,6 +126,7 @@ def _at(names: list[str], n: int) -> str:
 
 
 def _row(row: Row) -> Row:
+    """Return the row of a table; None where a side was not timed, NaN for the range of a single repetition."""
     texts = {"contest": f"{row['contest']} ({' × '.join(map(str, row['shape']))})", "side": row["side"]}
     is_timed, is_anchor = bool(row["repetitions"]), row["side"] == row["anchor"]
     microseconds = [row[key] * 1e6 if is_timed else None for key in ("median_seconds", "bound_seconds")]
@@ -144,8 +145,8 @@ def _row(row: Row) -> Row:
 
 
 def _row_of_model(row: Row) -> Row:
-    """Without the bound, which is that of the cache and the weights alone."""
-    found, numbers = _row(row), row.get("numbers") or {}
+    """Return the row of a whole model. It has no bound: the stored one covers only the cache and the weights."""
+    cells, numbers = _row(row), row.get("numbers") or {}
     is_timed, peak = bool(row["repetitions"]), numbers.get("peak_bytes")
     return {
         "setting": row["contest"],
@@ -153,18 +154,18 @@ def _row_of_model(row: Row) -> Row:
         "time (ms)": row["median_seconds"] * 1e3 if is_timed else None,
         "tokens/s": numbers.get("tokens_per_second"),
         "memory (GB)": None if peak is None else peak / 1e9,
-        **{name: found[name] for name in ("speedup", "slowest", "fastest", "verdict")},
+        **{name: cells[name] for name in ("speedup", "slowest", "fastest", "verdict")},
     }
 
 
 def _earlier(bench: str, measured: Measured) -> str:
-    """The day of a bench that the run took over from an earlier one; nothing for its own benches."""
+    """Name the day of a bench whose times come from an earlier run; empty for benches of this run."""
     day = measured["benches"][bench].get("started", measured["started"])[:10]
     return "" if day == measured["started"][:10] else f" Measured on {day}, in an earlier run."
 
 
 def _speedup(value: float, low: float, high: float) -> str:
-    """Without a range where there was one repetition."""
+    """Format a speedup with its range, or alone where there was a single repetition."""
     return number(2)(value) if math.isnan(low) else with_range(2)(value, low, high)
 
 
@@ -175,4 +176,4 @@ def _fraction(value: float) -> str:
 def _expect(what: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise ValueError(f"got {what} {name!r}, which {RESULT}.json has not; expected {listed(known)}.")
+            raise ValueError(f"got {what} {name!r}, which is not in {RESULT}.json; expected {listed(known)}.")

@@ -1,4 +1,6 @@
-"""Ideas for an open task: how they are measured, and each beside the first, so that how hard a window is drops out.
+"""Measure the ideas of an open task and compare each with the first one.
+
+All ideas are measured on the same windows, so the comparison is paired and differences between windows cancel.
 
 Dimension key: N windows.
 """
@@ -22,13 +24,13 @@ from course_lib.measure.paired import mean_and_error
 
 @dataclass(frozen=True)
 class Ideas:
-    """Which of the ideas are measured."""
+    """The names of the ideas to measure."""
 
     ideas: tuple[str, ...]
 
 
 def by_idea(title: str, ideas: Iterable[str], quick: Iterable[str], row: Callable[[str, int], Tables]) -> Experiment:
-    """An experiment that measures one idea a step by row(idea, seed); `quick` are the ideas of a quick run."""
+    """Build an experiment with one step per idea, measured by row(idea, seed); `quick`: the ideas of a quick run."""
 
     def steps(sizes: Ideas) -> list[Step]:
         return [Step(idea, partial(row, idea)) for idea in sizes.ideas]
@@ -37,7 +39,7 @@ def by_idea(title: str, ideas: Iterable[str], quick: Iterable[str], row: Callabl
 
 
 def against(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> tuple[float, float]:
-    """How much lower my log-perplexity is than theirs, and its standard error."""
+    """Return the mean of theirs − mine, losses in nats per token, and its standard error."""
     return mean_and_error(theirs - mine)
 
 
@@ -46,27 +48,27 @@ COMPARED = {"perplexity": number(1), (LOWER, ERROR): plus_minus(3, sign=True)}  
 
 
 def compared_columns(mine: Float[Tensor, "N"], theirs: Float[Tensor, "N"]) -> dict[str, float | None]:
-    """The last columns of a table of ideas; the first row, with which all are compared, has no difference."""
+    """Return the last columns of a table of ideas; the first row is the baseline and has no difference."""
     lower, error = (None, None) if mine is theirs else against(mine, theirs)
     return {"perplexity": mine.mean().exp().item(), LOWER: lower, ERROR: error}
 
 
 def beside_the_first(losses: Mapping[str, Float[Tensor, "N"]]) -> Figure:
-    """By how much each idea's log-perplexity is lower than the first's, with two standard errors.
+    """Plot by how much each idea's log-perplexity is lower than that of the first one, ± two standard errors.
 
-    The title names the ideas whose effect holds by the rule of all verdicts (Student's t).
+    The title names the ideas that are significantly better: their 95 % interval (Student's t) lies above 0.
     """
     fig, (axes,) = figure(width=8.0, height=3.2)
     first, *others = losses
-    found = {name: of_samples(losses[first] - losses[name]) for name in others}
-    for place, effect in enumerate(reversed(found.values())):
-        axes.errorbar(effect.value, place, xerr=ERRORS * effect.error, capsize=3, **line_style(0))
+    effects = {name: of_samples(losses[first] - losses[name]) for name in others}
+    for position, effect in enumerate(reversed(effects.values())):
+        axes.errorbar(effect.value, position, xerr=ERRORS * effect.error, capsize=3, **line_style(0))
     axes.axvline(0, color=COLOURS[1], linestyle="--", linewidth=1)
-    axes.set_yticks(range(len(found)), list(found)[::-1])
-    axes.set_ylim(-0.6, len(found) - 0.4)
-    better = [name for name, effect in found.items() if effect.holds]
-    said = listed(better) if better else f"none of {len(found)} ideas"
-    between = "\n" if len(first) + len(said) > 50 else " "
-    title = f"Clearly better than {first}:{between}{said}"
+    axes.set_yticks(range(len(effects)), list(effects)[::-1])
+    axes.set_ylim(-0.6, len(effects) - 0.4)
+    better = [name for name, effect in effects.items() if effect.holds]
+    names = listed(better) if better else f"none of {len(effects)} ideas"
+    separator = "\n" if len(first) + len(names) > 50 else " "
+    title = f"Clearly better than {first}:{separator}{names}"
     label(axes, title, f"log-perplexity below that of {first} ({error_bars(len(losses[first]))})")
     return fig

@@ -1,6 +1,7 @@
-"""Two answers side by side: the picture beside a check of which weights, blocks or slots stay.
+"""Figures for checks of masks, slots and rounded values: the student's answer next to the expected one.
 
-Exercises import this file, and whoever grades them draws nothing: matplotlib is imported by what draws.
+Exercises import this module, and the grader imports exercises without drawing. Each function therefore imports
+matplotlib itself.
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,16 @@ def compare_masks(
     columns: bool = False,
     marked: bool = True,
 ) -> "matplotlib.figure.Figure":
-    """Two keep masks side by side (dark stays), the first differing row outlined, groups of inputs ruled off.
+    """Plot two keep masks (O, I) side by side, kept entries dark, with an outline around the first row that differs.
 
-    Where they differ in ties alone, the titles say so.
+    Where the masks differ only in how they break ties, no row is outlined, and the titles call both equally good.
 
     Args:
-        score: where given, rows do not differ that keep entries of equal worth, in every group: ties are free.
-        columns: outline a column instead, where columns are what is compared.
-        marked: False for an answer that is right as a whole, whichever of its ties stay.
+        group: number of consecutive inputs per group; lines separate the groups.
+        score: (O, I); rows that keep entries with the same scores in every group count as equal, since a tie may be
+            broken either way.
+        columns: compare and outline columns instead of rows.
+        marked: False for an answer that is right, however it breaks ties: nothing is outlined.
     """
     from matplotlib.patches import Rectangle
 
@@ -33,13 +36,13 @@ def compare_masks(
     got, expected = torch.as_tensor(got).bool(), torch.as_tensor(expected).bool()
     fig, axes = figure(2, width=4.2, height=3.0)
     different = _differing(got, expected, score, group, columns).nonzero().flatten() if marked else torch.empty(0)
-    tied = not len(different) and not torch.equal(got, expected)  # they look different, and are as good
-    names = ("yours, as good", "expected, one of several") if tied else ("yours", "expected")
+    tied = not len(different) and not torch.equal(got, expected)  # different masks, equally good
+    names = ("yours, equally good", "expected, one of several") if tied else ("yours", "expected")
     for panel, mask, name in zip(axes, (got, expected), names, strict=True):
         panel.imshow(mask, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
         panel.grid(visible=False)
         panel.locator_params(integer=True, min_n_ticks=1)
-        panel.set_title(f"{name}: {int(mask.sum())} of {mask.numel()} stay", loc="left", fontsize=10)
+        panel.set_title(f"{name}: {int(mask.sum())} of {mask.numel()} are kept", loc="left", fontsize=10)
         panel.set_xlabel("input")
         for edge in range(group or 0, mask.shape[1], group or mask.shape[1]):
             panel.axvline(edge - 0.5, color="#8d99ae", linewidth=0.6)
@@ -52,19 +55,20 @@ def compare_masks(
 
 
 def _differing(got: Tensor, expected: Tensor, score: Tensor | None, group: int | None, columns: bool) -> Tensor:
-    """Which rows of two masks (O, I), or which columns, differ by more than the choice among equal scores: bool."""
+    """Mark the rows (or columns) in which two masks (O, I) differ by more than the choice among equal scores: bool."""
     if score is None:
         return (got != expected).any(dim=0 if columns else 1)
     lines = [x.T if columns else x for x in (score.double(), got, expected)]
     worth, *masks = (line.reshape(len(line), -1, group or line.shape[1]) for line in lines)
-    kept = [worth.masked_fill(~mask, torch.inf).sort(dim=2).values for mask in masks]
-    return ~torch.isclose(*kept, rtol=1e-5, atol=0).all(dim=(1, 2))
+    # Masks are equally good where their sorted kept scores agree group by group; pruned entries count as +inf.
+    kept_scores = [worth.masked_fill(~mask, torch.inf).sort(dim=2).values for mask in masks]
+    return ~torch.isclose(*kept_scores, rtol=1e-5, atol=0).all(dim=(1, 2))
 
 
 def compare_numbers(got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure":
-    """Two matrices side by side on one scale, zero in white, the first entry that differs outlined in both.
+    """Plot two matrices side by side on one colour scale (zero is white); outline the first entry that differs.
 
-    Negative entries carry a dash, since without colours their sign would be lost.
+    Negative entries carry a dash, so that the sign is visible without colours, too.
     """
     from matplotlib.patches import Rectangle
 
@@ -88,7 +92,7 @@ def compare_numbers(got: Tensor, expected: Tensor) -> "matplotlib.figure.Figure"
 
 
 def _dashes(panel: "matplotlib.axes.Axes", matrix: Tensor) -> None:
-    """A dash in each negative entry, half as wide as it is: white where the entry is dark."""
+    """Draw a dash of half the entry's width into each negative entry: white where the entry is dark."""
     row, column = (matrix < 0).nonzero(as_tuple=True)
     if len(row):
         width = 72 * panel.get_window_extent().width / panel.figure.dpi / matrix.shape[1]  # of an entry, in points
@@ -97,13 +101,13 @@ def _dashes(panel: "matplotlib.axes.Axes", matrix: Tensor) -> None:
 
 
 def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence[int]) -> "matplotlib.figure.Figure":
-    """Which tokens of a text are kept, dark, in both answers; those that differ are struck through."""
+    """Plot the kept tokens of a text (dark), one row per answer; a line crosses out tokens in which they differ."""
     from course_lib.lessons.common.style import COLOURS, figure
 
     fig, (axes,) = figure(width=7.2, height=1.5)
     sets = [set(torch.as_tensor(answer).long().tolist()) for answer in (got, expected)]
-    shown = max([n_tokens, *(token + 1 for kept in sets for token in kept)])
-    rows = torch.tensor([[float(token in kept) for token in range(shown)] for kept in sets])
+    n_columns = max([n_tokens, *(token + 1 for tokens in sets for token in tokens)])
+    rows = torch.tensor([[float(token in tokens) for token in range(n_columns)] for tokens in sets])
     axes.imshow(rows, cmap="Greys", vmin=0, vmax=1.3, aspect="auto", interpolation="nearest")
     for token in sets[0] ^ sets[1]:
         axes.plot([token, token], [-0.5, 1.5], color=COLOURS[1], linewidth=1)
@@ -115,18 +119,18 @@ def compare_slots(n_tokens: int, got: Tensor | Sequence[int], expected: Sequence
 
 
 def compare_rounding(row: Tensor, got: Tensor, expected: Tensor, group: int) -> "matplotlib.figure.Figure":
-    """How far rounded numbers (D,) lie from those they stand for, in both answers, groups ruled off."""
+    """Plot the rounding errors of both answers (D,); vertical lines separate the quantization groups."""
     from course_lib.lessons.common.style import COLOURS, figure
 
     row, got, expected = (torch.as_tensor(x).double().flatten() for x in (row, got, expected))
     fig, (axes,) = figure(width=7.2, height=2.6)
-    place = torch.arange(len(row))
-    axes.plot(place, expected - row, "o", color=COLOURS[0], markersize=6, fillstyle="none", label="expected")
-    axes.plot(place, got - row, "x", color=COLOURS[1], markersize=5, label="yours")
+    index = torch.arange(len(row))
+    axes.plot(index, expected - row, "o", color=COLOURS[0], markersize=6, fillstyle="none", label="expected")
+    axes.plot(index, got - row, "x", color=COLOURS[1], markersize=5, label="yours")
     for edge in range(group, len(row), group):
         axes.axvline(edge - 0.5, color="#8d99ae", linewidth=0.6)
-    axes.set_xlabel("number of the row, groups ruled off")
-    axes.set_ylabel("rounded less exact")
+    axes.set_xlabel("index in the row (lines separate groups)")
+    axes.set_ylabel("rounded − exact")
     axes.legend(loc="upper right")
     axes.set_title(
         f"error up to {(got - row).abs().max():.3g}, expected {(expected - row).abs().max():.3g}",
@@ -137,7 +141,7 @@ def compare_rounding(row: Tensor, got: Tensor, expected: Tensor, group: int) -> 
 
 
 def _written(panel: "matplotlib.axes.Axes", numbers: Tensor, scale: dict[str, float]) -> None:
-    """The numbers of a small table in their cells, white where the cell is dark."""
+    """Write each number of a table of at most 24 cells into its cell, in white where the cell is dark."""
     if numbers.numel() > 24:
         return
     middle = (scale["vmin"] + scale["vmax"]) / 2
@@ -147,9 +151,9 @@ def _written(panel: "matplotlib.axes.Axes", numbers: Tensor, scale: dict[str, fl
 
 
 def compare_grids(got: Tensor, expected: Tensor, columns: str, rows: str) -> "matplotlib.figure.Figure":
-    """Two tables of numbers side by side in one scale of greys; a cross where they differ by more than rounding.
+    """Plot two tables of numbers side by side on one grey scale; a cross marks numbers that differ beyond rounding.
 
-    The scale holds zero, so that numbers which are all alike are not all white; few numbers are written down as well.
+    The scale includes zero, so that a table of equal numbers is not all white. Small tables show their numbers, too.
     """
     from course_lib.lessons.common.style import COLOURS, figure
 

@@ -20,11 +20,11 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from course_lib.lessons.common.results import percent as percent  # a format like those below
+from course_lib.lessons.common.results import percent as percent  # imported with the other formats of this module
 
 WIDTH = 80  # characters of a line in a terminal
 GAP = "  "  # between two columns of text
-TEXT_WIDTH = 18  # characters of a text that a page shows per line at least
+TEXT_WIDTH = 18  # characters per line that a page gives to a text at least
 MISSING = "–"
 
 Format = Callable[..., str]
@@ -33,7 +33,7 @@ Key = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Column:
-    """One column as it is shown: a heading and a text per row."""
+    """One column as shown: a heading and one text per row."""
 
     heading: str
     cells: list[str]
@@ -51,7 +51,7 @@ class Column:
         return max(map(len, [self.heading, *self.cells]))
 
     def lines(self, text: str, width: int) -> list[str]:
-        """A text as lines of exactly `width` characters; the words of a long text stay whole."""
+        """Wrap a text between words and pad each line to `width` characters; numbers are never wrapped."""
         parts = [text] if self.numeric and text != self.heading else textwrap.wrap(text, width, **_WHOLE_WORDS)
         return [part.rjust(width) if self.numeric else part.ljust(width) for part in parts or [""]]
 
@@ -97,46 +97,46 @@ class Table:
             raise ValueError(f"got the column {repeated[0]!r} twice; expected each column once, in one format.")
 
     def columns(self) -> list[Column]:
-        """The columns as they are shown: every value as text, a missing one as a dash."""
+        """Return the columns as shown, every value as text and missing values as a dash."""
         keys = {_names(key)[0]: key for key in self.formats}
         joined = {name for key in self.formats for name in _names(key)[1:]}
-        shown = []
+        columns = []
         for name in self.frame.columns:
             if name in joined:
                 continue
             values = self.frame[name]
             key = keys.get(name, name)
-            rows = zip(*(self.frame[each] for each in _names(key)), strict=True)
+            rows = zip(*(self.frame[column] for column in _names(key)), strict=True)
             write = self.formats.get(key, plain)
             cells = [MISSING if _is_missing(row[0]) else write(*row) for row in rows]
-            shown.append(Column(str(name), cells, is_numeric_dtype(values) and not is_bool_dtype(values)))
-        return shown
+            columns.append(Column(str(name), cells, is_numeric_dtype(values) and not is_bool_dtype(values)))
+        return columns
 
     def __repr__(self) -> str:
-        """Aligned text of at most 80 columns: long texts wrap, further columns follow below the first ones."""
+        """Format as aligned text of at most 80 characters per line; further columns follow in another block."""
         return self.as_text()
 
     def as_text(self, width: int = WIDTH) -> str:
-        """Aligned text of at most `width` characters per line, unless a single word or number is longer."""
+        """Format as aligned text of at most `width` characters per line, unless a single word or number is longer."""
         blocks = ["\n".join(_block(columns, width)) for columns in _blocks(self.columns(), width) if columns]
         parts = [textwrap.fill(self.caption, width), "", "\n\n".join(blocks or ["(no rows)"])]
         parts += ["", textwrap.fill(self.note, width, **_WHOLE_WORDS)] if self.note else []
         return "\n".join(parts)
 
     def as_html(self) -> str:
-        """A table in a box of its own, which scrolls sideways where the page is narrower; colours are the page's."""
+        """Format as an HTML table in a box that scrolls sideways on narrow pages; it inherits the page's colours."""
         columns = self.columns()
         heads = "".join(f'<th scope="col" style="{_look(c)}">{html.escape(c.heading)}</th>' for c in columns)
         rows = "".join(
             "<tr>" + "".join(_cell(c, c.cells[row]) for c in columns) + "</tr>" for row in range(len(self.frame))
         )
         caption, note = html.escape(self.caption), html.escape(self.note)
-        below = f'<p style="margin:0.3em 0 0 0;font-size:0.9em">{note}</p>' if note else ""
+        note_html = f'<p style="margin:0.3em 0 0 0;font-size:0.9em">{note}</p>' if note else ""
         return (
             f'<div class="course-table" role="region" aria-label="{caption}" tabindex="0" style="overflow-x:auto">'
             '<table style="margin:0;border-collapse:collapse">'
             f'<caption style="caption-side:top;text-align:left;font-weight:bold;padding:0.3em 0">{caption}</caption>'
-            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{below}"
+            f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{note_html}"
         )
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
@@ -152,7 +152,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _blocks(columns: list[Column], width: int) -> list[list[Column]]:
-    """The columns in groups that fit the width; each begins with the texts that name the rows."""
+    """Split the columns into blocks that fit the width; each begins with the text columns that label the rows."""
     n_labels = next((i for i, column in enumerate(columns) if column.numeric), 1) or 1
     labels, rest = columns[:n_labels], columns[n_labels:]
     blocks: list[list[Column]] = []
@@ -169,7 +169,7 @@ def _least(columns: list[Column]) -> int:
 
 
 def _block(columns: list[Column], width: int) -> list[str]:
-    """The lines of some columns. Spare width goes to the column that is wrapped most: texts first, then headings."""
+    """Format a block as lines. Spare width goes to the most wrapped column: first to texts, then to headings."""
     widths = [column.least for column in columns]
     for _ in range(width - _least(columns)):
         narrow = [i for i, column in enumerate(columns) if widths[i] < column.most]
@@ -179,13 +179,13 @@ def _block(columns: list[Column], width: int) -> list[str]:
     lines = _row(columns, widths, [column.heading for column in columns], bottom=True)
     lines.append(GAP.join("─" * width for width in widths))
     for i, cells in enumerate(zip(*(column.cells for column in columns), strict=True)):
-        lines += [""] * (wrapped and i > 0)  # else the end of one row and the next cannot be told apart
+        lines += [""] * (wrapped and i > 0)  # an empty line marks where a wrapped row ends
         lines += _row(columns, widths, cells)
     return [line.rstrip() for line in lines]
 
 
 def _row(columns: list[Column], widths: list[int], texts: Iterable[str], bottom: bool = False) -> list[str]:
-    """One row of texts as lines, those of fewer lines at the top, or at the bottom as headings are."""
+    """Format one row as lines; cells with fewer lines align at the top, or at the bottom as headings do."""
     cells = [c.lines(text, width) for c, text, width in zip(columns, texts, widths, strict=True)]
     n_lines = max(map(len, cells))
     for i, cell in enumerate(cells):
@@ -195,7 +195,7 @@ def _row(columns: list[Column], widths: list[int], texts: Iterable[str], bottom:
 
 
 def _look(column: Column) -> str:
-    # A browser makes texts as narrow as their longest word before it lets the box scroll: too narrow to read.
+    # Without a minimum, a browser narrows texts to their longest word before the box scrolls: too narrow to read.
     width = f"text-align:left;min-width:{min(column.most, TEXT_WIDTH)}ch"
     return f"{'text-align:right' if column.numeric else width};vertical-align:bottom;padding:0.3em 0.6em"
 
@@ -205,11 +205,11 @@ def _cell(column: Column, text: str) -> str:
     return f'<td style="{align};vertical-align:top;padding:0.3em 0.6em">{html.escape(text)}</td>'
 
 
-# How values are written.
+# Formats: functions from values to text.
 
 
 def plain(value: object) -> str:
-    """A value that no format is given for: numbers with at most six digits, yes and no."""
+    """Format a value without a format of its own: floats with six significant digits, Booleans as yes and no."""
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)
     if pd.api.types.is_bool(value):
@@ -218,12 +218,12 @@ def plain(value: object) -> str:
 
 
 def count(value: Real) -> str:
-    """Thousands apart: 49,152."""
+    """Format an integer with thousands separators: 49,152."""
     return f"{value:,.0f}"
 
 
 def number(digits: int = 0, unit: str = "", scale: Real = 1, sign: bool = False) -> Format:
-    """A number with so many decimals: number(1, "MB", 1e-6) writes 28,300,000 bytes as 28.3 MB. Zero has no minus."""
+    """Return a format with fixed decimals: number(1, "MB", 1e-6) writes 28,300,000 as 28.3 MB. Zero has no minus."""
 
     def write(value: Real) -> str:
         return f"{scale * value:{'+' if sign else ''}z,.{digits}f}{f' {unit}' if unit else ''}"
@@ -232,7 +232,7 @@ def number(digits: int = 0, unit: str = "", scale: Real = 1, sign: bool = False)
 
 
 def plus_minus(digits: int = 0, unit: str = "", scale: Real = 1, sign: bool = False) -> Format:
-    """A value and its standard error: 21.3 ± 0.5. Where there is no error, the value alone."""
+    """Return a format for a value with its standard error, 21.3 ± 0.5, or alone where the error is missing."""
     value_alone, error_alone = number(digits, "", scale, sign), number(digits, "", scale)
 
     def write(value: Real, error: Real | None) -> str:
@@ -243,7 +243,7 @@ def plus_minus(digits: int = 0, unit: str = "", scale: Real = 1, sign: bool = Fa
 
 
 def with_range(digits: int = 0, unit: str = "", scale: Real = 1) -> Format:
-    """A value and the smallest and largest ones, of three columns: 14 (12–17)."""
+    """Return a format for three columns, a value with the smallest and the largest one: 14 (12–17)."""
     write_one = number(digits, "", scale)
 
     def write(value: Real, low: Real, high: Real) -> str:

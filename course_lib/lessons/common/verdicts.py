@@ -34,8 +34,8 @@ class Effect:
         value: positive where the claim is right.
         error: the standard error of the value, from paired samples where there are pairs; 0 where all existing cases
             were counted, such as the layers of a model; infinite where it is not known.
-        n: number of independent samples behind the value, None where that is not known.
-        freedom: degrees of freedom of the error; n − 1 where it is left out, infinite where n is not known either.
+        n: number of independent samples that the value is computed from, None where it is not known.
+        freedom: degrees of freedom of the error; by default n − 1, or infinite where n is not known.
     """
 
     value: float
@@ -68,7 +68,7 @@ class Effect:
 
     @property
     def p_value(self) -> float:
-        """Of the two-sided test that the value is 0; 0 for exact counts."""
+        """The p value of the two-sided t test of the hypothesis that the value is 0; 0 for exact counts."""
         if self.error in (0, math.inf) or self.degrees_of_freedom <= 0:
             return float(self.error != 0)
         return 2 * float(stdtr(min(self.degrees_of_freedom, 1e9), -abs(self.value) / self.error))
@@ -86,36 +86,37 @@ class Effect:
         return not self.holds and not self.fails
 
     def above(self, threshold: int | float) -> "Effect":
-        """The same measurement as evidence that it exceeds a threshold."""
+        """Return the same measurement as evidence that it exceeds a threshold."""
         return Effect(value=self.value - threshold, error=self.error, n=self.n, freedom=self.freedom)
 
     def below(self, threshold: int | float) -> "Effect":
-        """The same measurement as evidence that it stays below a threshold."""
+        """Return the same measurement as evidence that it is below a threshold."""
         return Effect(value=threshold - self.value, error=self.error, n=self.n, freedom=self.freedom)
 
 
-Effects = Effect | Mapping[str, Effect]  # one, or one for each named case of a claim
+Effects = Effect | Mapping[str, Effect]  # one effect, or one per named case of a claim
 
 
 def t_quantile(freedom: int | float) -> float:
-    """The two-sided 95 % quantile of Student's t: 12.7 for one degree of freedom, 1.96 for infinitely many."""
+    """Return the two-sided 95 % quantile of Student's t: 12.7 for one degree of freedom, 1.96 for infinitely many."""
     if freedom <= 0:
         return math.inf
     return float(stdtrit(min(freedom, 1e9), (1 + CONFIDENCE) / 2))
 
 
 def of_samples(samples: Float[Tensor, "n"] | Sequence[int | float], threshold: float = 0.0) -> Effect:
-    """The mean of independent samples, of paired differences for example, measured from a threshold."""
+    """Return the mean of independent samples, such as paired differences, minus a threshold."""
     mean, error = mean_and_error(samples)
     return Effect(value=mean - threshold, error=error, n=len(samples))
 
 
 def of_series(samples: Float[Tensor, "n"] | Sequence[int | float], threshold: float = 0.0) -> Effect:
-    """The mean of successive samples of one series, such as the blocks of one text, measured from a threshold.
+    """Return the mean of successive samples of one series, such as the blocks of one text, minus a threshold.
 
-    Neighbours of a series are alike, so n samples tell less than n independent ones. With a lag-1 autocorrelation
-    r > 0 they are worth n (1 − r) / (1 + r), which is exact for a first-order autoregressive series as n grows. The
-    error grows accordingly, and this effective n is the sample size of the effect. A negative r is taken as 0.
+    Successive samples are correlated, so they carry less information than n independent ones. With a lag-1
+    autocorrelation r > 0 the effective sample size is n (1 − r) / (1 + r), which is exact for a first-order
+    autoregressive series as n → ∞. The effect has this n and an error that is larger by √(n / effective n). A negative
+    r counts as 0.
     """
     mean, error = mean_and_error(samples)
     n, r = len(samples), min(max(_autocorrelation(samples), 0.0), 0.99)
@@ -124,47 +125,47 @@ def of_series(samples: Float[Tensor, "n"] | Sequence[int | float], threshold: fl
 
 
 def _autocorrelation(samples: Float[Tensor, "n"] | Sequence[int | float]) -> float:
-    """The correlation of a sample with the next one; 0 where all are equal."""
+    """Return the lag-1 autocorrelation Σ dᵢ dᵢ₊₁ / Σ dᵢ² of the deviations d from the mean; 0 where all are equal."""
     values = [float(sample) for sample in samples]
     mean = sum(values) / len(values)
     deviations = [value - mean for value in values]
-    if not (variance := sum(each**2 for each in deviations)):
+    if not (variance := sum(deviation**2 for deviation in deviations)):
         return 0.0
     return sum(a * b for a, b in pairwise(deviations)) / variance
 
 
 def of_count(n_held: int, of: int, more_than: float = 0.0, n: int | None = None) -> Effect:
-    """A fraction of all cases that exist, such as the layers of a model, that must exceed a threshold: exact.
+    """Return the fraction of all existing cases, such as the layers of a model, minus a threshold: an exact count.
 
-    Layers, blocks and heads of one model are no sample. Where the cases are independent, such as networks trained
+    The layers, blocks or heads of one model are not a sample. Where the cases are independent, such as networks trained
     with other seeds, pass their number as `n`.
     """
     return Effect(value=n_held / of - more_than, error=0.0, n=n)
 
 
 def of_examples(cases: Mapping[str, Effect]) -> Effect:
-    """The fraction of the cases that hold, after Holm's correction: one is enough for "can", "up to" and "permits"."""
+    """Return the fraction of the cases that hold, after Holm's correction: one suffices for "can" and "up to"."""
     return of_count(list(decide_cases(cases).values()).count(HOLDS), len(cases), n=len(cases))
 
 
 def of_independent(better: tuple[float, float], worse: tuple[float, float], threshold: float = 0.0) -> Effect:
-    """`worse` minus `better`, both with their standard errors, measured from a threshold.
+    """Return `worse` minus `better`, both given as (value, standard error), minus a threshold.
 
-    For results without pairs. On the same windows or questions the errors partly cancel, and this one is too wide.
+    This is for unpaired results. On the same windows or questions the errors partly cancel, and this error is too wide.
     """
     value = worse[0] - better[0] - threshold
     return Effect(value=value, error=math.hypot(better[1], worse[1]))
 
 
 def verdict(effects: Effects | Iterable[Effect], larger_models: bool = False) -> str:
-    """The verdict on a claim, from its effect or from the effects of all cases that the claim names.
+    """Decide a claim from its effect, or from the effects of all cases that the claim names.
 
     An effect *holds* where its 95 % interval (Student's t) lies above 0, *fails* where it lies below 0 (an exact count:
     where it is not above 0), and is undecided otherwise.
 
     Where every case holds (or every case fails) by its own interval, so does the claim: a claim about all cases needs
-    no correction, since each of them has to pass its test. In every other outcome single cases are singled out, and the
-    more cases there are, the more of them differ from 0 by chance. They are then decided after Holm's correction.
+    no correction, since each case has to pass its test. Every other verdict names single cases, and the more cases
+    there are, the more of them differ from 0 by chance. They are then decided with Holm's correction.
 
     - "holds": every case holds.
     - "holds partly (3 of 4)": no case fails and at least half of them hold.
@@ -207,7 +208,7 @@ def _words(cases: dict[str, Effect], are_named: bool, larger_models: bool) -> st
 
 
 def decide_cases(cases: Mapping[str, Effect]) -> dict[str, str]:
-    """Whether each of several cases holds, fails or is undecided, with Holm's correction for their number.
+    """Decide for each of several cases whether it holds, fails or is undecided, with Holm's correction.
 
     The smallest p value must be at most 5 % / m for m cases with an error, the next one at most 5 % / (m − 1), and so
     on; from the first one above its bound, all are undecided. The probability of any wrong decision is then at most
@@ -217,10 +218,10 @@ def decide_cases(cases: Mapping[str, Effect]) -> dict[str, str]:
     """
     if all(case.fails for case in cases.values()):
         return dict.fromkeys(cases, FAILS)
-    measured = sorted((name for name in cases if cases[name].error > 0), key=lambda name: cases[name].p_value)
-    significant = set(cases) - set(measured)
-    for rank, name in enumerate(measured):
-        if cases[name].p_value >= (1 - CONFIDENCE) / (len(measured) - rank):
+    inexact = sorted((name for name in cases if cases[name].error > 0), key=lambda name: cases[name].p_value)
+    significant = set(cases) - set(inexact)
+    for rank, name in enumerate(inexact):
+        if cases[name].p_value >= (1 - CONFIDENCE) / (len(inexact) - rank):
             break
         significant.add(name)
     words = {name: HOLDS if case.value > 0 else FAILS for name, case in cases.items()}
@@ -236,24 +237,24 @@ def _by_name(effects: Effects | Iterable[Effect]) -> dict[str, Effect]:
 
 
 def word_of(verdict_text: str) -> str:
-    """One of WORDS (or "not measured"): a verdict without the details in brackets."""
+    """Return a verdict without the details in brackets: one of WORDS, or "not measured"."""
     return verdict_text.partition(" (")[0]
 
 
 def said(effect: Effect, digits: int = 3) -> str:
-    """Value and error as they are printed."""
+    """Format an effect as value ± error."""
     return f"{effect.value:+.{digits}f} ± {effect.error:.{digits}f}"
 
 
 def claim(text: str, effects: Effects | Iterable[Effect], larger_models: bool = False) -> str:
-    """A claim and its verdict, as they are printed; without an effect, that nothing was measured."""
-    given = effects if isinstance(effects, Effect | Mapping) else list(effects)
-    line = f"Claim: {text}: {verdict(given, larger_models) if given else NOT_MEASURED}"
+    """Format a claim and its verdict, which is "not measured" where there is no effect."""
+    evidence = effects if isinstance(effects, Effect | Mapping) else list(effects)
+    line = f"Claim: {text}: {verdict(evidence, larger_models) if evidence else NOT_MEASURED}"
     return textwrap.fill(line, COLUMNS, subsequent_indent="    ")
 
 
 def _samples_needed(undecided: list[Effect]) -> str:
-    """How many samples would decide the hardest case, if its value stays and its error falls with the root of n."""
+    """Say how many samples would decide the hardest case, if its value stayed the same and its error fell as 1/√n."""
     if any(case.n is None or math.isinf(case.error) for case in undecided):
         return ""
     hardest = max(undecided, key=lambda case: (abs(case.error / case.value) if case.value else math.inf, case.n))
@@ -263,7 +264,7 @@ def _samples_needed(undecided: list[Effect]) -> str:
 
 
 def samples_needed(effect: Effect) -> int | None:
-    """The smallest sample whose 95 % interval would exclude 0 at the same mean and spread; None beyond 10 times n."""
+    """Return the smallest n whose 95 % interval would exclude 0 at the same mean and spread; None above 10 times n."""
     spread = effect.error * math.sqrt(effect.n)
     low, high = effect.n, _OUT_OF_REACH * effect.n
 

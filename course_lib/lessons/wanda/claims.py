@@ -1,4 +1,4 @@
-"""The claims of lesson 04: what the Wanda paper and the lecture say of one-shot pruning, and how we measure it."""
+"""The claims of lesson 04: statements on one-shot pruning by the Wanda paper and a lecture, and how we measure them."""
 
 import math
 from collections.abc import Sequence
@@ -33,18 +33,18 @@ _claim = partial(Claim, results=("wanda/experiments/wanda",), source=PAPER, unit
 
 
 def perplexity_row(measured: Measured, method: str, pattern: str) -> Row:
-    """The row of one pruned model on held-out Wikipedia."""
+    """Return the perplexity row of one pruned model on held-out Wikipedia."""
     (row,) = rows(measured, "perplexity", method=method, pattern=pattern, corpus="wikipedia")
     return row
 
 
 def sweep_rows(measured: Measured, method: str) -> list[Row]:
-    """Unstructured pruning with one method, from the lowest sparsity to the highest."""
+    """Return the rows of unstructured pruning with one method, by increasing sparsity."""
     return sorted(rows(measured, "sweep", method=method), key=lambda row: row["sparsity"])
 
 
 def _published_ratio(method: str, pattern: str) -> str:
-    """Published perplexity over the dense one, LLaMA-2-7B on WikiText-2."""
+    """Format the published ratio of pruned to dense perplexity, LLaMA-2-7B on WikiText-2."""
     value = partial(published, "perplexity", "perplexity", "LLaMA-2-7B")
     ratio = value(method=method, pattern=pattern) / value(method="dense", pattern="dense")
     return f"{ratio:.2f} times (LLaMA-2-7B)"
@@ -81,7 +81,7 @@ BELOW_MAGNITUDE = _claim(
 
 
 def accuracy_gaps(measured: Measured, tasks: Sequence[str] = ()) -> dict[str, Effect]:
-    """By task: Wanda's accuracy minus magnitude's at 50 %. Default: tasks on which the dense model beats chance."""
+    """Return Wanda's accuracy minus magnitude's at 50 %, by task. Default: tasks where the dense model beats chance."""
     tasks = tasks or [row["task"] for row in rows(measured, "zero_shot", method="dense") if has_signal(row)]
     by_task = {(r["task"], r["method"]): r for r in rows(measured, "zero_shot", pattern="50%")}
     return {task: accuracy_gap(by_task[task, "wanda"], by_task[task, "magnitude"]) for task in tasks}
@@ -109,8 +109,8 @@ ACCURACY_WITH_SIGNAL = _accuracy(
 
 
 def _tighter_patterns(measured: Measured) -> dict[str, Effect]:
-    found = {pattern: perplexity_row(measured, "wanda", pattern) for pattern in PATTERNS}
-    return {f"{spaced(a)} to {spaced(b)}": log_gap(found[a], found[b]) for a, b in pairwise(PATTERNS)}
+    row_by_pattern = {pattern: perplexity_row(measured, "wanda", pattern) for pattern in PATTERNS}
+    return {f"{spaced(a)} to {spaced(b)}": log_gap(row_by_pattern[a], row_by_pattern[b]) for a, b in pairwise(PATTERNS)}
 
 
 TIGHTER_PATTERNS = _claim(
@@ -156,10 +156,11 @@ MORE_CALIBRATION = _claim(
 
 
 def kept_margins(measured: Measured) -> dict[str, list[tuple[float, float, float]]]:
-    """By task with a signal, for each pruned model: (perplexity, fraction of the dense margin kept, its error).
+    """Return (perplexity, kept fraction of the dense margin, its error) of each pruned model, by task with a signal.
 
-    The models are ordered by perplexity. Where the rows store which answers were `right`, the error is that of pairs;
-    otherwise it counts the questions of both models as independent, which is too wide, since they are the same.
+    The margin is accuracy minus chance. Models are ordered by perplexity. Where the rows store which answers were
+    `right`, the error is paired; otherwise it treats the models' answers as independent and is too wide, since both
+    answer the same questions.
     """
     by_model = {(r["method"], r["pattern"]): r["perplexity"] for r in rows(measured, "perplexity", corpus="wikipedia")}
     models = sorted((model for model in by_model if model[0] != "dense"), key=by_model.__getitem__)
@@ -176,22 +177,25 @@ def kept_margins(measured: Measured) -> dict[str, list[tuple[float, float, float
 
 
 def _error_of_difference(row: Row, dense: Row, fraction: float) -> float:
-    """Standard error of an accuracy minus `fraction` times the dense one; over the margin, that of the ratio."""
+    """Return the standard error of a − f·d (pruned and dense accuracy, f = `fraction`).
+
+    Divided by the dense margin, it is the error of the ratio of margins (delta method).
+    """
     if row.get("right") and dense.get("right"):
         return error_of_paired_shares(row["right"], dense["right"], fraction)
-    pruned, unpruned = (error_of_share(round(each["accuracy"] * each["n"]), each["n"]) for each in (row, dense))
+    pruned, unpruned = (error_of_share(round(r["accuracy"] * r["n"]), r["n"]) for r in (row, dense))
     return math.hypot(pruned, fraction * unpruned)
 
 
 def one_word_gaps(measured: Measured, task: str) -> dict[str, Effect]:
-    """How much less of its dense margin a task keeps than the other tasks do on average, by perplexity of the model."""
+    """Return the mean kept fraction of the other tasks minus that of `task`, by perplexity of the model."""
     margins = kept_margins(measured)
-    of_task, others = margins.pop(task), list(margins.values())
+    task_points, other_points = margins.pop(task), list(margins.values())
     gaps = {}
-    for index, (perplexity, fraction, error) in enumerate(of_task):
-        _, fractions, errors = zip(*(points[index] for points in others), strict=True)
-        both = math.hypot(error, math.hypot(*errors) / len(errors))
-        gaps[f"perplexity {perplexity:.0f}"] = Effect(value=sum(fractions) / len(fractions) - fraction, error=both)
+    for index, (perplexity, fraction, error) in enumerate(task_points):
+        _, fractions, errors = zip(*(points[index] for points in other_points), strict=True)
+        gap_error = math.hypot(error, math.hypot(*errors) / len(errors))
+        gaps[f"perplexity {perplexity:.0f}"] = Effect(value=sum(fractions) / len(fractions) - fraction, error=gap_error)
     return gaps
 
 
@@ -277,11 +281,11 @@ TWO_FOUR_IS_CHEAP = _claim(
 )
 
 
-# What the paper's own table says of accuracy, with the perplexity that was measured here.
+# Claims about accuracy that the paper's own table decides, shown with the perplexity that we measured.
 
 
 def _kept(pattern: str, name: str, is_cheap: Claim, **record: str) -> Claim:
-    """Judged by the table; the perplexity that was measured here, a claim of its own, is shown next to it."""
+    """Build a claim that the paper's table decides; our perplexity, which `is_cheap` judges, is shown with it."""
 
     def show(measured: Measured) -> str:
         fractions = PERCENT.several(kept_fractions("wanda", pattern))
@@ -317,5 +321,5 @@ TWO_FOUR_KEEPS = _kept(
     TWO_FOUR_IS_CHEAP,
     text="at 2:4, Wanda keeps over 90 % of the dense accuracy for each model of the paper's table",
 )
-TABLE_CLAIMS = PUBLISHED_CLAIMS  # found here by the claims page
+TABLE_CLAIMS = PUBLISHED_CLAIMS  # the claims page reads this name
 PAPER_CLAIMS = (BELOW_MAGNITUDE, ACCURACY_WITH_SIGNAL, TIGHTER_PATTERNS, OUTPUT_GROUP_IS_BEST, MORE_CALIBRATION)

@@ -115,7 +115,7 @@ def test_the_widest_lines_of_the_committed_run_fit():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"bench": "model"}, "got bench 'model', which gpu_h200.json has not; expected product"),
+        ({"bench": "model"}, "got bench 'model', which is not in gpu_h200.json; expected product"),
         (
             {"bench": "product", "contests": ["tokens: 2"]},
             "got contest of product 'tokens: 2'.*tokens: 1, tokens: 8 and",
@@ -129,13 +129,13 @@ def test_what_the_run_has_not_is_refused(asked, said):
 
 
 def test_in_words():
-    assert gpu.everywhere("product", "torch", RUN) == "product: 'torch' beside 'dense' loses in all 3 contests."
-    said = "product: 'kernel' beside 'dense' wins at tokens: 1; is even at tokens: 8; loses at tokens: 64."
+    assert gpu.everywhere("product", "torch", RUN) == "product: compared with 'dense', 'torch' loses in all 3 contests."
+    said = "product: compared with 'dense', 'kernel' wins at tokens: 1; is even at tokens: 8; loses at tokens: 64."
     assert gpu.everywhere("product", "kernel", RUN) == said
     names = ("half, batch 1", "half, batch 8", "all, batch 8")
     made = [row(name, "kernel", said=word) for name, word in zip(names, ("wins", "wins", "loses"), strict=True)]
     run = {"benches": {"b": {"rows": made}}}
-    said = "b: 'kernel' beside 'dense' wins at half, batch 1; 8; loses at all, batch 8."
+    said = "b: compared with 'dense', 'kernel' wins at half, batch 1; 8; loses at all, batch 8."
     assert gpu.everywhere("b", "kernel", run) == said
 
 

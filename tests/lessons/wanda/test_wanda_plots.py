@@ -270,7 +270,7 @@ def test_removal_costs_are_wandas_score_squared_where_inputs_are_uncorrelated(ge
 def test_mask_picture_counts(group):
     got, expected = torch.zeros(3, 8, dtype=torch.bool), torch.ones(3, 8)
     figure = masks.compare_masks(got, expected, group)
-    assert [a.get_title(loc="left") for a in figure.axes] == ["yours: 0 of 24 stay", "expected: 24 of 24 stay"]
+    assert [a.get_title(loc="left") for a in figure.axes] == ["yours: 0 of 24 are kept", "expected: 24 of 24 are kept"]
 
 
 def named(drawn):
@@ -293,7 +293,7 @@ def test_a_tie_broken_the_other_way_is_not_outlined_and_the_row_that_differs_is(
     assert outlined(masks.compare_masks(other_tie, expected)) == (-0.5, -0.5, 4, 1)
     assert outlined(masks.compare_masks(wrong, expected, marked=False)) is None
     assert named(masks.compare_masks(other_tie, expected, score=score)) == [
-        "yours, as good",
+        "yours, equally good",
         "expected, one of several",
     ]
     assert named(masks.compare_masks(expected, expected, marked=False)) == ["yours", "expected"]

@@ -1,4 +1,4 @@
-"""Texts for the open task of lesson 07, streamed through a window with sinks and through H2O."""
+"""Measure the texts of lesson 07's open task: each is streamed through a window with sinks and through H2O."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from course_lib.models import load_model
 
 NAMES = ("Ada", "Bruno", "Chiara", "Dmitri", "Elif", "Farid", "Greta", "Hugo")
 THINGS = ("the ladder", "a kettle", "two maps", "the green coat", "an old radio", "the lamp", "a rope", "the keys")
+# The stored results were measured on these sentences: another wording needs another measurement.
 FILLER = (
     "The morning was cold and the road was empty. A few birds sat on the wire and nobody spoke for a while. "
     "Later the rain came from the sea, and the windows of the small station were grey. "
@@ -27,14 +28,14 @@ def an_article(tokenizer: PreTrainedTokenizerBase, seed: int) -> str:
 
 
 def said_twice(tokenizer: PreTrainedTokenizerBase, seed: int) -> str:
-    """Return half of an article twice: the second half can be copied if the first is still in the cache."""
+    """Return half of an article twice: the second copy is predictable while the first is still in the cache."""
     half = an_article(tokenizer, seed)
     half = half[: len(half) // 2]
     return f"{half}\n\nAgain, word for word:\n\n{half}"
 
 
 def who_has_what(tokenizer: PreTrainedTokenizerBase, seed: int) -> str:
-    """Return a few facts again and again, in another order each time, with filler between them."""
+    """Return eight repetitions of the same facts, each in a random order and followed by filler."""
     random = Random(seed)
     facts = [f"{name} has {thing}." for name, thing in zip(NAMES, THINGS, strict=True)]
     parts = []
@@ -67,7 +68,7 @@ TEXTS: dict[str, Callable[[PreTrainedTokenizerBase, int], str]] = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """The texts to measure."""
+    """The names of the texts to measure."""
 
     texts: tuple[str, ...] = tuple(TEXTS)
 
@@ -77,18 +78,18 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def stored(table: list[dict]) -> dict[str, Contest]:
-    """Return the measured texts from the table of a result."""
+    """Read the measured contests, by text, from the table of a result."""
     return {
         row["text"]: Contest(row["n_tokens"], torch.tensor(row["window"]), torch.tensor(row["heavy"])) for row in table
     }
 
 
 def row(text: str, seed: int) -> Tables:
-    """Stream one text through both caches."""
+    """Stream one text through both caches and return the loss of each token in both (nats)."""
     model, tokenizer = load_model()
-    measured = contest(model, tokenizer, TEXTS[text](tokenizer, seed))
-    losses = {"window": measured.window.tolist(), "heavy": measured.h2o.tolist()}
-    return {"texts": [{"text": text, "n_tokens": measured.n_tokens} | losses]}
+    result = contest(model, tokenizer, TEXTS[text](tokenizer, seed))
+    losses = {"window": result.window.tolist(), "heavy": result.h2o.tolist()}
+    return {"texts": [{"text": text, "n_tokens": result.n_tokens} | losses]}
 
 
 EXPERIMENT = Experiment("A text for H2O", Sizes(), Sizes(("random numbers",)), steps)

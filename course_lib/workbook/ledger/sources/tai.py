@@ -227,7 +227,7 @@ SOURCE = Source(
         Statement(
             id="tai-33",
             at="Minitron",
-            says="The shapes in the table have 15.6, 8.5, 8.27 and 4.19 billion parameters.",
+            says="The table lists models with 15.6, 8.5, 8.27 and 4.19 billion parameters.",
             claim="minitron-shapes-counted",
             published="15.6, 8.5, 8.27 and 4.19 billion",
         ),
@@ -242,7 +242,7 @@ SOURCE = Source(
             at="Mixture-of-Experts models",
             says="Not every part of the network needs to be used for every input.",
             label=Label.NO_FINDING,
-            why_not="the idea behind experts; lesson 06 compares experts with a dense model of equal FLOP",
+            why_not="the motivation for experts; lesson 06 compares experts with a dense model of equal FLOP",
         ),
         Statement(
             id="tai-36",
@@ -400,7 +400,7 @@ SOURCE = Source(
         Statement(
             id="tai-59",
             at="Practical speedups",
-            says="Rows of zeros can be removed, so that dense kernels do.",
+            says="Rows of zeros can be removed, so that dense kernels suffice.",
             label=Label.BY_CONSTRUCTION,
             why_not="a row of zeros adds nothing; tai-5 times the smaller products",
         ),
