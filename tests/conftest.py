@@ -53,7 +53,8 @@ def tiny_tokenizer():
 def pytest_collection_modifyitems(items):
     """Long files first; tests of the real model are skipped, with the remedy, where `course setup` has not run."""
     if n_workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
-        items[:] = long_first.dealt_out(items, n_workers, SECONDS)
+        seconds = long_first.INTERPRETED if os.environ.get("TRITON_INTERPRET") == "1" else SECONDS
+        items[:] = long_first.dealt_out(items, n_workers, seconds)
     items = [item for item in items if item.get_closest_marker("real")]
     if not items:
         return  # so that the kernels' tests need none of the packages that fetch the model

@@ -34,8 +34,8 @@ from course_lib.models import blocks, heads, load_model, tiny_model
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits: rounding in another order adds up over all layers
 SHARE = 0.2  # of the tokens, kept by each policy
 STEPS = 8  # per run
-LENGTHS = {"decode": 4096, "prefill": (1024, 2048), "windows": (256, 512, 1024, 2048)}
-QUICK = {"decode": 100, "prefill": (24,), "windows": (12,)}
+LENGTHS = {"sequences": (1, 8), "decode": 4096, "prefill": (1024, 2048), "windows": (256, 512, 1024, 2048)}
+QUICK = {"sequences": (1, 2), "decode": 100, "prefill": (24,), "windows": (12,)}
 
 
 @torch.no_grad()
@@ -46,7 +46,7 @@ def contests(place: Place) -> Iterator[Contest]:
     lengths = QUICK if place.quick else LENGTHS
     longest = max(lengths["decode"], *lengths["prefill"], *lengths["windows"])
     ids = torch.randint(3, model.config.vocab_size, (1, longest), generator=place.generator).to(place.device)
-    for n_sequences in (1, 8):
+    for n_sequences in lengths["sequences"]:
         with ExitStack() as stack:
             yield _decode(stack, model, ids[:, : lengths["decode"]], n_sequences)
     for n_tokens in lengths["prefill"]:

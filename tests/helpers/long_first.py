@@ -10,6 +10,22 @@ from itertools import groupby
 
 import pytest
 
+# CPU seconds, about, of the test files that take longest under Triton's interpreter.
+INTERPRETED = {
+    "test_every_kernel.py": 77,
+    "test_bench_on_a_gpu.py": 70,
+    "test_prefill_on_kernels.py": 27,
+    "test_contextual_on_kernels.py": 15,
+    "test_router_topk.py": 14,
+    "test_weights.py": 13,
+    "test_kv_on_kernels.py": 8,
+    "test_head_sparse_decode.py": 8,
+    "test_gathered_mlp.py": 6,
+    "test_decode_attention.py": 5,
+    "test_grouped_matmul.py": 5,
+    "test_every_method_on_kernels.py": 5,
+}
+
 
 def dealt_out(items: Sequence[pytest.Item], n_workers: int, seconds: Mapping[str, int]) -> list[pytest.Item]:
     """The tests in the order of the runs, the first worker's before the second's.

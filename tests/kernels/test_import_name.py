@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from course_lib import kernels
+from course_lib.kernels import runtime
 
+pytestmark = pytest.mark.skipif(runtime.INTERPRETED, reason="imports are the same without the interpreter")
 ROOT = Path(__file__).parents[2]
 # What transformers reads of a model family, with what it says of the package and where our own kernels come from.
 PROGRAM = """
