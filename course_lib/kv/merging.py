@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 from course_lib.kv.slots import Slots
 from course_lib.kv.vectors import FREE, pick
 
-TIE = 1e-4  # similarities that differ by less, of themselves, are equal: far more than float32 loses on the way to them
+TIE = 1e-4  # similarities with a smaller relative difference count as equal; rounding errors in float32 are far smaller
 
 
 @dataclass(frozen=True)

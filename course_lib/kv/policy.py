@@ -125,7 +125,7 @@ class EvictionPolicy(ABC):
     by_layer: tuple[float, ...] = ()
     by_head: tuple[float, ...] = ()
 
-    allocates_layers: ClassVar[bool] = False  # whether `allocate_` divides the budget; nothing leaves before
+    allocates_layers: ClassVar[bool] = False  # whether `allocate_` divides the budget; nothing is evicted before
     sums_queries: ClassVar[bool] = False  # whether `remember` only asks for `Observed.received` or `mean_received`
     always_full: ClassVar[bool] = True  # whether every head holds its budget as soon as that many tokens have come
 

@@ -17,8 +17,8 @@ from course_lib.kernels.dispatch import kernel_for
 from course_lib.kv.vectors import FREE, FULL_PRECISION, VECTORS, Columns, RecentRing, VectorFormat
 
 KERNEL_COLUMNS = ("keys", "values", "position", "rotation", "lag")
-MOST_NUMBERS = 3  # columns of one number a slot, besides these, that the kernels write in one launch
-SPARE = 64  # slots allocated ahead, so that a step of decoding writes one token instead of copying them all
+MOST_NUMBERS = 3  # other columns of one number per slot that the kernels write in the same launch
+SPARE = 64  # spare slots, so that a step of decoding writes one token instead of copying all of them
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from course_lib.kv.policies.full import Full
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.measure.paired import wilson
 
-GATE = 0.8  # a task that the whole cache solves less often says nothing about smaller ones
+GATE = 0.8  # if a complete cache solves a task less often, the task says nothing about smaller caches
 BATCH = 10  # samples read together
 
 

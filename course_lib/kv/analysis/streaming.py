@@ -17,7 +17,7 @@ from course_lib.kv.layers import EvictingCache
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.measure.machine import synchronise
 
-BLOCK = 512  # tokens whose mean loss counts as one sample: neighbouring tokens are hard or easy together
+BLOCK = 512  # tokens whose mean loss counts as one sample, because losses of neighbouring tokens are correlated
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,10 @@ from course_lib.settings import check_below_one, check_layers
 class D2O(H2O):
     """Layers: share_l = L · softmax(−v)_l, v_l the variance of the tokens' H2O scores, scaled to 0 … 1 per head.
 
-    Tokens: an evicted token is merged into the kept key with the highest cosine u, with weights e^u for the evicted and
-    e for the kept vector, if u ≥ τ; τ is a running mean.
+    Tokens: an evicted one is merged into the kept key of highest cosine u, weights e^u and e, if u ≥ τ, a running mean.
 
-    Deviation: weights sum to 1, where the authors' code shrinks norms; τ and the choice are per head, not averaged over
-    heads. As in their code, rotated keys of different positions are merged. Layers in `spared` keep all tokens, and the
-    first pass must be the whole prompt.
+    Deviation: weights sum to 1, but the authors' code shrinks norms; τ and the choice are per head, not averaged. Like
+    their code, we merge rotated keys of other positions. Layers in `spared` keep all; the first pass is the prompt.
     """
 
     sinks: int = 4
