@@ -69,7 +69,7 @@ def _nth_smallest(score: Float[Tensor, "G S"], n: int) -> Float[Tensor, "G 1"]:
 def check_sparsity(sparsity: object) -> None:
     if isinstance(sparsity, bool) or not isinstance(sparsity, Real) or not 0.0 <= sparsity < 1.0:
         raise ValueError(
-            f"sparsity={sparsity!r}: expected the fraction that leaves, in [0, 1); for half of the weights use 0.5"
+            f"sparsity={sparsity!r}: expected the fraction to prune, in [0, 1); for half of the weights use 0.5"
         )
 
 
