@@ -88,7 +88,7 @@ def counted(n_right: int, n_cases: int, lowered: str) -> str:
 
 
 def uncounted(lowered: str) -> str:
-    """The same without the numbers, for results that must not reveal how many hidden cases there are."""
+    """Like `counted` but without numbers, for results that must not reveal how many hidden cases there are."""
     return f"right so far: {lowered}" if lowered else ""
 
 

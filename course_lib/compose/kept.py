@@ -52,7 +52,7 @@ def _packed(selector: LowBit) -> Iterator[tuple[str, Tensor]]:
 
 
 def bytes_by_sizes(selector: NeuronSelector, model: PreTrainedModel) -> int:
-    """Compute the same bytes from settings and the sizes of the model; other kinds of selectors declare them."""
+    """Compute the bytes of `stored_of` from settings and the model's sizes; other kinds of selectors declare them."""
     n_blocks, width, n_neurons = sizes_of(model)
     n_into = len(neurons_of(model)[0].into)
     match selector:

@@ -15,7 +15,7 @@ from course_lib.compose.front import ERRORS
 from course_lib.measure.paired import mean_and_error
 
 FULL = 20.0
-UNIFORM = '{"weights": {"method": "Wanda", "pattern": 0.5}}'  # the baseline; its size is above the budget
+UNIFORM = '{"weights": {"method": "Wanda", "pattern": 0.5}}'  # the baseline, which no budget limits
 
 
 @dataclass(frozen=True, kw_only=True)
