@@ -1,11 +1,11 @@
-"""The prose check of `make lint`: its rules, its readers, and the list of files that have not been rewritten yet."""
+"""The prose check of `make lint`: its rules, its readers, and the number of findings that a file may have."""
 
 import re
 from pathlib import Path
 
 import prose
 import pytest
-from prose import Report, problems, read_debt, updated, write_debt
+from prose import Report, problems
 from prose_rules import RULES
 
 ROOT = Path(__file__).parents[1]
@@ -134,81 +134,43 @@ def report(n_findings, n_words=100, n_examples=0):
 
 
 @pytest.mark.parametrize(
-    ("n_findings", "n_words", "debt", "sentence"),
+    ("n_findings", "n_words", "sentence"),
     [
-        (0, 100, {}, ""),
-        (1, 999, {}, "1 findings in 999 words, 0 allowed"),
-        (1, 1000, {}, ""),
-        (2, 1999, {}, "2 findings in 1999 words, 1 allowed"),
-        (3, 100, {"a": 3}, ""),
-        (4, 100, {"a": 3}, "4 findings in 100 words, 3 allowed"),
-        (2, 100, {"a": 3}, "fewer than the 3 in tests/prose_debt.txt. Run python"),
-        (1, 1000, {"a": 1}, "need not be in"),
-        (0, 100, {"b": 1}, "does not exist. Run python"),
+        (0, 100, ""),
+        (1, 999, "a: 1 findings in 999 words, 0 allowed"),
+        (1, 1000, ""),
+        (2, 1999, "a: 2 findings in 1999 words, 1 allowed"),
+        (2, 2000, ""),
     ],
 )
-def test_a_file_must_have_what_the_list_says(n_findings, n_words, debt, sentence):
-    sentences = problems({"a": report(n_findings, n_words)}, debt)
+def test_a_file_may_have_one_finding_per_1000_words(n_findings, n_words, sentence):
+    sentences = problems({"a": report(n_findings, n_words), "b": report(0)})
     assert len(sentences) == bool(sentence)
     assert sentence in "".join(sentences)
 
 
 def test_a_problem_names_file_line_phrase_and_suggestion():
-    assert f'  a:1: "beside" → {RULES[0].instead}' in problems({"a": report(1)}, {})[0]
+    assert f'  a:1: "beside" → {RULES[0].instead}' in problems({"a": report(1)})[0]
 
 
-def test_rewritten_masters_need_examples(monkeypatch):
-    monkeypatch.setattr(prose, "REWRITTEN", ("a",))
-    assert problems({"a": report(0, 4000, 6)}, {}) == []
-    assert "5 examples or restatements in 4000 words; write at least 6" in problems({"a": report(0, 4000, 5)}, {})[0]
-    assert "2 findings" in problems({"a": report(2, 1000, 6)}, {"a": 2})[0], "the list does not excuse them"
-
-
-def test_counts_only_fall():
-    debt = {"a": 3, "b": 2, "c": 1}
-    assert updated({"a": report(1), "b": report(2), "c": report(0)}, debt) == ({"a": 1, "b": 2}, {})
-    assert updated({"a": report(4), "b": report(0), "c": report(0)}, debt)[1] == {"a": 1}
-
-
-def test_a_new_file_takes_over_no_more_than_others_have_lost():
-    moved = {"a.py": report(1), "a.md": report(2), "new/b.py": report(2)}
-    assert updated(moved, {"a.py": 3, "b.py": 2}) == ({"a.py": 1, "a.md": 2, "new/b.py": 2}, {})
-    assert updated({"new": report(4), "b": report(2)}, {"a": 3, "b": 2})[1] == {"new": 1}
-
-
-def test_what_is_too_much_is_found_in_the_file_that_has_it():
-    reports = {"a.py": report(0), "a.md": report(3), "new.py": report(1), "x/b.py": report(2)}
-    assert updated(reports, {"a.py": 3, "b.py": 2})[1] == {"new.py": 1}
-
-
-def test_a_merge_is_resolved_by_an_update():
-    merged = "3 a\n<<<<<<< HEAD\n2 b\n=======\n5 b\n1 c\n>>>>>>> other\n7 d\n"
-    debt = read_debt(merged)
-    assert debt == {"a": 3, "b": 5, "c": 1, "d": 7}
-    assert write_debt(updated({"a": report(3), "b": report(2), "d": report(7)}, debt)[0]) == "3 a\n2 b\n7 d\n"
+def test_masters_need_examples():
+    master = "solutions/00_a.py"
+    assert problems({master: report(0, 4000, 6), "docs/a.md": report(0, 4000)}) == []
+    assert "5 examples or restatements in 4000 words; write at least 6" in problems({master: report(0, 4000, 5)})[0]
+    assert len(problems({master: report(5, 4000, 5)})) == 2, "too many findings and too few examples"
 
 
 def test_the_command(tmp_path, capsys):
     (tmp_path / "docs").mkdir()
-    (tmp_path / "tests").mkdir()
-    page, debt = tmp_path / "docs" / "page.md", tmp_path / prose.DEBT
+    page = tmp_path / "docs" / "page.md"
     page.write_text("One thing beside another, and one behind it.")
-    debt.write_text("1 docs/old.md\n3 docs/page.md\n")
     assert prose.main([], tmp_path) == 1
-    assert "fewer than the 3" in capsys.readouterr().out
-    assert prose.main(["--update"], tmp_path) == 0
-    assert debt.read_text() == "2 docs/page.md\n"
-    assert prose.main([], tmp_path) == 0
+    assert "docs/page.md: 2 findings in 8 words, 0 allowed" in capsys.readouterr().out
     assert prose.main([str(page)], tmp_path) == 1
     assert f'{page}:1: "beside" → ' in capsys.readouterr().out
-    page.write_text("One beside another beside a third, anew.")
-    debt.write_text("1 docs/old.md\n2 docs/page.md\n")
-    assert prose.main(["--update"], tmp_path) == 1
-    assert debt.read_text() == "1 docs/old.md\n2 docs/page.md\n", "nothing is written when a count would rise"
-    assert "docs/page.md: 1 findings are new" in capsys.readouterr().out
-    debt.write_text("2 docs/page.md\n3 docs/page.md\n")
-    assert prose.main([], tmp_path) == 1
-    assert "not sorted, or has a path twice" in capsys.readouterr().out
+    page.write_text("One thing next to another, and one after it.")
+    assert prose.main([], tmp_path) == 0
+    assert prose.main([str(page)], tmp_path) == 0
 
 
 def test_lint_checks_the_prose():

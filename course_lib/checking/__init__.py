@@ -1,1 +1,1 @@
-"""An answer against an exercise: what an exercise is, calling a function, comparing, judging. No lesson is known."""
+"""Check an answer against an exercise: definition, call, comparison, and verdict; independent of lessons."""

@@ -1,6 +1,6 @@
-"""Call a student's function once: copies of the arguments, a time limit, and whatever happens as plain data.
+"""Call a student's function once: with copies of the arguments, a time limit, and every outcome as plain data.
 
-It needs nothing of the exercises, so that a process which runs a stranger's function can do without their answers.
+This module does not need the exercises, so a process that runs an untrusted function does not need their answers.
 """
 
 import copy
@@ -27,9 +27,9 @@ AT_MOST = 20  # as many that do so however busy the machine is
 
 
 class DidNotFinish(BaseException):
-    """A call ran past the limit. No Exception, so that a student's `except Exception` does not hold it up.
+    """A call exceeded the time limit. It is not an Exception, so a student's `except Exception` does not catch it.
 
-    A named mistake whose loop never ends raises it at once.
+    A named mistake with an endless loop raises it directly.
     """
 
 
@@ -46,13 +46,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Results of a function on each case of one seed, in place of the function: a student's copy holds no answers."""
+    """Stored results of a function on each case of one seed; a student's copy has them instead of the function."""
 
     outcomes: tuple[Outcome, ...]
 
 
 def starved(process: str = "thread-self", proc: Path = Path("/proc")) -> float:
-    """Seconds in which a process could have run but others had the processors; 0 where the kernel does not tell."""
+    """Seconds in which this process waited for a processor that others used; 0 if the kernel does not report it."""
     try:  # twice a call, so by the system's own calls, a fifth of the time
         handle = os.open(f"{proc}/{process}/schedstat", os.O_RDONLY)
         try:
@@ -64,19 +64,19 @@ def starved(process: str = "thread-self", proc: Path = Path("/proc")) -> float:
 
 
 def counted(calculated: float, passed: float, waited: float) -> float:
-    """Seconds that count towards a limit, so that whether an answer is in time depends on the answer alone.
+    """Compute the seconds that count towards a limit: they depend on the answer, not on the load of the machine.
 
     Args:
-        calculated: seconds of the processor. These count, and as a rule nothing else.
-        passed: wall-clock seconds. With them, a call that sleeps for ever is ended too.
-        waited: those of them in which it could have run, had others not had the processors.
+        calculated: processor seconds. Usually only these count.
+        passed: wall-clock seconds. They also count, with less weight, to end a call that sleeps forever.
+        waited: wall-clock seconds in which the process was ready but other processes had the processors.
     """
     return max(calculated, (passed - waited) / WAITING, passed / AT_MOST)
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise DidNotFinish after so many seconds that count, where there is an alarm and this is the main thread."""
+    """Raise DidNotFinish after so many counted seconds, if the system has an alarm and this is the main thread."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -100,7 +100,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def _go_on(left: float, again: float, passed: float) -> None:
-    """Set the alarm of a limit around this one, less what has passed inside; ring at once where that was all."""
+    """Set the alarm of an outer limit again, minus the time spent inside; raise it now if no time is left."""
     if not left or left > passed:
         signal.setitimer(signal.ITIMER_REAL, max(left - passed, 0.0), again)
     else:
@@ -118,7 +118,7 @@ def calls(
     """Call a function on one case after another, until a call does not finish.
 
     Args:
-        seconds: of one call, LIMIT for None; together: of all of them.
+        seconds: limit of one call, LIMIT for None; together: limit of all calls.
         once: makes a single call, `call` for None.
     """
     seconds, left = LIMIT if seconds is None else seconds, together
@@ -135,10 +135,10 @@ def calls(
 
 
 def copied(value: Any, memo: dict) -> Any:
-    """What `copy.deepcopy` gives, at a sixth of the time for the tensors, tuples and numbers of which cases consist.
+    """Copy like `copy.deepcopy`, in a sixth of the time for the usual contents of cases: tensors, tuples and numbers.
 
     Args:
-        memo: what was copied before, by its identity, as `deepcopy` keeps it: what is one object stays one.
+        memo: earlier copies by identity, as in `deepcopy`, so that an object that occurs twice is copied once.
     """
     if id(value) in memo:
         return memo[id(value)]
@@ -153,10 +153,10 @@ def copied(value: Any, memo: dict) -> Any:
 
 
 def call(function: Callable, arguments: tuple, seconds: float | None = None) -> Outcome:
-    """Call a function on copies of its arguments. Whatever it raises becomes part of the outcome.
+    """Call a function on copies of its arguments. If it raises an error, the error becomes the outcome.
 
     Args:
-        seconds: of the processor that it may take; LIMIT for None.
+        seconds: processor seconds that it may take; LIMIT for None.
     """
     seconds = LIMIT if seconds is None else seconds
     try:

@@ -1,4 +1,4 @@
-"""Compare what a student's function returned with what was expected, and say in words where they first differ."""
+"""Compare a student's result with the expected one, and describe in words where they first differ."""
 
 import math
 from itertools import islice
@@ -19,7 +19,7 @@ TENTH, EXACT_IN_FLOAT32, RELATIVE_OF_COUNTS = 0.1, 2**24, 1e-6
 
 
 def plain(value: Any) -> Any:
-    """A value as data that can be compared and stored: CPU tensors, numbers, strings, and collections of these.
+    """Convert a value to data that can be compared and stored: CPU tensors, numbers, strings, and collections of these.
 
     Raises:
         ValueError: for anything else, such as an object or a function.
@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
 
 
 def close(got: Any, expected: Any) -> str | None:
-    """None when two plain values agree up to rounding, else a sentence on where they first differ."""
+    """Return None if two plain values agree up to rounding, otherwise a sentence on where they first differ."""
     if isinstance(expected, Tensor):
         return _close_tensor(got, expected)
     if isinstance(expected, tuple):
@@ -60,7 +60,7 @@ def close(got: Any, expected: Any) -> str | None:
 
 
 def up_to_rounding(got: Any, expected: Any, case: object) -> str | None:
-    """`close` as the comparison of an exercise: what is right is the same whatever the case."""
+    """Compare with `close`, for exercises whose right answer has no freedom; the case is ignored."""
     return close(got, expected)
 
 
@@ -137,10 +137,10 @@ def _close_tensor(got: Any, expected: Tensor) -> str | None:
 
 
 def tensor_like(got: Any, expected: Tensor) -> tuple[Any, str | None]:
-    """A value as a tensor whose entries can be compared with those expected, and in words why it cannot be one.
+    """Convert a value to a tensor that can be compared with the expected one, or say why this is impossible.
 
-    It must be an array of that very shape, for nothing is broadcast, and hold real numbers: neither complex ones nor,
-    where numbers are asked for, True and False. Zeros and ones do where True and False are asked for.
+    The value must be an array of exactly this shape, because we broadcast nothing, and hold real numbers. Complex
+    numbers are refused. So are True and False where numbers are expected, but 0 and 1 are accepted as False and True.
     """
     if isinstance(got, Number) or (isinstance(got, tuple) and _lengths(got) == expected.shape):
         got = as_tensor(got)
@@ -158,7 +158,7 @@ def tensor_like(got: Any, expected: Tensor) -> tuple[Any, str | None]:
 
 
 def _lengths(value: Any) -> tuple[int, ...]:
-    """The shape of a nested collection, as far as its first entries tell; the whole is not looked at."""
+    """Return the shape of a nested collection, judged by its first entries; the rest is not checked."""
     lengths = []
     while isinstance(value, tuple):
         lengths.append(len(value))
@@ -167,7 +167,7 @@ def _lengths(value: Any) -> tuple[int, ...]:
 
 
 def as_tensor(value: Any) -> Any:
-    """Numbers and nested lists as a tensor; anything else as it is."""
+    """Convert numbers and nested lists to a tensor; return anything else unchanged."""
     rows = isinstance(value, tuple) and len(value) > 0 and all(isinstance(row, Tensor) and row.ndim for row in value)
     try:
         return torch.stack(value) if rows else torch.as_tensor(value)

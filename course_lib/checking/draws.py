@@ -1,14 +1,14 @@
-"""What cases are drawn from: the generator of an exercise, and nothing else."""
+"""Random inputs for cases, which depend only on the generator of an exercise."""
 
 import torch
 from torch import Tensor
 
 
 def randn(generator: torch.Generator, *shape: int) -> Tensor:
-    """Normal numbers of that shape."""
+    """Draw normal numbers of this shape."""
     return torch.randn(*shape, generator=generator)
 
 
 def whole(generator: torch.Generator, low: int, high: int) -> int:
-    """A whole number from low to high − 1."""
+    """Draw a whole number from low to high − 1."""
     return int(torch.randint(low, high, (), generator=generator))

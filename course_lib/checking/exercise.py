@@ -1,4 +1,4 @@
-"""Exercises: cases, a fair comparison, and the wrong answers that have a name."""
+"""Exercises: cases, a fair comparison, and named mistakes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from course_lib.checking.compare import up_to_rounding
 
 @dataclass(frozen=True)
 class Case:
-    """One input to try. Arguments are copied before every call, so a function may work in place."""
+    """One input to try. Arguments are copied before every call, so a function may change them."""
 
     name: str
     arguments: tuple
@@ -20,11 +20,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A plausible wrong implementation. The student who wrote it reads the explanation.
+    """A plausible wrong implementation, with an explanation for students who wrote it.
 
     Args:
-        functions: its variants, which are different ways to write the same mistake: where they differ, the results
-            differ too (a division by zero, a tie).
+        functions: its variants, i.e. different ways to write the same mistake. Their results may differ in details,
+            such as a division by zero or a tie.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Variant:
-    """A right answer written differently; it must pass."""
+    """A right answer that is written differently; it must pass."""
 
     name: str
     function: Callable
@@ -47,10 +47,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Trivial:
-    """An answer without the idea. Cases that it gets right earn nothing by themselves.
+    """An answer without the idea of the exercise. The cases that it gets right earn no points on their own.
 
     Args:
-        name: what you do for it, to be read before "is enough": "always choosing the first".
+        name: the action, as the beginning of "... is enough": "always choosing the first".
     """
 
     name: str
@@ -63,15 +63,15 @@ class Exercise:
 
     Args:
         id: the folder of its lesson and its file there, such as "wanda.score".
-        difficulty: 1 (one line) to 5 (needs an idea of one's own).
-        cases: hand-made cases first, then ones drawn from the generator.
-        agree: (got, expected, case) -> None when they agree, else a sentence on where they first differ. The case is
-            for where what is right depends on the input (ties, for one).
-        picture: (case, got, expected) -> a figure shown with a wrong or right answer, where one helps.
-        library: the course's own function of the same arguments and result, where an experiment of the lesson calls
-            one: `mine` puts a right answer in its place.
-        trivial: answers without the idea that checking/trivial.py does not make up by itself.
-        by_heart: the places of the cases that are the same whatever the generator, where the others cannot be drawn.
+        difficulty: from 1 (one line) to 5 (needs an original idea).
+        cases: hand-made cases first, then cases drawn from the generator.
+        agree: (got, expected, case) -> None if they agree, otherwise a sentence on where they first differ. The case is
+            for exercises with several right answers, for example because of ties.
+        picture: (case, got, expected) -> a figure to show with an answer, if a figure helps.
+        library: the course's own function with the same arguments and result, if an experiment of the lesson calls one:
+            `mine` replaces it with a right answer.
+        trivial: answers without the idea that checking/trivial.py does not generate itself.
+        by_heart: indices of the cases that are the same for every generator, if some cases cannot be random.
     """
 
     id: str

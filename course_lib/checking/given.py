@@ -1,4 +1,4 @@
-"""Arguments that a case passes to a function, written out where that is short enough to calculate with."""
+"""The arguments of a case in words, written in full if they are small enough to calculate with."""
 
 import inspect
 import json
@@ -17,12 +17,12 @@ NAMES = Path(__file__).with_name("parameters.json")  # `course build` writes it 
 
 
 def given(exercise: Exercise, case: Case, names: tuple[str, ...] = ()) -> str:
-    """The small arguments of a case in full, and the large ones by their shapes.
+    """Write the small arguments of a case in full, and the large ones by their shapes.
 
-    For example "weight of shape (64, 32), n = 1". Where all are large, it is empty.
+    For example "weight of shape (64, 32), n = 1". The result is empty if all arguments are large.
 
     Args:
-        names: what the student's function calls its arguments; without any, the names of the exercise's stub.
+        names: the parameter names of the student's function; without any, those of the exercise's stub.
     """
     names = names or stub_names(exercise.id)
     if len(names) != len(case.arguments):
@@ -38,7 +38,7 @@ def given(exercise: Exercise, case: Case, names: tuple[str, ...] = ()) -> str:
 
 
 def own_names(function: Callable, case: Case) -> tuple[str, ...]:
-    """Names of a function's parameters for the arguments of a case; empty where it does not take them one by one."""
+    """Return a function's parameter names for the arguments of a case; empty if it does not take them one by one."""
     try:
         bound = inspect.signature(function).bind(*case.arguments)
         one_by_one = all(bound.signature.parameters[name].kind.name != "VAR_POSITIONAL" for name in bound.arguments)
@@ -48,7 +48,7 @@ def own_names(function: Callable, case: Case) -> tuple[str, ...]:
 
 
 def stub_names(exercise_id: str) -> tuple[str, ...]:
-    """Parameter names of an exercise's stub; empty for an exercise that no lesson has."""
+    """Return the parameter names of an exercise's stub; empty for an exercise that is in no lesson."""
     return tuple(_stubs().get(exercise_id, ()))
 
 
@@ -58,9 +58,9 @@ def _stubs() -> dict[str, list[str]]:
 
 
 def in_full(value: object) -> str | None:
-    """A value with all its numbers: numbers, words, small tensors with four digits, and collections of these.
+    """Write a value with all its numbers: numbers, words, small tensors with four digits, and collections of these.
 
-    None for anything else.
+    Return None for anything else.
     """
     if isinstance(value, Tensor):
         if value.numel() > SMALL or value.is_complex() or (not value.numel() and value.ndim > 1):

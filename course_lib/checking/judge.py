@@ -1,4 +1,4 @@
-"""Judge a function against an exercise: run it on the cases, compare, and recognise named mistakes."""
+"""Judge a function against an exercise: run it on the cases, compare the results, and recognise named mistakes."""
 
 import re
 from collections.abc import Callable
@@ -18,12 +18,12 @@ MANY = 5  # wrong cases explained for each right one that is contradicted: then 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check. `case`, `got`, `expected` and `trace` belong to the first case that went wrong.
+    """The result of a check. `case`, `got`, `expected` and `trace` belong to the first wrong case.
 
-    `differences` has one entry for every case that was run: None where it agrees. `explained` says for how many of the
-    wrong ones the named mistake gives the same result, `contradicted` how many right ones it would get wrong. `easy`
-    says what is enough to get all right cases without the idea, and is empty where one of them needs it. `names` are
-    those of the student's own parameters, where known.
+    `differences` has one entry for every case that was run, None if it is right. `explained` is the number of wrong
+    cases for which the named mistake gives the same result; `contradicted` is the number of right cases that it gets
+    wrong. `easy` says which answer without the idea is enough for all right cases, and is empty if there is none.
+    `names` are the student's own parameter names, if known.
     """
 
     exercise: Exercise
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def n_wrong(self) -> int:
-        """Cases that were run and went wrong."""
+        """The number of wrong cases among those that were run."""
         return sum(complaint is not None for complaint in self.differences)
 
     @property
@@ -54,7 +54,7 @@ class Verdict:
 
     @property
     def lowered(self) -> str:
-        """Which cases are right, and why they earn nothing yet, to be read after "right: "; empty where they do.
+        """Which cases are right and why they earn no points yet, to be read after "right: "; empty if they do.
 
         For example: "the worked example. Such a case earns points once a case that needs the method is right".
         """
@@ -75,31 +75,31 @@ class Verdict:
 
 
 def credit(n_right: int, n_cases: int, easy: tuple[str, ...]) -> float:
-    """The fraction of the points: every case counts the same, and easy cases count only together with a harder one.
+    """Compute the fraction of the points: all cases count equally, but easy ones only together with a harder one.
 
-    The name of a mistake is feedback and has no part in it: an equal slip without a name would earn something else.
+    The name of a mistake is only feedback. If it changed the points, an equal mistake without a name would earn others.
     """
     return 0.0 if easy else n_right / n_cases
 
 
 def counted(n_right: int, n_cases: int, lowered: str) -> str:
-    """How many cases are right, and why they earn nothing yet, in words; empty where they count."""
+    """Say how many cases are right and why they earn no points yet; empty if they do earn points."""
     return f"{n_right} of {n_cases} cases {'is' if n_right == 1 else 'are'} right: {lowered}." if lowered else ""
 
 
 def uncounted(lowered: str) -> str:
-    """The same without the numbers, where these would tell how many hidden cases there are."""
+    """Like `counted` but without numbers, for results that must not reveal how many hidden cases there are."""
     return f"right so far: {lowered}" if lowered else ""
 
 
 def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple[Mistake | None, int, int]:
-    """The first named mistake that gives the student's results on every case, and how many wrong ones that explains.
+    """Return the first named mistake with the student's results on every case, and how many wrong cases it explains.
 
-    Without one: the mistake that explains most of the wrong cases, compared with the right ones that it would get
-    wrong, among them the first wrong case and more than half of them all. In other words, one further slip does not
-    cost the mistake its name. But a mistake that would get all of the student's right cases wrong is another one,
-    unless it explains many times as many wrong ones. Many slips end in the same kind of error, so a mistake also has
-    to give the value of a wrong case.
+    If there is none: the mistake that explains the most wrong cases, minus the right cases that it would get wrong. It
+    must explain the first wrong case and more than half of all wrong cases. In other words, we still recognise a
+    mistake if the student made one more. But a mistake that would get all of the student's right cases wrong is a
+    different one, unless it explains many times as many wrong cases. Many errors in code end in the same exception, so
+    a mistake must also give the same value in at least one wrong case.
 
     Returns:
         the mistake, how many wrong cases it explains, and how many right ones it would get wrong.
@@ -125,7 +125,7 @@ def recognise(known: Known, outcomes: list[Outcome], wrong: list[bool]) -> tuple
 
 
 def _same(known: Known, function: Callable | Recorded, at: int, outcomes: list[Outcome]) -> bool:
-    """Whether a function of the exercise does on one case what the student's did."""
+    """Whether a function of the exercise has the same outcome on a case as the student's function."""
     outcome, other = outcomes[at], known.outcome(function, at)
     if outcome.error or other.error:
         kinds = [(o.error or "").split(":")[0] for o in (outcome, other)]
@@ -134,26 +134,26 @@ def _same(known: Known, function: Callable | Recorded, at: int, outcomes: list[O
 
 
 def judge(exercise: Exercise, function: Callable, seed: int = 0) -> Verdict:
-    """Run a function on the exercise's cases and say whether it is right, and if not, what is known about why."""
+    """Run a function on the exercise's cases, and judge the outcomes."""
     known = drawn(exercise, seed)
     found = conclude(known, list(calls(function, [case.arguments for case in known.cases])))
     return replace(found, names=own_names(function, found.case)) if found.case else found
 
 
 def verdict(exercise: Exercise, cases: list[Case], outcomes: list[Outcome]) -> Verdict:
-    """What outcomes say about an answer, wherever they were produced. Cases without an outcome count as wrong."""
+    """Judge the outcomes of an answer from any source. Cases without an outcome count as wrong."""
     return conclude(Known(exercise, cases), outcomes)
 
 
 def _other_stub(exercise: Exercise, outcomes: list[Outcome]) -> str:
-    """The id of another exercise of which the answer calls the function, where that one is still a stub."""
+    """Return the id of another exercise whose function the answer calls, if that function is still a stub."""
     stubs = [_STUB.search(outcome.error or "") for outcome in outcomes]
     others = {stub[1] for stub in stubs if stub} - {exercise.id}
     return min(others, default="")
 
 
 def conclude(known: Known, outcomes: list[Outcome]) -> Verdict:
-    """As `verdict`, for cases on which more than one answer is judged."""
+    """Like `verdict`, for cases on which several answers are judged."""
     exercise, n_cases = known.exercise, len(known.cases)
     if not outcomes or all(outcome.unattempted for outcome in outcomes):
         state = "not attempted" if outcomes else "wrong"

@@ -1,5 +1,5 @@
-"""Results on the cases of an exercise that no answer changes: right values, and those of named mistakes and trivial
-answers. Each is computed when first needed, and once for all answers that are judged on the same cases.
+"""Results on the cases of an exercise that do not depend on the answer: of the reference, of named mistakes and of
+trivial answers. Each is computed when it is first needed, and once for all answers to the same cases.
 """
 
 import copy
@@ -16,7 +16,7 @@ from course_lib.checking.exercise import Case, Exercise
 
 
 def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) -> str | None:
-    """None when the outcome is the expected value, else in words what is wrong with it."""
+    """Return None if the outcome is the expected value, otherwise a sentence on what is wrong."""
     if outcome.error:
         return outcome.error
     if outcome.value is None and expected is not None:
@@ -28,7 +28,7 @@ def difference(exercise: Exercise, case: Case, outcome: Outcome, expected: Any) 
 
 
 class Known:
-    """Cases of an exercise, with what is known of them."""
+    """The cases of an exercise with their known results."""
 
     def __init__(self, exercise: Exercise, cases: list[Case]) -> None:
         self.exercise, self.cases = exercise, cases
@@ -37,7 +37,7 @@ class Known:
 
     @cached_property
     def expected(self) -> list:
-        """The right value of every case."""
+        """Compute the right value of every case."""
         reference = self.exercise.reference
         if isinstance(reference, Recorded):
             return [outcome.value for outcome in reference.outcomes[: len(self.cases)]]
@@ -57,7 +57,7 @@ class Known:
         return trivial.by_heart(self.exercise, self.cases)
 
     def ways(self, which: list[int]) -> tuple[str, ...]:
-        """By what some of the cases can all be had without the idea; nothing when one cannot."""
+        """Return the answers without the idea that together get all these cases right; nothing if they miss a case."""
         agrees = partial(difference, self.exercise)
         for at in which:
             if at not in self._ways:
@@ -70,5 +70,5 @@ class Known:
 
 @lru_cache(maxsize=8)
 def drawn(exercise: Exercise, seed: int) -> Known:
-    """The cases that a seed draws. Of the newest they are kept: a student checks one answer again and again."""
+    """Return the cases of a seed. The newest are cached, because a student checks an exercise many times."""
     return Known(exercise, exercise.cases(torch.Generator().manual_seed(seed)))

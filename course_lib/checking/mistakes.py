@@ -42,7 +42,7 @@ Written = ast.Lambda | ast.FunctionDef | ast.Name | ast.Attribute
 
 @dataclass(frozen=True)
 class Entry:
-    """One mistake as its file has it. Each variant comes with the number of its line and the values of its loops."""
+    """One mistake in its file. Each variant has its line number and the values of its loops."""
 
     name: str
     explanation: str
@@ -50,14 +50,14 @@ class Entry:
 
 
 def read_mistakes(names: dict[str, Any], steps_of: Callable | None = None) -> tuple[Mistake, ...]:
-    """The mistakes of an exercise.
+    """Read the mistakes of an exercise.
 
     Args:
         names: the globals of the exercise's file.
-        steps_of: the reference, where variants replace its steps.
+        steps_of: the reference, if variants replace its steps.
 
     Raises:
-        ValueError: for a text that cannot be read, with its line.
+        ValueError: a text that cannot be read; the message has the line.
     """
     path = Path(names["__file__"]).with_suffix(".md")
     parameters, entries = parsed(path.read_text(encoding="utf-8"), _shown(path))
@@ -79,10 +79,10 @@ def _shown(path: Path) -> str:
 
 
 def parsed(text: str, where: str) -> tuple[str, list[Entry]]:
-    """The parameters of the heading, and all mistakes in their order.
+    """Parse a text; return the parameters in its heading, and all mistakes in order.
 
     Raises:
-        ValueError: naming the line that cannot be read.
+        ValueError: a line that cannot be read; the message names it.
     """
     (number, first), *blocks = list(_blocks(text, where)) or [(1, "")]
     heading = HEADING.fullmatch(first)
@@ -108,14 +108,14 @@ def parsed(text: str, where: str) -> tuple[str, list[Entry]]:
 
 
 def names_used(text: str) -> set[str]:
-    """The names that variants of a text take from the exercise's file, among others."""
+    """Return the names in the variants of a text, which include all names that they need from the exercise's file."""
     parameters, entries = parsed(text, "mistakes")
     code = "\n".join("\n".join([code, *values.values()]) for e in entries for _, code, values in e.variants)
     return set(re.findall(r"[A-Za-z_]\w*", code)) - set(parameters.split(", "))
 
 
 def _blocks(text: str, where: str) -> Iterator[tuple[int, str]]:
-    """The heading, mistakes and variants, each as one line, with the number of its first line."""
+    """Yield the heading, mistakes and variants, each as one line, with the number of its first line."""
     started: tuple[int, list[str]] | None = None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -133,7 +133,7 @@ def _blocks(text: str, where: str) -> Iterator[tuple[int, str]]:
 
 
 def _loops(text: str, where: str) -> list[Values]:
-    """Every combination of the values of " for `x` in `1, 2` for `y` in `3, 4`", the last name changing fastest."""
+    """Return all combinations of the values of " for `x` in `1, 2` for `y` in `3, 4`"; the last name varies fastest."""
     try:
         loops = {name: ast.parse(f"({values},)", mode="eval").body.elts for name, values in LOOP.findall(text)}
     except SyntaxError as error:
@@ -142,7 +142,7 @@ def _loops(text: str, where: str) -> list[Values]:
 
 
 class WrongAnswer:
-    """One variant of a mistake. It is compiled at the first call, since most are never called."""
+    """One variant of a mistake. It is compiled at the first call, because most are never called."""
 
     def __init__(
         self,
@@ -164,10 +164,10 @@ class WrongAnswer:
 
     @cached_property
     def function(self) -> Callable:
-        """The variant as a function.
+        """Compile the variant to a function.
 
         Raises:
-            ValueError: for a variant that is no Python, or replaces a step that the reference does not have.
+            ValueError: a variant that is not Python, or that replaces a step that the reference does not have.
         """
         node = self.written
         if isinstance(node, ast.FunctionDef):
@@ -179,7 +179,7 @@ class WrongAnswer:
 
     @property
     def written(self) -> Written:
-        """The variant as Python: a lambda, the reference with other steps, or the name of a function."""
+        """Return the variant as Python: a lambda, the reference with other steps, or the name of a function."""
         try:
             body = _Filled(self.values).visit(ast.parse(self.code)).body
             arguments = ast.parse(f"lambda {self.parameters}: 0", mode="eval").body.args
@@ -219,7 +219,7 @@ class WrongAnswer:
         return definition
 
     def _reference(self) -> ast.FunctionDef:
-        """A copy of the reference, as it is written."""
+        """Return a copy of the reference's syntax tree."""
         function, node = inspect.unwrap(self.steps_of) if self.steps_of else None, None
         if inspect.isfunction(function) and not function.__code__.co_freevars:
             node = _definition(function)
@@ -232,7 +232,7 @@ class WrongAnswer:
 
 
 class _Filled(ast.NodeTransformer):
-    """Values of a loop in place of its names."""
+    """Replace names with the values of a loop."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
@@ -250,7 +250,7 @@ def _definition(function: Callable) -> ast.FunctionDef | None:
 
 
 def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The lists of statements in a function, but not those of functions inside it."""
+    """Yield the lists of statements in a function, except those of functions inside it."""
     for body in (getattr(node, field, None) for field in ("body", "orelse", "finalbody")):
         if isinstance(body, list):
             yield body
@@ -260,7 +260,7 @@ def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _replaced(step: ast.stmt, others: list[ast.stmt] | None, parameters: list[str]) -> list[ast.stmt]:
-    """Other steps in place of one. Those that use its own result, such as `loss = 2 * loss`, come after it."""
+    """Replace one step with others. Steps that use their own result, such as `loss = 2 * loss`, come after it."""
     if others is None:
         return [step]
     name = _name_of(step)
@@ -269,7 +269,7 @@ def _replaced(step: ast.stmt, others: list[ast.stmt] | None, parameters: list[st
 
 
 def _name_of(step: ast.stmt) -> str:
-    """The name of a step: the target that it assigns to, or `return`; empty for any other statement."""
+    """Return the name of a step: the target that it assigns to, or `return`; empty for any other statement."""
     if isinstance(step, ast.Assign):
         return ast.unparse(step.targets[0]).strip("()")
     if isinstance(step, ast.AugAssign):

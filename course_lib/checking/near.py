@@ -1,4 +1,4 @@
-"""Compare several named results, each with the rounding that an exercise knows of it, such as a loss and a gradient."""
+"""Compare several named results, such as a loss and a gradient, each with its own rounding error."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from course_lib.checking.compare import RELATIVE, close, short, tensor_like
 
 
 def all_near(got: Any, expected: Any, roundings: Mapping[str, float]) -> str | None:
-    """None when every result agrees, else a sentence that names the first one that does not.
+    """Return None if every result agrees, otherwise a sentence that names the first one that does not.
 
-    `roundings` holds, by name and in their order, by how much each result may be off whatever its size: what was added
-    up on the way, or cancels, is known to the exercise and not seen in the result. Where anything else than such a
-    tuple is expected, it is `close`.
+    `roundings` holds the absolute tolerance of each result by name, in order. The exercise must provide it if a result
+    is a sum of numbers that cancel, because we cannot see these numbers in the result. If the expected value is not a
+    tuple of these results, the comparison is `close`.
     """
     if not isinstance(expected, tuple):
         return close(got, expected)
@@ -28,7 +28,7 @@ def all_near(got: Any, expected: Any, roundings: Mapping[str, float]) -> str | N
 
 
 def near(got: Any, expected: Tensor, rounding: float) -> str | None:
-    """`close` of one tensor with an absolute tolerance of its own; entries within it are not told as different."""
+    """Compare one tensor with `close` and an extra absolute tolerance; entries within it do not count as different."""
     got, problem = tensor_like(got, expected)
     if problem:
         return problem

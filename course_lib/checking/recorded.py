@@ -1,7 +1,7 @@
-"""Exercises without answers: in a student's copy each exercise has its cases and outcomes next to it, as data.
+"""Exercises without answers: in a student's copy the cases and outcomes of each exercise are stored next to it as data.
 
-`course release` writes both. Expected values and those of each named mistake were recorded on the cases of the one seed
-that `check` uses, so a check has the same result as with the functions themselves.
+`course release` writes both. Expected values and those of each named mistake were recorded for the cases of the one
+seed that `check` uses, so a check has the same result as with the functions themselves.
 """
 
 import json
@@ -26,11 +26,11 @@ def recorded(
     picture: Callable[[Case, Any, Any], "matplotlib.figure.Figure"] | None = None,
     library: Callable | None = None,
 ) -> Exercise:
-    """An exercise without its answers.
+    """Return an exercise without its answers.
 
     Args:
         source: the file of the exercise; its data is next to it.
-        agree, picture, library: what is code in an exercise, where it has such.
+        agree, picture, library: the functions of the exercise, if it has them.
     """
     with safe_open(Path(source).with_suffix(SUFFIX), framework="pt") as file:
         stored = json.loads(file.metadata()["exercise"])
@@ -73,7 +73,7 @@ def _recorded(stored: list[dict], tensors: list[Tensor]) -> Recorded:
 
 
 def decode(value: Any, tensors: list[Tensor]) -> Any:
-    """A plain value from JSON, in which tensors and collections are written as {kind: content}."""
+    """Decode a plain value from JSON, in which tensors and collections are written as {kind: content}."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()

@@ -9,7 +9,7 @@ LONG, MANY, DEEP = 200, 12, 4  # characters of a message, entries it shows, leve
 
 
 def short(value: Any, depth: int = DEEP) -> str:
-    """A value in a few words, for a message. Whatever the value holds, this takes no time and does not fail."""
+    """Describe a value in a few words for a message. This is fast and never fails, whatever the value contains."""
     if isinstance(value, Tensor):
         return _short_tensor(value)
     if isinstance(value, float):

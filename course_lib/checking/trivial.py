@@ -1,8 +1,8 @@
-"""Answers without the idea: zeros, what was given, a mask that looks at nothing, the worked example by heart.
+"""Answers without the idea: zeros, an argument, a mask that ignores all values, the worked example by heart.
 
-Its right cases say nothing about what its author understands. Such answers are made from the arguments and the shape
-of the expected value alone; an exercise lists further ones in `trivial`. Each is named by what you do for it, to be
-read before "is enough": "returning zeros".
+The cases that they get right do not show that the author understands the exercise. Most are made from the arguments and
+the shape of the expected value; an exercise lists more in `trivial`. Each is named by an action, to be read before
+"is enough", such as "returning zeros".
 """
 
 from collections.abc import Callable, Iterator
@@ -28,15 +28,15 @@ def ways_to(
     """List every way to get a case right without the idea of the exercise.
 
     Args:
-        expected: the right value of every case. at: the place of the case. known: the places of those of `by_heart`.
-        agrees: (case, outcome, right value) -> None when they agree, else a sentence.
+        expected: the right value of every case. at: the index of the case. known: the indices of those in `by_heart`.
+        agrees: (case, outcome, right value) -> None if they agree, otherwise a sentence.
     """
     tried = outcomes(exercise, cases, expected, at, known)
     return [name for name, outcome in tried if agrees(cases[at], outcome, expected[at]) is None]
 
 
 def fewest(ways_of: dict[int, list[str]]) -> tuple[str, ...]:
-    """The ways to all of these cases, as few as that takes; each case has some."""
+    """Return a smallest set of ways that gets all these cases right; each case has at least one way."""
     names: list[str] = []
     while ways_of:  # the way to most of the cases that are left
         names.append(max(chain(*ways_of.values()), key=lambda name: sum(name in ways for ways in ways_of.values())))
@@ -47,7 +47,7 @@ def fewest(ways_of: dict[int, list[str]]) -> tuple[str, ...]:
 def outcomes(
     exercise: Exercise, cases: list[Case], expected: list, at: int, known: set[int]
 ) -> Iterator[tuple[str, Outcome]]:
-    """What answers without the idea give on one of the cases, each with its name; `known`: the cases of `by_heart`."""
+    """Yield the results of answers without the idea on one case, with their names; `known`: cases of `by_heart`."""
     for name, values in _GENERIC.items():
         yield from ((name, Outcome(value)) for value in values(plain(cases[at].arguments), expected[at]))
     for trivial in exercise.trivial:
@@ -60,7 +60,7 @@ def outcomes(
 
 
 def by_heart(exercise: Exercise, cases: list[Case]) -> set[int]:
-    """Return the places of the cases that are the same for all students; hidden cases are never among them."""
+    """Return the indices of the cases that are the same for all students; hidden cases are never among them."""
     if exercise.by_heart is not None:
         return set(exercise.by_heart)
     together = enumerate(zip(cases, *_draws(exercise), strict=False))
@@ -92,7 +92,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _everywhere(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same collection with every tensor, number and text changed."""
+    """Return the same collection with every tensor, number and text changed."""
     if isinstance(value, tuple):
         return tuple(_everywhere(item, change) for item in value)
     if isinstance(value, dict):
@@ -108,7 +108,7 @@ def _filled(fill: int) -> Callable[[tuple, Any], Iterator[Any]]:
 
 
 def _given(arguments: tuple, right: Any) -> Iterator[Any]:
-    """Each argument; in every place of a collection; as many side by side as are wanted; in another shape."""
+    """Yield each argument alone, in every place of a collection and in its shape, and consecutive arguments."""
     n = len(right) if isinstance(right, tuple | dict) else 1
     for at, argument in enumerate(arguments):
         yield argument
@@ -123,7 +123,7 @@ def _reshaped(given: Any, leaf: Any) -> Any:
 
 
 def _ends(last: bool) -> Callable[[tuple, Any], Iterator[Any]]:
-    """So many of the first, or of the last, as are wanted, along an axis or of all (None)."""
+    """Yield as many of the first or of the last entries as required, along an axis or of all (None)."""
 
     def values(arguments: tuple, right: Any) -> Iterator[Any]:
         if isinstance(right, tuple) and right and all(type(item) is int for item in right):
@@ -136,13 +136,13 @@ def _ends(last: bool) -> Callable[[tuple, Any], Iterator[Any]]:
 
 
 def _lengths(arguments: tuple) -> set[int]:
-    """Of how many the last may be wanted: the numbers that are given, and the sizes of tensors."""
+    """Return possible lengths for choosing the last entries: numbers among the arguments, and sizes of tensors."""
     numbers = {argument for argument in arguments if type(argument) is int}
     return numbers | {n for argument in arguments if isinstance(argument, Tensor) for n in argument.shape}
 
 
 def _end(leaf: Any, arguments: tuple, last: bool, axis: int | None, n: int) -> Any:
-    """A mask, places or numbers like the leaf, of one end. `n`: how many there are to take the last places of."""
+    """Return a mask, indices or numbers like the leaf, from one end. `n`: the length, for the last indices."""
     if not isinstance(leaf, Tensor) or not leaf.ndim:
         return 0
     if leaf.dtype == torch.bool:
@@ -158,9 +158,7 @@ def _end(leaf: Any, arguments: tuple, last: bool, axis: int | None, n: int) -> A
 
 
 def _mask(right: Tensor, last: bool, axis: int | None) -> Tensor:
-    """As many True as the right mask has along an axis, or in all: at one end. The same for every row, as for a mask
-    that looks at nothing.
-    """
+    """Return a mask with as many True as the right mask, along an axis or in all, but all at one end of every row."""
     counts = right.sum() if axis is None else right.sum(dim=axis)
     if not right.numel() or not (counts == counts.flatten()[0]).all():
         return torch.zeros_like(right)

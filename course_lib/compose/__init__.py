@@ -1,1 +1,1 @@
-"""All that makes a model smaller, in one recipe: what it says, the model it makes, and what that holds and reads."""
+"""Recipes that combine compression methods: their settings, the models they build, and the bytes that a model needs."""

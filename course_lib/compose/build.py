@@ -1,7 +1,7 @@
-"""From a recipe to a model: parts in their order, prune, round, fit selectors, then the rest around the finished model.
+"""From a recipe to a model: apply the parts in order: prune, quantize, fit selectors, and add the rest to the model.
 
-Nothing but calibration text goes in, and nothing that the recipe declares is believed: what the model holds is in
-`stored`, tensor by tensor.
+The only input is calibration text, and we trust no declaration of a recipe: `stored` holds everything that the model
+contains, tensor by tensor.
 """
 
 import copy
@@ -25,10 +25,10 @@ from course_lib.pruning.checks import check_calibration
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Built:
-    """A model made by a recipe.
+    """A model built from a recipe.
 
     Args:
-        made: the model, what is stored of it, and what its parts have fitted.
+        made: the model, its stored tensors, and what its parts have fitted.
     """
 
     recipe: Recipe
@@ -36,17 +36,17 @@ class Built:
 
     @property
     def model(self) -> PreTrainedModel:
-        """Of its own: the dense one stays as it was. It is not whole outside of `running`."""
+        """The compressed model, a copy of the dense one. It is only complete inside of `running`."""
         return self.made.model
 
     @property
     def stored(self) -> Stored:
-        """Every tensor that is kept, by PART/NAME."""
+        """All stored tensors by PART/NAME."""
         return self.made.stored
 
     @contextmanager
     def running(self) -> Iterator[Cache]:
-        """Inside, the model computes with every part; yields a fresh cache, to be given as `past_key_values`."""
+        """Let the model compute with every part inside the `with` block; yield a new cache for `past_key_values`."""
         with ExitStack() as stack:
             opened = [stack.enter_context(make()) for make in self.made.inside]
             caches = [each for each in opened if isinstance(each, EvictingCache)]
@@ -60,14 +60,14 @@ def build(
     folder: Path = Path(),
     progress: bool = False,
 ) -> Built:
-    """The model of a recipe, a copy.
+    """Build the model of a recipe as a copy.
 
     Args:
-        calibration: as `recipe.calibration.text(tokenizer)` gives it.
-        folder: where the files lie that the recipe names.
+        calibration: the result of `recipe.calibration.text(tokenizer)`.
+        folder: where the files are that the recipe names.
 
     Raises:
-        ValueError: settings that this model cannot have, or files that do not match the recipe.
+        ValueError: settings that do not fit this model, or files that do not match the recipe.
     """
     check_calibration(model, calibration)
     dense = Built(recipe=Recipe(), made=Making(model=copy.deepcopy(model), stored=dense_tensors(model)))
@@ -77,7 +77,7 @@ def build(
 def extended(
     built: Built, recipe: Recipe, calibration: Int[Tensor, "n N"], folder: Path = Path(), progress: bool = False
 ) -> Built:
-    """A recipe that goes on where another ended: its first parts are there already, and the model is shared.
+    """Continue the build of another recipe, which has the first parts of this one; the two share their model.
 
     Raises:
         ValueError: a recipe that does not begin with the parts of the other; otherwise as `build`.
@@ -95,7 +95,7 @@ def extended(
 
 
 def dense_tensors(model: PreTrainedModel) -> Stored:
-    """Every parameter in 16 bits, tied ones once: dense/LAYER of the blocks' linears, table/WHICH, other/NAME."""
+    """Return every parameter in 16 bits, tied ones once: dense/LAYER for linears of blocks, table/WHICH, other/NAME."""
     known = {id(layer.module.weight): f"dense/{layer.name}" for layer in layers_of(model)}
     known |= {id(weight): f"table/{which}" for which, weight in tables_of(model).items()}
     return {

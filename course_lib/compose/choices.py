@@ -1,4 +1,4 @@
-"""The choices of a recipe for weights: every method, allocation and way of rounding there is, and its bounds."""
+"""The choices of a recipe for weights: all methods, allocations and roundings, and the limits of their settings."""
 
 import re
 from collections.abc import Callable
@@ -26,7 +26,7 @@ SPARSEST, SMALLEST_GROUP = 0.95, 16
 
 
 def pattern_of(asked: float | str, usual: Pattern) -> Pattern:
-    """A sparsity in the usual pattern of a method, or "n:m" with n kept.
+    """Return the usual pattern of a method with a sparsity, or the pattern "n:m" with n kept.
 
     Raises:
         ValueError: for anything else.
@@ -48,7 +48,7 @@ def grid_in_words(bits: int, group: int | None) -> str:
 
 
 def check_grid(bits: int | None, group: int | None) -> None:
-    """Raises ValueError for bits that codes are not packed in, and groups so small that scales outweigh codes."""
+    """Raise ValueError for bits that cannot be packed, or groups so small that scales take more bytes than codes."""
     if bits not in (None, *BITS):
         raise ValueError(f"got bits = {bits}; expected one of {', '.join(map(str, BITS))}.")
     if group is not None and group < SMALLEST_GROUP:

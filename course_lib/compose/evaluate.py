@@ -1,7 +1,7 @@
 """The loss of a built model with all its parts: the start of a text in one pass, the rest through the cache.
 
-So sparse prefill acts in the first pass, and evicted tokens are missing afterwards. All models read the same start.
-Windows are paired: two models read the same ones.
+So sparse prefill takes effect in the first pass, and eviction in the later ones. All models read the same windows, so
+their losses can be compared in pairs.
 
 Dimension key: n windows of N tokens, of which the first R are read in one pass.
 """
@@ -13,15 +13,15 @@ from torch.nn.functional import cross_entropy
 
 from course_lib.compose.build import Built
 
-CHUNK = 16  # tokens of a continuation read in one pass: what leaves, leaves after each
+CHUNK = 16  # tokens of a continuation read in one pass; eviction follows after each pass
 LONG_CHUNK = 128  # if no part acts while the model runs: the losses then do not depend on the chunks
 
 
 @torch.no_grad()
 def continued_losses(built: Built, windows: Int[Tensor, "n N"], n_first: int | None = None) -> Float[Tensor, "n"]:
-    """Mean loss of the tokens after the first `n_first` (half of a window if None), in nats per token, float64.
+    """Compute the mean loss of the tokens after the first `n_first` (default: half of a window), in nats per token.
 
-    The first of them is predicted before any token is evicted, and does not count.
+    The result is in float64. The first of these tokens does not count: it is predicted before any eviction.
 
     Raises:
         ValueError: windows that are too short.

@@ -1,4 +1,4 @@
-"""From plain data to a frozen dataclass, field by field: nothing unknown, nothing of another type."""
+"""From plain data to a frozen dataclass, field by field, without unknown fields or values of another type."""
 
 import types
 from collections.abc import Mapping
@@ -16,10 +16,11 @@ Made = TypeVar("Made")
 
 
 def read_fields(kind: type[T], data: object, where: str) -> T:
-    """An instance of a dataclass whose fields are plain.
+    """Create a dataclass with plain fields from a JSON object.
 
     Raises:
-        ValueError: no object, unknown or missing fields, values of another type, and what the dataclass itself refuses.
+        ValueError: not an object, unknown or missing fields, values of another type, and errors of the dataclass
+            itself.
     """
     if not isinstance(data, dict):
         raise ValueError(f"got {where} {short(data)}; expected an object such as {{{_names(kind)}}}, or leave it out.")
@@ -36,7 +37,7 @@ def read_fields(kind: type[T], data: object, where: str) -> T:
 
 
 def refuse_unknown(data: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
-    """Raises ValueError for a key that is not among those known."""
+    """Raise ValueError for an unknown key."""
     if unknown := [name for name in data if name not in known]:
         raise ValueError(
             f"got {short(unknown[0])} in {where}; expected one of {', '.join(known) or 'no field at all'}."
@@ -44,7 +45,7 @@ def refuse_unknown(data: Mapping[str, Any], known: Mapping[str, Any], where: str
 
 
 def converted(value: Any, hint: Any, where: str) -> Any:
-    """The value as its type hint has it: lists become tuples, whole numbers floats where no whole ones are meant."""
+    """Convert a value to its type hint: a list to a tuple, a whole number to a float if it may not be an int."""
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     for option in options:
         if type(value) is option:
@@ -63,11 +64,11 @@ def converted(value: Any, hint: Any, where: str) -> Any:
 def settings_of(
     kind: type, given: Mapping[str, Any], taken: tuple[str, ...], where: str, low: int = -MOST, high: int = MOST
 ) -> dict[str, Any]:
-    """The settings of a method beyond those of every method of its kind: fields that are plain, by their names.
+    """Read the plain settings that only this method has, and not all methods of its kind.
 
     Args:
         taken: names of fields that the part sets itself.
-        low, high: limits on every number, which belong to them.
+        low, high: inclusive limits for every number.
     """
     hints = get_type_hints(kind)
     plain = {f.name: hints[f.name] for f in fields(kind) if f.init and f.name not in taken and _is_plain(hints[f.name])}
@@ -80,14 +81,14 @@ def settings_of(
 
 
 def chosen(name: str, kinds: Mapping[str, Made], where: str) -> Made:
-    """What has that name, a class for example, or a ValueError that lists those there are."""
+    """Return the value of a name, such as a class; raise ValueError with a list of all names if it is unknown."""
     if name not in kinds:
         raise ValueError(f"got {where} {short(name)}; expected one of {', '.join(kinds)}.")
     return kinds[name]
 
 
 def exact_percent(share: float) -> str:
-    """Of a share, with as many digits as it takes."""
+    """Format a fraction in percent, with as many digits as necessary."""
     return f"{100 * share:.4g} %"
 
 
@@ -97,7 +98,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def check_types(settings: Any) -> None:
-    """Raises ValueError for a field of a dataclass that holds another type than it says: as JSON's are checked."""
+    """Raise ValueError for a field of a dataclass whose value does not have the declared type."""
     for field in fields(settings):
         value, hint = getattr(settings, field.name), _hints(type(settings))[field.name]
         options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
@@ -114,7 +115,7 @@ def _fits(value: object, option: Any) -> bool:
 
 
 def within(name: str, value: int | float, low: int | float, high: int | float) -> None:
-    """Raises ValueError for a number outside of its bounds, both of which belong to them."""
+    """Raise ValueError for a number outside of its limits, which are inclusive."""
     if not low <= value <= high:
         raise ValueError(f"got {name} = {value}; expected {low} to {high}.")
 

@@ -1,7 +1,7 @@
-"""The models to which no other is preferable: the Pareto set of bytes and loss, and the area that it covers.
+"""The Pareto front of bytes and loss: the models that no other model dominates, and the area that they cover.
 
-A loss is known up to its error. Two models that read the same windows differ in each of them, and the mean of these
-differences has an error of its own: a model is beaten only where it loses by more than two of these.
+A measured loss has an error. Two models that read the same windows have a difference in each window, and we compute the
+standard error of their mean: a model is only worse if its loss is higher by more than two of these errors.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +14,11 @@ ERRORS = 2.0  # standard errors by which a difference has to exceed 0
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A model.
+    """A model on the plane of cost and loss.
 
     Args:
         cost: bytes stored, or read per token; less is better.
-        losses: of the windows, the same and in the same order for all points; less is better.
+        losses: by window, with the same windows in the same order for all points; less is better.
     """
 
     name: str
@@ -33,15 +33,15 @@ class Point:
 
     @property
     def loss(self) -> float:
-        """The mean."""
+        """The mean loss."""
         return sum(self.losses) / len(self.losses)
 
 
 def ratio(point: Point, other: Point) -> tuple[float, float]:
-    """The log of the ratio of two perplexities, the mean difference of the losses, and its standard error.
+    """Return the log of the ratio of two perplexities (the mean difference of the losses) and its standard error.
 
     Raises:
-        ValueError: losses of other windows.
+        ValueError: losses of different windows.
     """
     if len(point.losses) != len(other.losses) or not point.losses:
         raise ValueError(
@@ -52,7 +52,7 @@ def ratio(point: Point, other: Point) -> tuple[float, float]:
 
 
 def dominates(point: Point, other: Point) -> bool:
-    """Whether it costs no more and is better by more than two errors; or costs less and loses exactly as much."""
+    """Whether it costs no more and its loss is lower by more than two errors; or it costs less for the same loss."""
     if point.cost > other.cost:
         return False
     difference, error = ratio(other, point)
@@ -61,16 +61,16 @@ def dominates(point: Point, other: Point) -> bool:
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """Select the points that none dominates, from the cheapest to the most expensive; equal points are all kept."""
+    """Select the points that are not dominated, from the cheapest to the most expensive; equal points are all kept."""
     ordered = sorted(points, key=lambda point: (point.cost, point.loss))
     return [point for point in ordered if not any(dominates(other, point) for other in points)]
 
 
 def hypervolume(points: Iterable[Point], cost: int | float, loss: int | float) -> float:
-    """The area between a reference point and what the points, as measured, are better than: a sweep from the left.
+    """Compute the area between a reference point and the points that dominate it as measured: a sweep from the left.
 
     Args:
-        cost, loss: of the reference; a point that is worse than it in either covers nothing.
+        cost, loss: of the reference; a point that is worse in either of them adds no area.
     """
     area, best = 0.0, loss
     inside = [point for point in points if point.cost < cost and point.loss < loss]

@@ -1,4 +1,4 @@
-"""The stored part of a fitted selector: its tensors by name, and by formula how many bytes those take.
+"""The stored part of a fitted selector: its tensors by name, and the bytes of these tensors by formula.
 
 Dimension key: L blocks, D width, F neurons, C lists, R rank.
 """
@@ -26,7 +26,7 @@ NUMBER, PLACE = 4, 8  # bytes of a float32, and of the list that a row belongs t
 
 
 def stored_of(selector: NeuronSelector) -> dict[str, Tensor]:
-    """All tensors that fitting left in its fields; copies on few bits are packed."""
+    """Return all tensors in the fields of a fitted selector; low-bit copies are packed."""
     if isinstance(selector, LowBit):
         return dict(_packed(selector))
     return {
@@ -52,7 +52,7 @@ def _packed(selector: LowBit) -> Iterator[tuple[str, Tensor]]:
 
 
 def bytes_by_sizes(selector: NeuronSelector, model: PreTrainedModel) -> int:
-    """The same from the settings and the sizes of the model alone; what the selector says of itself where it is new."""
+    """Compute the bytes of `stored_of` from settings and the model's sizes; other kinds of selectors declare them."""
     n_blocks, width, n_neurons = sizes_of(model)
     n_into = len(neurons_of(model)[0].into)
     match selector:
@@ -72,7 +72,7 @@ def bytes_by_sizes(selector: NeuronSelector, model: PreTrainedModel) -> int:
 
 
 def products_of(selector: NeuronSelector, model: PreTrainedModel) -> int:
-    """Products of one token in all blocks to choose, without those of matrices that are computed whole anyway."""
+    """Count the multiplications per token for choosing neurons, without matrices that are computed anyway."""
     n_blocks, width, n_neurons = sizes_of(model)
     n_into = len(neurons_of(model)[0].into)
     match selector:

@@ -1,4 +1,4 @@
-"""The seam of recipes: a part is settings, and what it makes of a model, in one file of parts/."""
+"""The interface of recipes: a part has settings and a method that applies them to a model; see parts/."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -28,13 +28,13 @@ class Ground:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Making:
-    """A model on its way through the parts.
+    """A model while its parts are applied.
 
     Args:
-        model: a copy of the dense one, as it comes back from what is stored of it.
-        stored: every tensor that has to be kept to make it again, as PART/NAME; what no part touched is float16.
-        inside: what makes the blocks in which the model runs, in the order in which they are entered.
-        found: what a part has fitted and others ask for, by the part's name.
+        model: a copy of the dense model, with weights decoded from the stored tensors.
+        stored: all tensors that are necessary to build it again, as PART/NAME; unchanged weights are float16.
+        inside: functions that return the context managers for running the model, in the order in which we enter them.
+        found: fitted objects that other parts need, by the name of their part.
     """
 
     model: PreTrainedModel = field(repr=False)
@@ -43,7 +43,7 @@ class Making:
     found: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def with_(self, part: str, found: Any, stored: Stored, inside: Callable[[], AbstractContextManager]) -> "Making":
-        """One part more, which runs in a block of its own."""
+        """Return the result with one more part, which has its own context manager."""
         named = {f"{part}/{name}": tensor for name, tensor in stored.items()}
         return replace(
             self, stored=self.stored | named, inside=(*self.inside, inside), found=self.found | {part: found}
@@ -52,29 +52,29 @@ class Making:
 
 @dataclass(frozen=True, kw_only=True)
 class Part(ABC):
-    """Settings of one part, plain data all of them.
+    """The settings of one part, all of them plain data.
 
-    Settings that are never valid are refused when the part is made (`__post_init__`), those that do not fit a model
-    when it is applied.
+    Settings that are never valid are refused when the part is created (`__post_init__`), settings that do not fit a
+    model when it is applied.
     """
 
     name: ClassVar[str]  # its key in a recipe
     place: ClassVar[int]  # parts are applied in this order
-    excludes: ClassVar[dict[str, str]] = {}  # the name of another part: why they cannot both be there
-    replaces: ClassVar[str] = ""  # weights that it stores in its own form: "dense", the linears, or "table"
-    kind: ClassVar[str] = ""  # what the rest that it stores is for, in a word; its name when empty
-    is_read: ClassVar[bool] = True  # whether a decoded token reads what it stores
-    forgets: ClassVar[bool] = False  # whether tokens leave, which a draft cannot take back
+    excludes: ClassVar[dict[str, str]] = {}  # the name of another part: why a recipe cannot have both
+    replaces: ClassVar[str] = ""  # weights that it stores in another form: "dense" (linear layers) or "table"
+    kind: ClassVar[str] = ""  # the purpose of its other stored tensors, in one word; its name when empty
+    is_read: ClassVar[bool] = True  # whether a decoded token reads its stored tensors
+    forgets: ClassVar[bool] = False  # whether it evicts tokens, which a draft cannot restore
 
     def __post_init__(self) -> None:
         check_types(self)
 
     @abstractmethod
     def apply(self, making: Making, ground: Ground) -> Making:
-        """The model with this part, from calibration text alone.
+        """Apply the part to a model; calibration text is the only data.
 
         Raises:
-            ValueError: settings that this model cannot have.
+            ValueError: settings that do not fit this model.
         """
 
     def n_bytes(self, making: Making) -> int:
@@ -96,10 +96,10 @@ SUFFIX = ".safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class FiledPart(Part):
-    """A part that was learned before, with a file that is in the recipe's folder and is handed in with it.
+    """A part that was trained before. Its file is in the recipe's folder and is handed in with the recipe.
 
     Args:
-        file: of safetensors, by its name alone.
+        file: the name of a safetensors file, without a folder.
     """
 
     file: str
@@ -116,22 +116,22 @@ class FiledPart(Part):
             )
 
     def path_in(self, folder: Path) -> Path:
-        """Where its file lies.
+        """Return the path of the file.
 
         Raises:
-            ValueError: no ordinary file, or one larger than it may be.
+            ValueError: not an ordinary file, or too large.
         """
         path = folder / self.file
         if path.is_symlink() or not path.is_file():
             raise ValueError(f"got the {self.name} {self.file!r}, which is not there, or a link; expected a file.")
         if (size := path.stat().st_size) > self.most_on_disk:
             raise ValueError(
-                f"got a {self.name} of {size:,} bytes; expected at most {self.most_on_disk:,}. Learn fewer numbers."
+                f"got a {self.name} of {size:,} bytes; expected at most {self.most_on_disk:,}. Train fewer parameters."
             )
         return path
 
 
 def tables_of(model: PreTrainedModel) -> dict[str, nn.Parameter]:
-    """The embedding of words, and the head where it is not the same matrix."""
+    """Return the token embedding, and the LM head if it is another matrix."""
     table, out = model.get_input_embeddings().weight, head(model).weight
     return {"words": table} if out is table else {"words": table, "head": out}

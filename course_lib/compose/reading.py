@@ -1,7 +1,7 @@
-"""JSON from a stranger: plain data within bounds, or one clear line.
+"""Reading JSON from an unknown source: plain data within limits, or an error in one line.
 
-These are checked before anything is built from it: size, depth, the same key twice, NaN and infinity, numbers of
-thousands of digits. Python's own reader takes all of these.
+We check size, depth, duplicate keys, NaN and infinity, and numbers with thousands of digits before we build anything
+from the data. Python's own reader accepts all of these.
 """
 
 import json
@@ -17,10 +17,10 @@ OTHERS = {type(None): "null", bool: "true or false", str: "a text", list: "a lis
 
 
 def read_json(text: str | bytes) -> dict[str, Any]:
-    """The object that a text holds.
+    """Read the object in a JSON text.
 
     Raises:
-        ValueError: what is too long, too deep, no JSON, no object, or holds what no recipe needs.
+        ValueError: too long, too deep, not JSON, not an object, or with values that no recipe needs.
     """
     if not isinstance(text, str | bytes):
         raise ValueError(f"got a recipe of type {type(text).__name__}; expected JSON as a str or as bytes.")
@@ -33,13 +33,13 @@ def read_json(text: str | bytes) -> dict[str, Any]:
         ) from None
     if len(data) > MOST_BYTES:
         raise ValueError(
-            f"got a recipe of {len(data):,} bytes; expected at most {MOST_BYTES:,}. Leave out what is not set."
+            f"got a recipe of {len(data):,} bytes; expected at most {MOST_BYTES:,}. Leave out default values."
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"got a recipe that is no UTF-8 text ({error.reason} at byte {error.start}); save it as JSON."
+            f"got a recipe that is not UTF-8 text ({error.reason} at byte {error.start}); save it as JSON."
         ) from None
     if (depth := _depth(text)) > MOST_DEPTH:
         raise ValueError(
@@ -51,7 +51,7 @@ def read_json(text: str | bytes) -> dict[str, Any]:
         )
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"got a recipe that is no JSON: {error.msg} in line {error.lineno}, column {error.colno}. Expected such as "
+            f"got a recipe that is not JSON: {error.msg} in line {error.lineno}, column {error.colno}. Example: "
             '{"weights": {"method": "Wanda", "pattern": 0.5}}.'
         ) from None
     if not isinstance(found, dict):
@@ -61,7 +61,7 @@ def read_json(text: str | bytes) -> dict[str, Any]:
 
 
 def _depth(text: str) -> int:
-    """How many brackets are open at once, those in strings aside: counted, since a parser would recurse."""
+    """Count how many brackets are open at the same time, except in strings; counting needs no recursion."""
     depth = deepest = 0
     in_string = escaped = False
     for character in text:
@@ -86,7 +86,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> float:
-    raise ValueError(f"got {name}, which is no number; expected finite ones.")
+    raise ValueError(f"got {name}, which is not a number; expected finite ones.")
 
 
 def _float(digits: str) -> float:
@@ -103,6 +103,6 @@ def _integer(digits: str) -> int:
 
 
 def short(value: object) -> str:
-    """A short form for a message: no line of 60 kB."""
+    """Shorten a value for a message, which would otherwise be a line of 60 kB."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:56]}…{text[-1]}"

@@ -1,8 +1,8 @@
-"""A recipe: which parts make a model smaller, as data. The same recipe gives the same model, up to the order of sums.
+"""A recipe: the parts that compress a model, as data. The same recipe gives the same model, up to the order of sums.
 
     {"weights": {"method": "SparseGPT", "pattern": 0.5, "bits": 3}, "cache": {"policy": "H2O", "budget": 256}}
 
-It holds no code, no path and no address. The dataclasses of parts/ define the names and values of its fields.
+It contains no code, no path and no address. The dataclasses of parts/ define the names and values of its fields.
 """
 
 import json
@@ -24,12 +24,12 @@ from course_lib.data.corpora import windows
 PARTS: dict[str, type[Part]] = {
     kind.name: kind for kind in sorted(discover.subclasses(parts, Part), key=lambda kind: kind.place)
 }
-MOST_TOKENS = 16384  # of calibration text: a minute of pruning, not a night
+MOST_TOKENS = 16384  # of calibration text, so that pruning takes about a minute
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Windows of the calibration articles, on which weights are pruned and rounded and selectors fitted."""
+    """Windows of the calibration articles, which we use to prune and round weights and to fit selectors."""
 
     windows: int = 16
     length: int = 256
@@ -43,16 +43,16 @@ class Calibration:
         within("seed", self.seed, 0, MOST_SEED)
 
     def text(self, tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, "n N"]:
-        """Never of the articles on which models are evaluated."""
+        """Load the windows; they never contain articles on which models are evaluated."""
         return windows("wikipedia", self.windows, self.length, tokenizer, "calibration", self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Parts in the order in which they are applied; none at all is the dense model.
+    """Parts in the order in which they are applied; a recipe without parts is the dense model.
 
     Raises:
-        ValueError: two parts that exclude each other, or one of them twice.
+        ValueError: two parts that exclude each other, or one part twice.
     """
 
     parts: tuple[Part, ...] = ()
@@ -77,7 +77,7 @@ class Recipe:
                     )
 
     def part(self, name: str) -> Part | None:
-        """The part of that name; None where the recipe has none."""
+        """Return the part of this name, or None."""
         return next((part for part in self.parts if part.name == name), None)
 
     @property
@@ -86,10 +86,10 @@ class Recipe:
         return tuple(part for part in self.parts if isinstance(part, FiledPart))
 
     def files(self, folder: Path) -> list[Path]:
-        """Those that its parts name, which lie in that folder.
+        """Return the paths of the files in this folder that its parts name.
 
         Raises:
-            ValueError: a file that is not there, or is not what a part may name.
+            ValueError: a missing file, or one that a part may not name.
         """
         return [part.path_in(folder) for part in self.filed]
 
@@ -98,17 +98,17 @@ class Recipe:
         return [part.in_words() for part in self.parts] or ["No part at all: the dense model."]
 
     def as_json(self) -> str:
-        """What `from_json` reads: fields that are as they would be anyway are left out."""
+        """Write the recipe as JSON for `from_json`, without fields that have their default value."""
         data = {part.name: _changed(part) for part in self.parts}
         calibration = _changed(self.calibration)
         return json.dumps(data | ({"calibration": calibration} if calibration else {}))
 
 
 def from_json(text: str | bytes) -> Recipe:
-    """The recipe that a JSON text describes.
+    """Read a recipe from a JSON text.
 
     Raises:
-        ValueError: whatever is no recipe, in one line that says where.
+        ValueError: not a recipe; the message says in one line where.
     """
     data = read_json(text)
     refuse_unknown(data, {**PARTS, "calibration": Calibration}, "the recipe")
@@ -118,7 +118,7 @@ def from_json(text: str | bytes) -> Recipe:
 
 
 def _changed(settings: Any) -> dict[str, Any]:
-    """Fields that differ from their defaults."""
+    """Return the fields that differ from their defaults."""
     usual = {
         field.name: field.default_factory() if field.default_factory is not MISSING else field.default
         for field in fields(settings)

@@ -1,4 +1,4 @@
-"""What each part of a recipe adds: Shapley values over all subsets, and how much two parts hurt each other.
+"""The contribution of each part of a recipe: Shapley values over all subsets, and the interaction of two parts.
 
 Dimension key: n windows.
 """
@@ -15,18 +15,18 @@ Subset = frozenset[str]
 
 
 def subsets(names: tuple[str, ...]) -> list[Subset]:
-    """All 2^n of them, the smaller ones first."""
+    """Return all 2^n subsets, the smaller ones first."""
     return [frozenset(chosen) for size in range(len(names) + 1) for chosen in combinations(names, size)]
 
 
 def shapley(values: Mapping[Subset, Float[Tensor, "n"]], names: tuple[str, ...]) -> dict[str, Float[Tensor, "n"]]:
     """φ_i = Σ_S |S|! (m − |S| − 1)! / m! · (v(S ∪ i) − v(S)) over the subsets S without i: the mean over all orders.
 
-    Shapley, A value for n-person games, 1953. Window by window, so that the shares are paired samples; in each window
-    they sum up to v(all) − v(none).
+    Shapley, A value for n-person games, 1953. We compute it per window, so the contributions are paired samples; in
+    each window they sum to v(all) − v(none).
 
     Raises:
-        ValueError: subsets that are missing.
+        ValueError: a subset is missing.
     """
     _check(values, names)
     m = len(names)
@@ -43,7 +43,7 @@ def shapley(values: Mapping[Subset, Float[Tensor, "n"]], names: tuple[str, ...])
 def interaction(
     values: Mapping[Subset, Float[Tensor, "n"]], names: tuple[str, ...], one: str, other: str
 ) -> Float[Tensor, "n"]:
-    """v({i, j}) − v({i}) − v({j}) + v(∅): above 0, two parts cost more together than their costs add up to."""
+    """v({i, j}) − v({i}) − v({j}) + v(∅): if above 0, two parts cost more together than the sum of their costs."""
     _check(values, names)
     none = frozenset()
     return values[none | {one, other}] - values[none | {one}] - values[none | {other}] + values[none]
@@ -58,5 +58,5 @@ def _check(values: Mapping[Subset, Tensor], names: tuple[str, ...]) -> None:
 
 
 def as_values(losses: Mapping[Subset, list[float]]) -> dict[Subset, Float[Tensor, "n"]]:
-    """Losses of windows as tensors."""
+    """Return the losses of windows as tensors."""
     return {subset: torch.tensor(row, dtype=torch.float64) for subset, row in losses.items()}

@@ -1,1 +1,1 @@
-"""Data: corpora, benchmarks and needles; no model and no measurement."""
+"""Data: corpora, benchmarks and needles, without models and measurements."""

@@ -23,7 +23,7 @@ UNCONDITIONAL = 1_000_000  # rows from this doc_id on hold the choices without t
 
 @dataclass(frozen=True)
 class Request:
-    """The model is asked how likely `continuation` is after `context`."""
+    """A request for the likelihood of `continuation` after `context`."""
 
     context: str
     continuation: str
@@ -31,9 +31,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Question:
-    """One item: its choices, each with the context it follows, and the index of the right one.
+    """One item: its choices, each with the context before it, and the index of the right one.
 
-    A question with a single choice is right when the model would have written exactly that continuation.
+    A question with a single choice is right if greedy decoding produces exactly this continuation.
     """
 
     choices: tuple[Request, ...]
@@ -48,10 +48,10 @@ class Question:
 
 
 def questions(task: str, n: int | None = None, seed: int = 0) -> list[Question]:
-    """n questions drawn without replacement; all of them, in their own order, when n is None.
+    """Draw n questions without replacement; return all of them in their own order when n is None.
 
     Raises:
-        ValueError: for an unknown task, or more questions than the task has.
+        ValueError: an unknown task, or more questions than the task has.
     """
     every = load(task)
     if n is None:
@@ -63,7 +63,7 @@ def questions(task: str, n: int | None = None, seed: int = 0) -> list[Question]:
 
 
 def load(task: str) -> tuple[Question, ...]:
-    """Every question of a task."""
+    """Load every question of a task."""
     if task not in BENCHMARK_FILES:
         raise ValueError(f"got task {task!r}; expected one of {', '.join(BENCHMARK_FILES)}.")
     return _load(task, asset_path("benchmarks") / BENCHMARK_FILES[task])
@@ -76,7 +76,7 @@ def _load(task: str, path: Path) -> tuple[Question, ...]:
 
 
 def _bare(question: Question) -> Question:
-    """OpenBookQA's stem is a sentence to finish, so the harness frames it with nothing."""
+    """Use no frame: OpenBookQA's stem is the start of a sentence, as in the harness."""
     return question.with_context(question.choices[0].context.removeprefix("Question: ").removesuffix("\nAnswer:"))
 
 
@@ -89,7 +89,7 @@ REWORD: dict[str, Callable[[Question], Question]] = {"openbookqa": _bare, "piqa"
 
 
 def request_questions(path: Path) -> tuple[Question, ...]:
-    """Questions of a request file: one JSON line a choice, gathered by doc_id, without the unconditional rows."""
+    """Read questions from a request file: one JSON line per choice, grouped by doc_id, without unconditional rows."""
     choices: dict[int, list[Request]] = {}
     answers: dict[int, int] = {}
     with gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -102,7 +102,7 @@ def request_questions(path: Path) -> tuple[Question, ...]:
 
 
 def rte_questions(path: Path) -> tuple[Question, ...]:
-    """Recognising textual entailment, worded as in lm-evaluation-harness; label 0 means that the hypothesis follows."""
+    """Read questions on textual entailment, worded as in lm-evaluation-harness; label 0 is entailment."""
     from pyarrow import ipc
 
     rows = ipc.open_stream(path.read_bytes()).read_all().to_pylist()
@@ -114,7 +114,7 @@ def rte_questions(path: Path) -> tuple[Question, ...]:
 
 
 def boolq_paragraphs() -> list[str]:
-    """The Wikipedia paragraphs that BoolQ asks about, each once, without their titles."""
+    """Return each Wikipedia paragraph of BoolQ's questions once, without titles."""
     contexts = (question.choices[0].context for question in load("boolq"))
     paragraphs = (context.rpartition("\nQuestion:")[0].partition(" -- ")[2] for context in contexts)
     return list(dict.fromkeys(paragraph for paragraph in paragraphs if paragraph))

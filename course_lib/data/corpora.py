@@ -34,11 +34,11 @@ def windows(
     split: str = "calibration",
     seed: int = 0,
 ) -> Int[Tensor, "N L"]:
-    """Windows of token ids that do not overlap, in random order; a larger n begins with the windows of a smaller one.
+    """Return windows of token ids without overlap, in random order; a larger n begins with the windows of a smaller n.
 
     Args:
         corpus: "wikipedia", "boolq", "wikitext2" or "c4".
-        n: how many windows; None takes all there are (not for "c4", where each window needs a document of its own).
+        n: number of windows; None for all (not for "c4", where each window needs its own document).
         length: tokens in a window.
         split: "calibration" or "evaluation"; no document is in both.
         seed: of the order. The same seed gives the same windows on every machine.
@@ -83,14 +83,14 @@ def _tokens(text: str, tokenizer: PreTrainedTokenizerBase) -> Int[Tensor, "T"]:
 
 @dataclass(frozen=True)
 class _Alike:
-    """A tokenizer, the same as any other of the same rules: each step of an experiment loads the model's again."""
+    """A tokenizer that equals any other with the same rules: each step of an experiment loads the tokenizer again."""
 
     tokenizer: PreTrainedTokenizerBase = field(compare=False)
     rules: Hashable
 
 
 def _rules(tokenizer: PreTrainedTokenizerBase) -> Hashable:
-    """Vocabulary, merges and all else that makes the tokens; the object itself where it does not tell."""
+    """Return the vocabulary, merges and all other rules; the tokenizer itself if it does not reveal them."""
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         return tokenizer
     written = tokenizer.backend_tokenizer.to_str().encode()
@@ -103,7 +103,7 @@ def _tokens_once(text: str, alike: _Alike) -> Int[Tensor, "T"]:
 
 
 def _share(documents: list[str], split: str) -> list[str]:
-    """The first three quarters of the documents are for calibration, the rest for evaluation."""
+    """Return the first three quarters of the documents for calibration, or the rest for evaluation."""
     cut = int(len(documents) * CALIBRATION_SHARE)
     return documents[:cut] if split == "calibration" else documents[cut:]
 

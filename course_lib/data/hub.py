@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub answers, asked once and quickly: its clients retry for a minute before they give up."""
+"""Whether the Hugging Face hub answers, with one quick request: its clients retry for a minute before they give up."""
 
 import re
 from functools import lru_cache
@@ -11,7 +11,7 @@ SECONDS = 3.0
 
 @lru_cache(maxsize=1)
 def reachable() -> bool:
-    """True when the hub answers within a few seconds, whatever it answers. Proxies and mirrors are respected."""
+    """Return whether the hub answers within a few seconds, with any answer. Proxies and mirrors are respected."""
     try:
         huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=SECONDS)
     except Exception:  # each release of the hub's client brings another HTTP library, with kinds of error of its own
@@ -20,12 +20,11 @@ def reachable() -> bool:
 
 
 def name_or_folder(name: str) -> str:
-    """What to load a model from: its name where the hub answers, else the folder that an earlier download left.
+    """Return the name of a model if the hub answers, otherwise the folder of an earlier download.
 
     Raises:
-        OSError: it is the path of a folder that does not exist, or the hub does not answer and the model was never
-            downloaded.
-        ValueError: no model can have that name.
+        OSError: a path of a folder that does not exist; or the hub does not answer and the model was never downloaded.
+        ValueError: not a valid name of a model.
     """
     if _is_path(name):
         what = "is a file; expected the folder that holds it" if Path(name).exists() else "does not exist"
@@ -42,6 +41,6 @@ def name_or_folder(name: str) -> str:
 
 
 def _is_path(name: str) -> bool:
-    """Whether this can only be meant as a path: names on the hub are "model" or "owner/model"."""
+    """Whether this can only be a path: names on the hub are "model" or "owner/model"."""
     has_root = name.startswith((".", "/", "~")) or "\\" in name or bool(PureWindowsPath(name).drive)
     return has_root or re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name, re.ASCII) is None or Path(name).is_file()

@@ -1,4 +1,4 @@
-"""WikiText-2 and C4 through the hub, under the papers' names and with their conventions.
+"""WikiText-2 and C4 from the hub, with the names and conventions of the papers.
 
 Dimension key: N windows, L tokens in a window.
 """
@@ -17,9 +17,9 @@ C4_FILES = {
 
 
 def wikitext2(split: str) -> list[str]:
-    """The training set for calibration, the test set for evaluation; joined by blank lines they are the papers' text.
+    """Return the training set (calibration) or the test set (evaluation); the papers join its rows by blank lines.
 
-    Deviation: calibration windows will lie on a grid instead of starting anywhere, so that they do not overlap.
+    Deviation: calibration windows will be on a grid instead of starting anywhere, so that they do not overlap.
     """
     part = "train" if split == "calibration" else "test"
     return list(from_hub("wikitext2", "Salesforce/wikitext", part, name="wikitext-2-raw-v1"))
@@ -28,7 +28,7 @@ def wikitext2(split: str) -> list[str]:
 def c4_windows(
     n: int, length: int, tokenizer: PreTrainedTokenizerBase, split: str, generator: torch.Generator
 ) -> Int[Tensor, "N L"]:
-    """Documents longer than a window, in random order; from each one window that starts anywhere, as in the papers.
+    """Choose random documents longer than a window, and from each one window with a random start, as in the papers.
 
     Deviation: no document is used twice.
     """
@@ -51,7 +51,7 @@ def c4_windows(
 def from_hub(
     corpus: str, path: str, split: str, name: str | None = None, data_files: dict[str, str] | None = None
 ) -> Sequence[str]:
-    """The text column of a hub dataset; whatever keeps it away becomes one sentence."""
+    """Load the text column of a hub dataset; turn any error into one sentence."""
     from datasets import load_dataset
 
     try:

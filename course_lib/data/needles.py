@@ -1,4 +1,4 @@
-"""Needles in running text: prompts that say something once, and the questions that ask for it.
+"""Needles in running text: prompts that contain a fact once, and questions about it.
 
 Dimension key: L tokens of a prompt, Q of a question, A of an answer.
 """
@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from course_lib.data.corpora import windows
 
 DEPTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
-APART = 0.4  # takes each of these depths to another
+APART = 0.4  # distance of the second needle: from each of these depths it leads to another
 # fmt: off
 WORDS = (
     "apple", "river", "piano", "window", "garden", "silver", "doctor", "orange", "bridge", "winter",
@@ -27,9 +27,9 @@ WORDS = (
 
 @dataclass(frozen=True)
 class Sample:
-    """A prompt with needles in it, and what is asked once it has been read: questions and answers in turn.
+    """A prompt with needles, and its questions with their answers, to be read after the prompt.
 
-    A question ends where the answer begins: models that only continue text answer it without being told to.
+    A question ends where the answer begins, so a model that only continues text can answer it without an instruction.
     """
 
     prompt: Int[Tensor, "L"]
@@ -38,23 +38,23 @@ class Sample:
     depths: tuple[float, ...]  # where each needle lies: 0 is the start of the prompt, 1 its end
 
     def naive(self) -> "Sample":
-        """The first question at the end of the prompt, where nothing tests the cache: to show the leak."""
+        """The prompt with the first question at its end, which does not test the cache: for showing the leak."""
         none = self.questions[0][:0]
         return replace(self, prompt=torch.cat([self.prompt, self.questions[0]]), questions=(none, *self.questions[1:]))
 
 
 @dataclass(frozen=True)
 class Needle:
-    """How a task words its needles: the first words of sentences that end with the answer.
+    """The wording of a task's needles: the first words of sentences that end with the answer.
 
-    A word brings its space along; digits are a token each, and the space before them is one too.
+    A word includes the space before it. Each digit is one token, and so is the space before the digits.
     """
 
     sentences: tuple[str, ...]
     digits: int = 0  # of the answer; 0: it is a common word
 
     def answers(self, filler: Int[Tensor, "L"], tokenizer: PreTrainedTokenizerBase, seed: torch.Generator) -> list[str]:
-        """One for each sentence, all different; words of one token that the filler does not hold."""
+        """Draw one answer per sentence: digits, or different words of one token that do not occur in the filler."""
         n = len(self.sentences)
         if self.digits:
             digits = torch.randint(10, (n, self.digits), generator=seed)
@@ -80,15 +80,15 @@ def samples(
     depths: Sequence[float] = DEPTHS,
     corpus: str = "wikipedia",
 ) -> list[Sample]:
-    """n prompts of exactly `length` tokens, depths in turn; the filler is text of the evaluation split.
+    """Make n prompts of exactly `length` tokens, with each depth in turn; the filler is text of the evaluation split.
 
     Args:
-        task: "word" (a common word), "digits" (five digits), or "two" (two needles, of which the second question asks
-            for the one that the first did not).
-        depths: where the needle lies. A second one lies 0.4 of the prompt further on, going round.
+        task: "word" (a common word), "digits" (five digits), or "two" (two needles, where the second question is about
+            the needle that the first question did not ask for).
+        depths: where the needle is. A second needle is 0.4 of the prompt later, modulo the prompt's length.
 
     Raises:
-        ValueError: an unknown task, prompts too short for their needles, or more of them than there is text.
+        ValueError: an unknown task, prompts that are too short for their needles, or more of them than there is text.
     """
     if task not in TASKS:
         raise ValueError(f"got task {task!r}; expected one of {', '.join(TASKS)}.")
@@ -125,7 +125,7 @@ def _sample(
 
 
 def _between_sentences(text: Int[Tensor, "L"], wanted: int, full_stop: int) -> int:
-    """The sentence end nearest to a place; the place itself where none is near, as in lists and tables."""
+    """Return the sentence end that is nearest to a place, or the place itself if none is near, as in tables."""
     ends = (text == full_stop).nonzero()[:, 0] + 1
     near = ends[(ends - wanted).abs() <= len(text) // 20]
     return int(near[(near - wanted).abs().argmin()]) if len(near) else wanted

@@ -1,8 +1,7 @@
-"""Made-up residents of made-up cities: passages that say where each of them lives, and questions that need the
-passage.
+"""Fictional residents of fictional cities: passages that state where each of them lives, and questions about them.
 
-Whether a model can answer them *with* the sentence in question, and nothing else, is for a gate to decide: a model
-that cannot is not hindered by the other sentences.
+First check with a gate whether a model can answer the questions *with only* the sentence in question. If it cannot, its
+errors do not show that the other sentences confuse it.
 """
 
 from dataclasses import dataclass
@@ -54,12 +53,12 @@ class Passage:
 
 
 def passages(n: int, n_residents: int = 6, seed: int = 0) -> list[Passage]:
-    """n passages of as many sentences as residents; in a passage no name, city or work comes twice.
+    """Make n passages with one sentence per resident; no name, city or work occurs twice in a passage.
 
-    Another seed gives other names and cities in other combinations, for a development set.
+    Another seed gives other combinations of names and cities, for example for a development set.
 
     Raises:
-        ValueError: without passages, or for fewer than two residents or more than there are kinds of work.
+        ValueError: no passages, fewer than two residents, or more than there are kinds of work.
     """
     if n < 1 or not 2 <= n_residents <= MOST_RESIDENTS:
         raise ValueError(f"got n={n}, n_residents={n_residents}; expected 1 or more, with 2 to {MOST_RESIDENTS}.")

@@ -98,7 +98,7 @@ c 350 3240 344 3120 590 2760 540 2900 1190 1470 1070 1460 930 1540 950 1670
 
 
 class Tokens(NamedTuple):
-    """Spoken vowels. `vowel` counts in VOWELS, `speaker` from 0, `kind` in KINDS."""
+    """Spoken vowels. `vowel` is an index of VOWELS, `kind` an index of KINDS, and `speaker` counts from 0."""
 
     formants: Float[Tensor, "P 2"]  # F1 and F2 in Hz
     vowel: Int[Tensor, "P"]
@@ -107,7 +107,7 @@ class Tokens(NamedTuple):
 
 
 def vowels() -> Tokens:
-    """All 608 tokens, in float64."""
+    """Return all 608 tokens, in float64."""
     lines = [line.split() for line in SPEAKERS.strip().splitlines()]
     numbers = torch.tensor([[int(number) for number in line[1:]] for line in lines])
     kind = torch.tensor(["mwc".index(line[0]) for line in lines])
@@ -121,6 +121,6 @@ def vowels() -> Tokens:
 
 
 def by_speaker(tokens: Tokens) -> tuple[Tokens, Tokens]:
-    """For training and for testing: every third speaker is tested, so that no speaker is in both. 408 and 200."""
+    """Split into 408 training and 200 test tokens: every third speaker is in the test set; none is in both."""
     tested = tokens.speaker % 3 == 2
     return Tokens(*(part[~tested] for part in tokens)), Tokens(*(part[tested] for part in tokens))

@@ -1,1 +1,1 @@
-"""A key-value cache that forgets: slots, policies that say what leaves, and the attention that reads what is left."""
+"""A key-value cache with eviction: slots, policies that choose the tokens to evict, and attention over the slots."""

@@ -1,6 +1,6 @@
-"""`with evicting(model, policy) as cache:` — the model attends over slots, and what the policy evicts is gone.
+"""`with evicting(model, policy) as cache:` — the model attends over slots, and tokens that the policy evicts are gone.
 
-A registered attention function and a cache layer are all there is; no class of the model is touched.
+This takes only a registered attention function and a cache layer; no class of the model changes.
 """
 
 import warnings
@@ -25,16 +25,16 @@ NAME = "course_evicting"
 def evicting(
     model: PreTrainedModel, policy: EvictionPolicy, positions: str = "original", vectors: VectorFormat = FULL_PRECISION
 ) -> Iterator[EvictingCache]:
-    """Let a model attend through a fresh cache under `policy`; on exit the model is as before. For evaluation.
+    """Let a model attend through a new cache under `policy`; on exit the model is as before. For evaluation only.
 
     Args:
         positions: "original", as in the text, or "rolling", counted in slots (StreamingLLM): needs RoPE.
         vectors: how keys and values are stored: in full precision, or Quantized(bits=4).
 
     Raises:
-        ValueError: for settings that this model cannot have, or a model that is inside such a block already. Inside,
-            for attention with dropout or a softmax of its own, a cache of fixed size, and where attention weights are
-            asked for.
+        ValueError: on entry, for settings that do not fit the model, or a model that is already in such a block. Inside
+            the block, for attention with dropout or a non-standard softmax, for a cache of fixed size, and if attention
+            weights are requested.
     """
     _check(model, policy, vectors)
     rolling = _rolling(model, positions)
@@ -68,14 +68,14 @@ def _check(model: PreTrainedModel, policy: object, vectors: object = FULL_PRECIS
     spared = {layer % n_layers for layer in getattr(policy, "spared", ()) if -n_layers <= layer < n_layers}
     if len(spared) == n_layers and not policy.keeps_all:
         raise ValueError(
-            f"got spared {policy.spared} in a model of {n_layers} layers, of which no other is left to evict from; "
+            f"got spared {policy.spared} in a model of {n_layers} layers, which leaves no layer to evict from; "
             "expected fewer, such as spared=()."
         )
 
 
 @contextmanager
 def attending(model: PreTrainedModel, cache: EvictingCache) -> Iterator[None]:
-    """Let a model read through such layers; on exit it is as before and the cache is of no more use."""
+    """Let a model attend through this cache; on exit the model is as before and the cache cannot be used again."""
     with reading_through(model, NAME, _attention):
         try:
             yield
@@ -93,7 +93,7 @@ def _attention(
     position_ids: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in each layer; (B, heads, Q, D) in, (B, Q, heads, D) out."""
+    """The function that transformers calls in each layer; (B, heads, Q, D) in, (B, Q, heads, D) out."""
     check_plain(module, kwargs, kwargs.get("dropout", 0.0))
     layer = waiting.get()
     waiting.set(None)

@@ -1,7 +1,8 @@
-"""H2O with an oracle: heavy hitters chosen from the attention of all queries, future ones included.
+"""H2O with an oracle: heavy hitters chosen from the attention of all queries, including future ones.
 
-So the code of Zhang and others, 2023, https://arxiv.org/abs/2306.14048 scores its benchmarks; no cache can do it,
-because what a token will receive is not known when it has to go. It is here to measure what that knowledge is worth.
+The code of Zhang and others, 2023, https://arxiv.org/abs/2306.14048 runs its benchmarks in this way. A cache cannot do
+this: when it has to evict a token, it does not know how much attention the token will receive. We use the oracle to
+measure how much this knowledge is worth.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, T tokens, D size of a head.
 """
@@ -23,14 +24,14 @@ NAME = "course_h2o_oracle"
 
 @contextmanager
 def h2o_oracle(model: PreTrainedModel, heavy: float, recent: float) -> Iterator[None]:
-    """Let a model read, of each text given as a whole and without a cache, only what the oracle leaves.
+    """Let a model attend only to the tokens that the oracle keeps, in texts that it reads whole and without a cache.
 
     Args:
-        heavy: share of the tokens, the same for every query of a key-value head.
-        recent: share of the tokens that are read because they are near.
+        heavy: fraction of the tokens kept as heavy hitters, the same tokens for every query of a key-value head.
+        recent: fraction of the tokens kept as the newest ones, counted back from each query.
 
     Raises:
-        ValueError: for shares that are none, or a model that is inside another such block.
+        ValueError: fractions that are not numbers from 0 to 1 or are both 0; a model that is already in such a block.
     """
     are_numbers = is_real(heavy) and is_real(recent)
     if not are_numbers or not (0 <= heavy <= 1 and 0 <= recent <= 1 and heavy + recent > 0):
@@ -61,7 +62,7 @@ def attend_with_oracle(
     heavy: float,
     recent: float,
 ) -> Float[Tensor, "B heads T D"]:
-    """Softmax over int(heavy · T) tokens with the largest column sums and the int(recent · T) newest of each query."""
+    """Attend to int(heavy · T) tokens with the largest column sums and to the int(recent · T) newest of each query."""
     n_tokens = key.shape[2]
     logits = query.unflatten(1, (key.shape[1], -1)) * scaling @ key[:, :, None].transpose(3, 4)  # (B, H, G, T, T)
     places = torch.arange(n_tokens, device=key.device)
@@ -74,6 +75,6 @@ def attend_with_oracle(
 
 
 def heavy_hitters(weights: Float[Tensor, "B H G T T"], n: int) -> Bool[Tensor, "B H T"]:
-    """The n tokens of each key-value head that receive most, from all queries of its group together."""
+    """Choose for each key-value head the n tokens with the most attention, summed over all queries of its group."""
     received = weights.sum(dim=(2, 3))
     return torch.zeros_like(received, dtype=torch.bool).scatter_(2, received.topk(n, dim=2).indices, True)

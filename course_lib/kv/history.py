@@ -1,4 +1,4 @@
-"""Sums over the newest queries: what a token received lately, not ever.
+"""Sums of attention over the newest queries instead of all queries so far.
 
 Dimension key: B sequences, H key-value heads, Q queries, N slots, K parts of the window.
 """
@@ -14,18 +14,18 @@ PARTS = 8
 
 
 def check_window(window: object) -> None:
-    """Raises ValueError for a window that has no eighths."""
+    """Raise ValueError if the window is not a multiple of 8."""
     if type(window) is not int or window < PARTS or window % PARTS:
-        raise ValueError(f"got a window of {window!r} queries; expected a multiple of {PARTS}: it moves by eighths.")
+        raise ValueError(f"got a window of {window!r} queries; expected a multiple of {PARTS}: it moves in eighths.")
 
 
 def recent_sum(
     slots: Slots, name: str, new: Float[Tensor, "B H Q N"], position: Int[Tensor, "B Q"], window: int
 ) -> Float[Tensor, "B H N K"]:
-    """What each slot received from the newest queries, to be remembered under `name` and summed over the parts.
+    """Return the attention that each slot received from the newest queries, as K partial sums to remember under `name`.
 
-    The window, a multiple of 8, advances by an eighth of itself: the sum is over more than 7/8 of it. To move it by
-    single queries, a number would have to be kept of each slot and query.
+    The window, a multiple of 8, moves in steps of an eighth, so the sum covers between 7/8 of it and all of it. To move
+    it by single queries we would have to store one number per slot and query.
     """
     size = window // PARTS
     old = slots.memory(name, PARTS)

@@ -1,7 +1,8 @@
-"""A cache of slots, layer by layer, as transformers knows caches.
+"""A cache of slots as a cache of transformers, layer by layer.
 
-transformers asks a layer to take new keys and values, and next, in the same forward pass, calls the attention function
-(cache.py), which gives the cache everything else: the queries, which tokens are padding, and where RoPE turned them.
+transformers first passes new keys and values to a layer of the cache. Then, in the same forward pass, it calls the
+attention function (cache.py), which passes everything else to the cache: the queries, the padding, and the positions
+at which RoPE rotated the keys.
 
 Dimension key: B sequences, H key-value heads, Q new tokens, T tokens so far, D size of a head.
 """
@@ -28,7 +29,7 @@ waiting: ContextVar["EvictingLayer | None"] = ContextVar(
 
 
 class EvictingLayer(CacheLayerMixin):
-    """One layer's slots. Lengths that transformers asks for are those of the text, not of what is left of it."""
+    """The slots of one layer. It reports the length of the text to transformers, not the number of slots."""
 
     def __init__(self, cache: "EvictingCache", index: int):
         super().__init__()
@@ -42,7 +43,7 @@ class EvictingLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Takes keys and values (B, H, Q, D); `EvictingCache.forward_` makes slots of them."""
+        """Receive keys and values (B, H, Q, D); `EvictingCache.forward_` stores them in slots."""
         if not self.cache.active:
             raise ValueError(
                 "got an evicting cache after its `with` block; expected it inside. Make another with evicting(...)."
@@ -76,7 +77,7 @@ class EvictingLayer(CacheLayerMixin):
 
     def crop(self, max_length: int) -> None:
         raise ValueError(
-            f"got crop({max_length}); tokens that have left cannot come back, so nothing can be undone here."
+            f"got crop({max_length}); evicted tokens cannot be restored, so a cache with eviction cannot be cropped."
         )
 
     def reset(self) -> None:
@@ -125,7 +126,7 @@ class EvictingCache(Cache):
         rotation: Int[Tensor, "_ Q"] | None,
         scaling: float,
     ) -> Float[Tensor, "B heads Q D"]:
-        """The way of new tokens through one layer: they are appended, attend, are observed, and the lowest leave."""
+        """Process new tokens in one layer: append them, attend, let the policy observe the weights, and evict."""
         new = self._new_tokens(layer, keys.shape[2], padding, rotation)
         layer.slots.append_(keys, values, new)
         fresh = None if self.vectors is FULL_PRECISION else (keys, values)  # are read before they are rounded
@@ -136,7 +137,7 @@ class EvictingCache(Cache):
     def _new_tokens(
         self, layer: EvictingLayer, n_new: int, padding: Tensor | None, rotation: Int[Tensor, "_ Q"] | None
     ) -> NewTokens:
-        """Worked out by the first layer for all."""
+        """Return the new tokens; the first layer computes them for all layers."""
         if layer.index == 0:
             n_seen = layer.slots.n_seen
             if padding is None:
@@ -147,12 +148,12 @@ class EvictingCache(Cache):
         return self._new
 
     def passed(self, layer: EvictingLayer, n_new: int) -> None:
-        """New tokens are through the layer: not before, as a pass that is refused has not come."""
+        """Count new tokens after a layer has processed them. A pass that raised an error is not counted."""
         layer.n_passed += n_new
         self.is_whole = layer is self.layers[-1]
 
     def _evict_(self, layer: EvictingLayer) -> None:
-        """The lowest of the layer leave; where slots are yet to be allocated, those of all, after the last layer."""
+        """Evict from this layer. If the policy first divides the budget, evict from all layers after the last one."""
         due, n_evicted = [layer], self.n_evicted
         if not self.is_allocated:
             if layer is not self.layers[-1]:
@@ -168,10 +169,10 @@ class EvictingCache(Cache):
         self._evicted_by_pass += self.n_evicted - n_evicted
 
     def fill_(self, keys: Float[Tensor, "B H N D"], values: Float[Tensor, "B H N D"]) -> "EvictingCache":
-        """A fresh cache as after N tokens, without observed attention and before any eviction: for measurements.
+        """Fill an empty cache with N tokens, without observed attention or eviction: for measurements of time.
 
-        Every layer gets a copy of the same keys, which count as turned to the positions 0 to N - 1, and values. What
-        policies remember of them is 0. More than a policy's budget leave with the next pass.
+        Every layer gets a copy of the same keys and values; the keys count as rotated to the positions 0 to N − 1. All
+        numbers that policies remember are 0. The next pass evicts the tokens above the policy's budget.
         """
         for layer in self.layers:
             if layer.is_initialized:
@@ -182,56 +183,56 @@ class EvictingCache(Cache):
         return self
 
     def count_replayed(self, n_steps: int) -> None:
-        """Count steps that a CUDA graph has repeated, of which Python knows nothing: as many as its last pass each.
+        """Count the steps of a replayed CUDA graph, which runs no Python code; each evicts as much as the last pass.
 
-        To capture a step counts it once, though it only runs with the first replay; so n replays are n - 1 more.
+        Capturing a step counts it once, although it runs only in the first replay. So n replays need `n_steps` = n − 1.
         """
         for layer in self.layers:
             layer.n_passed += n_steps
         self.n_evicted += n_steps * self._evicted_by_pass
 
     def reset(self) -> None:
-        """As at the start, for another text."""
+        """Return to the state before the first pass, for another text."""
         super().reset()
         self.is_whole = True
         self.is_allocated = not self.policy.allocates_layers
 
     @property
     def slots(self) -> list[Slots]:
-        """Those of each layer; empty before the first forward pass."""
+        """The slots of each layer; empty before the first forward pass."""
         return [layer.slots for layer in self.layers if layer.slots is not None]
 
     @property
     def stores(self) -> list[Slots]:
-        """All that is in memory."""
+        """All slots in memory."""
         return self.slots
 
     @property
     def bytes_held(self) -> int:
-        """Keys and values of the tokens that are kept."""
+        """Bytes of the keys and values of the tokens that are kept."""
         return sum(slots.bytes_held for slots in self.stores)
 
     @property
     def bytes_allocated(self) -> int:
-        """All storage: also slots ahead, FREE ones, positions and what the policy remembers."""
+        """Bytes of all storage, including spare and FREE slots, positions, and numbers that the policy remembers."""
         return sum(slots.bytes_allocated for slots in self.stores)
 
     @property
     def bytes_of_all(self) -> int:
-        """Keys and values of every token seen, as a cache that forgets nothing would hold."""
+        """Bytes of the keys and values of all tokens so far, as in a cache without eviction."""
         return sum(int(slots.n_seen.sum()) * slots.shape[1] * slots.bytes_unpacked for slots in self.slots)
 
 
 def _valid(padding: Tensor, n_seen: Int[Tensor, "B"], n_new: int) -> Bool[Tensor, "B Q"]:
-    """Which of the new tokens are no padding. The mask (B, T) has 1 for text and 0 for padding.
+    """Return which of the new tokens are not padding. The mask (B, T) has 1 for text and 0 for padding.
 
     Raises:
-        ValueError: a mask that changes its mind about earlier tokens, or padding that is not on the left.
+        ValueError: a mask that differs from earlier masks in earlier tokens, or padding that is not on the left.
     """
     if not torch.equal(padding[:, :-n_new].bool().sum(dim=1), n_seen):
         raise ValueError(
-            f"got an attention mask of shape {tuple(padding.shape)} that does not say of earlier tokens what it "
-            "said before; expected a column for each token so far. Tokens leave by the policy, not by the mask."
+            f"got an attention mask of shape {tuple(padding.shape)} that differs from the last one in earlier tokens; "
+            "expected a column for each token so far. The policy evicts tokens, not the mask."
         )
     valid = padding[:, -n_new:].bool()
     if bool((~valid & (n_seen[:, None] + valid.cumsum(dim=1) > 0)).any()):

@@ -1,4 +1,4 @@
-"""An evicted slot is not lost when it is added to a slot that is kept.
+"""Merging: instead of discarding an evicted slot, add it to a slot that is kept.
 
 Dimension key: B sequences, H key-value heads, N slots that are kept, E slots that are evicted, D size of a head.
 """
@@ -13,12 +13,12 @@ from torch.nn.functional import normalize
 from course_lib.kv.slots import Slots
 from course_lib.kv.vectors import FREE, pick
 
-TIE = 1e-4  # similarities that differ by less, of themselves, are equal: far more than float32 loses on the way to them
+TIE = 1e-4  # similarities with a smaller relative difference count as equal; rounding errors in float32 are far smaller
 
 
 @dataclass(frozen=True)
 class Evicted:
-    """Copies of the keys and values that leave, the worst first; not `valid` where a head loses fewer than others."""
+    """Copies of evicted keys and values, lowest score first; not `valid` where a head evicts fewer than others."""
 
     keys: Float[Tensor, "B H E D"]
     values: Float[Tensor, "B H E D"]
@@ -27,7 +27,7 @@ class Evicted:
 
     @staticmethod
     def of(slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> "Evicted":
-        """Those that `slots.keep_best_(score, sizes)` evicts: to be called first, and `below` next."""
+        """Return what `slots.keep_best_(score, sizes)` will evict. Call this first, then pass it `below(score)`."""
         score = score.masked_fill(~slots.occupied, float("inf"))
         n_evicted = (slots.occupied.sum(dim=2) - sizes).clamp(min=0)  # (B, H)
         index = score.topk(int(n_evicted.max()), dim=2, largest=False).indices  # (B, H, E)
@@ -35,23 +35,23 @@ class Evicted:
         return Evicted(pick(slots.keys, index), pick(slots.values, index), valid, index)
 
     def below(self, score: Float[Tensor, "B H N"]) -> Float[Tensor, "B H N"]:
-        """The score with these below all others: of equal ones `keep_best_` might choose others, lost or doubled."""
+        """Return the score with −∞ for these slots. Otherwise `keep_best_` could choose others of equal score."""
         leaves = torch.zeros_like(score, dtype=torch.bool).scatter(2, self.index, self.valid)
         return score.masked_fill(leaves, -torch.inf)
 
 
 def cosines(left: Float[Tensor, "B H E D"], right: Float[Tensor, "B H N D"]) -> Float[Tensor, "B H E N"]:
-    """Of all pairs, in float32."""
+    """Compute the cosines of all pairs, in float32."""
     return normalize(left.float(), dim=3) @ normalize(right.float(), dim=3).transpose(2, 3)
 
 
 def most_alike(
     similarity: Float[Tensor, "B H E N"], slots: Slots
 ) -> tuple[Float[Tensor, "B H E"], Int[Tensor, "B H E"]]:
-    """The highest similarity of each that leaves, and the slot of its token: of several that tie, the oldest.
+    """Return for each evicted slot the highest similarity and the kept slot that has it; the oldest token wins a tie.
 
-    Where tokens repeat, the one in the middle is as similar to its neighbour on the left as to that on the right. Which
-    of the two is larger is then a matter of rounding, and of the order of slots, which padding changes.
+    For example, in repeated text a token can be equally similar to its left and its right neighbour. Without the rule
+    for ties, rounding and the order of the slots, which depends on padding, would decide between the two.
     """
     best = similarity.amax(dim=3)
     ties = similarity >= (best - TIE * best.abs())[..., None]  # (B, H, E, N)
@@ -65,9 +65,9 @@ def merge_(
     weight: Float[Tensor, "B H E"],
     own: Float[Tensor, "B H N"],
 ) -> Slots:
-    """x_c ← (own_c x_c + Σ_{e → c} w_e x_e) / (own_c + Σ_{e → c} w_e), for keys and values alike.
+    """x_c ← (own_c x_c + Σ_{e → c} w_e x_e) / (own_c + Σ_{e → c} w_e), for keys and values.
 
-    The weights of what becomes one vector sum to 1, so that equal vectors stay what they are, however many they were.
+    The weights in each mean sum to 1, so a merge of equal vectors does not change them.
     """
     if not bool((weight > 0).any()):
         return slots
@@ -85,7 +85,7 @@ def _weighted_means(
     own: Float[Tensor, "B H N"],
     total: Float[Tensor, "B H N"],
 ) -> Float[Tensor, "B H N D"]:
-    """Of each vector that stays and those that go to it; the same where none does."""
+    """Return the weighted mean of each kept vector and those merged into it; if there are none, it does not change."""
     index = target[..., None].expand_as(leave)  # (B, H, E, D)
     # own_c x_c + Σ_{e → c} w_e x_e
     summed = (stay.float() * own[..., None]).scatter_add(2, index, leave.float() * weight[..., None])

@@ -1,4 +1,4 @@
-"""The seam of the cache: a policy scores the slots, and the lowest leave.
+"""The interface of eviction policies: a policy scores the slots, and the slots with the lowest scores are evicted.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, Q queries, N slots.
 """
@@ -25,8 +25,8 @@ ALL = sys.maxsize
 class Observed:
     """Attention of a chunk of queries: `weights` are softmax rows, all zero for padding.
 
-    `position` counts the tokens of each sequence as in Slots; `last` is that of the newest token of this forward pass,
-    and `is_first` says that no other chunk of this pass came before.
+    `position` counts the tokens of each sequence as in Slots; `last` is the position of the newest token of this
+    forward pass, and `is_first` is True for the first chunk of this pass.
     """
 
     weights: Float[Tensor, "B H G Q N"]
@@ -36,33 +36,35 @@ class Observed:
 
     @property
     def by_query(self) -> Float[Tensor, "B H Q N"]:
-        """What each query gave each slot, summed over the query heads of the group."""
+        """Attention from each query to each slot, summed over the query heads of the group."""
         return self.weights.sum(dim=2)
 
     @property
     def received(self) -> Float[Tensor, "B H N"]:
-        """What each slot received, summed over queries and the query heads of the group."""
+        """Attention that each slot received, summed over queries and the query heads of the group."""
         return self.weights.sum(dim=(2, 3))
 
     @property
     def mean_received(self) -> Float[Tensor, "B H N"]:
-        """What each slot received, summed over queries; the mean over the query heads of the group."""
+        """Attention that each slot received, summed over queries and averaged over the query heads of the group."""
         return self.weights.sum(dim=3).mean(dim=2)
 
     @property
     def newest_of_all_heads(self) -> Float[Tensor, "B N"]:
-        """Attention of the newest query to each slot, the mean over all heads, which must hold the same tokens."""
+        """Attention of the newest query to each slot, averaged over all heads, which must hold the same tokens."""
         return self.weights[:, :, :, -1].mean(dim=(1, 2))
 
     @property
     def n_groups(self) -> int:
-        """Query heads that share a key-value head."""
+        """Number of query heads that share a key-value head."""
         return self.weights.shape[2]
 
 
 class ObservedMass(Observed):
-    """Observed by a kernel: `received` alone, of one query, or of all that are observed if the policy says that it
-    `sums_queries`. A policy that asks for the weights gets them by another computation, in PyTorch.
+    """Attention observed by a kernel, which returns only `received`.
+
+    It covers one query, or all observed queries if the policy sets `sums_queries`. If a policy reads `weights`, they
+    are computed separately in PyTorch.
     """
 
     def __init__(
@@ -103,16 +105,17 @@ class ObservedMass(Observed):
 
 @dataclass(frozen=True)
 class EvictionPolicy(ABC):
-    """Settings only; what is remembered of each slot is in Slots.
+    """The settings of a policy; the numbers that it remembers for each slot are in Slots.
 
     Args:
-        budget: slots of each key-value head after every forward pass: a whole number, or a fraction of the tokens seen.
-        sinks: that many first tokens never leave.
-        recent: that many newest tokens never leave.
-        dropped: the fraction of its budget that a head loses at once when it holds too many, so that evictions are rare
-            (Scissorhands, Algorithm 1); by default no more leave than have to.
-        by_layer: a factor on the budget for each layer, as many as the model has; none when empty.
-        by_head: likewise for each key-value head of every layer.
+        budget: slots of each key-value head after every forward pass: a whole number, or a fraction of the tokens so
+            far.
+        sinks: number of first tokens that are never evicted.
+        recent: number of newest tokens that are never evicted.
+        dropped: the fraction of its budget that a head above its budget evicts in one step, so that evictions are rare
+            (Scissorhands, Algorithm 1); by default a head evicts only as many as necessary.
+        by_layer: a factor on the budget for each layer of the model; no factors when empty.
+        by_head: likewise for each key-value head; the same in every layer.
     """
 
     budget: int | float = 256
@@ -122,7 +125,7 @@ class EvictionPolicy(ABC):
     by_layer: tuple[float, ...] = ()
     by_head: tuple[float, ...] = ()
 
-    allocates_layers: ClassVar[bool] = False  # whether `allocate_` divides the budget; nothing leaves before
+    allocates_layers: ClassVar[bool] = False  # whether `allocate_` divides the budget; nothing is evicted before
     sums_queries: ClassVar[bool] = False  # whether `remember` only asks for `Observed.received` or `mean_received`
     always_full: ClassVar[bool] = True  # whether every head holds its budget as soon as that many tokens have come
 
@@ -141,39 +144,39 @@ class EvictionPolicy(ABC):
             if self.sinks + self.recent > least:
                 raise ValueError(
                     f"got {self.sinks} sinks and {self.recent} recent tokens in a budget of {least} slots; "
-                    "expected no more than fit. Raise the budget or keep fewer of them in any case."
+                    "expected no more than fit. Raise the budget, or protect fewer tokens."
                 )
 
     @property
     def keeps_all(self) -> bool:
-        """Whether nothing ever leaves: a budget of 1.0, not of 1."""
+        """Whether nothing is ever evicted: the budget is 1.0 (not 1)."""
         return isinstance(self.budget, float) and self.budget == 1.0 and not (self.by_layer or self.by_head)
 
     @abstractmethod
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
-        """How much each slot is worth; the lowest leave. Sinks, recent tokens and FREE slots are seen to elsewhere."""
+        """Return the importance of each slot; the lowest are evicted. Other code handles sinks, recent, FREE slots."""
 
     def n_observed(self, n_queries: int) -> int:
-        """Of how many of the newest queries of a pass `remember` wants the attention weights; they cost time."""
+        """Return for how many of the newest queries `remember` needs attention weights; they take time."""
         return 0
 
     def remember(self, slots: Slots, seen: Observed) -> dict[str, Float[Tensor, "B H N ..."]]:
-        """New memory of each slot after a chunk of the queries that are observed."""
+        """Return new values to remember for each slot, after a chunk of observed queries."""
         return {}
 
     def allocate_(self, layers: list[Slots]) -> list[Slots]:
-        """Note in the slots of all layers, after the first pass, what each may keep."""
+        """Divide the budget among layers after the first pass: note in the slots of each layer how many it may keep."""
         return layers
 
     def sizes(self, slots: Slots, layer: int) -> Int[Tensor, "B H"]:
-        """How many slots each head may keep."""
+        """Return how many slots each head may keep."""
         n_sequences, n_heads = slots.shape
         if isinstance(self.budget, int):
             return _fixed_sizes(self, layer, n_heads).to(slots.n_seen.device).expand(n_sequences, -1)
         return self._sizes_of(self.budget * slots.n_seen[:, None], layer, n_heads)
 
     def _sizes_of(self, budget: int | Float[Tensor, "B 1"], layer: int, n_heads: int) -> Int[Tensor, "..."]:
-        """A budget in slots, times the factors of layer and heads, rounded down."""
+        """Multiply a budget in slots by the factors of layer and heads; round down."""
         factors = torch.tensor(self.by_head or (1.0,) * n_heads, dtype=torch.float64)  # (H,)
         if self.by_layer:
             factors = factors * self.by_layer[layer]
@@ -181,7 +184,7 @@ class EvictionPolicy(ABC):
         return (sizes + 1e-9).long().clamp(min=max(1, self.sinks + self.recent))  # 0.1 x 30 is 3, whatever binary says
 
     def common_size(self, layer: int, n_heads: int) -> int | None:
-        """How many slots every head may keep, where that is known without asking the device."""
+        """Return how many slots every head may keep, or None if this is not known without waiting for the device."""
         if not isinstance(self.budget, int) or type(self).sizes is not EvictionPolicy.sizes:
             return None
         least, most = _fixed_limits(self, layer, n_heads)
@@ -189,12 +192,12 @@ class EvictionPolicy(ABC):
 
     @property
     def _only_scores(self) -> bool:
-        """Whether the policy decides by `score` alone what leaves."""
+        """Whether `score` alone determines which slots are evicted."""
         others = ("protected", "after_dropping", "evict_")
         return all(getattr(type(self), name) is getattr(EvictionPolicy, name) for name in others)
 
     def shrink(self, slots: Slots, layer: int) -> Slots:
-        """The slots after a forward pass: the same ones, in place, less what has to leave."""
+        """Evict in place after a forward pass, and return the slots."""
         if self.keeps_all:
             return slots
         size = self.common_size(layer, slots.shape[1])
@@ -206,30 +209,30 @@ class EvictionPolicy(ABC):
         return self.evict_(slots, self.protected(slots), self.after_dropping(slots, sizes))
 
     def after_dropping(self, slots: Slots, sizes: Int[Tensor, "B H"]) -> Int[Tensor, "B H"]:
-        """What heads with too many keep, when they lose more than they have to."""
+        """Return how many slots heads above their budget keep if they evict more than necessary."""
         if not self.dropped:
             return sizes
         fewer = (sizes - (self.dropped * sizes + 1e-9).long()).clamp(min=max(1, self.sinks + self.recent))
         return torch.where(slots.occupied.sum(dim=2) > sizes, fewer, sizes)
 
     def protected(self, slots: Slots) -> Float[Tensor, "B H N"]:
-        """The score, infinite for sinks and recent tokens."""
+        """Return the score with ∞ for sinks and recent tokens."""
         return slots.protecting(self.score(slots), self.recent, self.sinks)
 
     def evict_(self, slots: Slots, score: Float[Tensor, "B H N"], sizes: Int[Tensor, "B H"]) -> Slots:
-        """The best `sizes[b, h]` slots stay. Policies that merge add here to them what the others held."""
+        """Keep the best `sizes[b, h]` slots. Policies that merge override this to add evicted vectors to kept ones."""
         return slots.keep_best_(score, sizes)
 
 
 @lru_cache(maxsize=4096)
 def _fixed_sizes(policy: EvictionPolicy, layer: int, n_heads: int) -> Int[Tensor, "H"]:
-    """Sizes that never change are worked out once."""
+    """Compute sizes that never change only once."""
     return policy._sizes_of(policy.budget, layer, n_heads)
 
 
 @lru_cache(maxsize=4096)
 def _fixed_limits(policy: EvictionPolicy, layer: int, n_heads: int) -> tuple[int, int]:
-    """The smallest and the largest of them."""
+    """Return the smallest and the largest of the fixed sizes."""
     sizes = _fixed_sizes(policy, layer, n_heads)
     return int(sizes.min()), int(sizes.max())
 

@@ -17,13 +17,13 @@ from course_lib.kv.vectors import VectorFormat
 class Quantized(VectorFormat):
     """x ≈ low + code · step in each group of neighbouring dimensions, low its minimum, step = (max − min)/(2^bits − 1).
 
-    The newest tokens stay as they are until others have come. A pass over new tokens reads those as
-    they are. Groups lie within one token, so that tokens can leave one by one; finer schemes share the scale of a
-    channel between tokens, which eviction would tear apart.
+    The newest `residual` tokens are stored in full precision, and are rounded when newer tokens replace them. A pass
+    over new tokens attends to their exact vectors. Groups lie within one token, so that tokens can be evicted one by
+    one. Finer schemes share the scale of a channel between tokens, which does not work with eviction.
 
     Args:
-        bits: 4, two codes to the byte, or 8.
-        group: dimensions that share a minimum and a step, each a float16; all of the head's when it has fewer.
+        bits: 4 (two codes per byte) or 8.
+        group: dimensions that share a minimum and a step, each in float16; all dimensions of a head if it has fewer.
         residual: newest tokens kept in full precision.
     """
 

@@ -1,7 +1,7 @@
 """Recycled attention. Xu, Goyal, Choi, 2024, https://arxiv.org/abs/2411.05787
 
-All keys and values stay; most steps read a small working set of them. It saves time and not memory, which is why it is
-no eviction policy: what a step did not read can be read again after the next full step.
+All keys and values are kept, but most steps read only a small working set of them. This saves time but no memory, so it
+is not an eviction policy: the next full step can again read tokens that the steps before it did not read.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, N slots, Q queries, D size of a head.
 """
@@ -28,17 +28,17 @@ from course_lib.settings import check_count, is_real
 
 @dataclass(frozen=True)
 class Recycled(EvictionPolicy):
-    """A full step takes the `budget` tokens that the newest query attends to most; the steps after it read those alone.
+    """A full step selects the `budget` tokens with the most attention from the newest query; later steps read these.
 
-    Each new token joins the working set, and the one that its query attends to least leaves it.
+    Each new token joins the working set, and the token to which its query attends least is removed from it.
 
     Args:
-        every: steps from one full step to the next; never again when None.
-        similarity: instead of `every`, look every `check` steps whether the queries still resemble those of the last
-            full step: a full one, in this layer, when their cosine, averaged over heads, falls below (the paper: 0.8).
+        every: number of steps from one full step to the next; None for no further full step.
+        similarity: instead of `every`, compare the queries with those of the last full step, every `check` steps. A
+            layer takes a full step if their cosine, averaged over heads, is below this number (0.8 in the paper).
 
-    Deviation: weights of the query heads of a group are averaged. In a batch each sequence refreshes when it has to and
-    reads what it would read alone; a step in which only some do takes as long as if all did.
+    Deviation: weights are averaged over the query heads of a group. In a batch each sequence refreshes when it is due
+    and reads the same tokens as on its own; a step in which only some refresh takes as long as if all did.
     """
 
     recent: int = 1
@@ -66,7 +66,7 @@ class Recycled(EvictionPolicy):
     def is_due(
         self, n_steps: Int[Tensor, "B"], query: Float[Tensor, "B heads 1 D"], last_query: Float[Tensor, "B heads 1 D"]
     ) -> Bool[Tensor, "B"]:
-        """Which sequences should take their n-th step after a full one as another full one; queries now and then."""
+        """Return which sequences are due for a full step, n steps after their last one; may compare queries."""
         if self.similarity is None:
             return n_steps >= self.every if self.every is not None else torch.zeros_like(n_steps, dtype=torch.bool)
         checks = n_steps % self.check == 0
@@ -77,7 +77,7 @@ class Recycled(EvictionPolicy):
 
 
 class RecyclingLayer(EvictingLayer):
-    """`slots` is the working set; `everything` is what a full step reads, its tokens in the order of the text."""
+    """`slots` is the working set; `everything` is the complete cache for full steps, in the order of the text."""
 
     everything: Slots | None = None
     last_query: Float[Tensor, "B heads 1 D"] | None = None  # of each sequence's last full step
@@ -103,7 +103,7 @@ class RecyclingLayer(EvictingLayer):
 
 
 class RecyclingCache(EvictingCache):
-    """`slots` are the working sets, `stores` also everything else: more memory than a plain cache, less of it read."""
+    """`slots` are the working sets; `stores` also has the complete caches. It needs more memory than a plain cache."""
 
     layer = RecyclingLayer
 
@@ -117,7 +117,7 @@ class RecyclingCache(EvictingCache):
         rotation: Int[Tensor, "_ Q"] | None,
         scaling: float,
     ) -> Float[Tensor, "B heads Q D"]:
-        """A full step for a prompt or when one is due; otherwise the working set alone, one in and one out."""
+        """Read the complete cache for a prompt or if a full step is due, otherwise only the working set."""
         new = self._new_tokens(layer, keys.shape[2], padding, rotation)
         layer.everything.append_(keys, values, new)
         layer.n_steps += 1
@@ -141,7 +141,7 @@ class RecyclingCache(EvictingCache):
         return output
 
     def _due(self, layer: RecyclingLayer, query: Float[Tensor, "B heads Q D"]) -> bool | Bool[Tensor, "B"]:
-        """Which sequences read everything: all of them with a prompt. Steps that are merely counted ask no device."""
+        """Return which sequences take a full step: all for a prompt. A fixed interval needs no wait for the device."""
         if layer.last_query is None or query.shape[2] > 1:
             return True
         if self.policy.similarity is None:  # all sequences took their last full step together
@@ -150,7 +150,7 @@ class RecyclingCache(EvictingCache):
         return bool(due.all()) or (bool(due.any()) and due)
 
     def _most_attended(self, read: Slots, index: int, due: Bool[Tensor, "B"]) -> Slots:
-        """A copy of the slots that the newest query attended to most: of as many as each sequence works with."""
+        """Copy the slots with the most attention from the newest query, up to the size of each working set."""
         size = self.policy.common_size(index, read.shape[1])
         if size is not None and not (self.policy.dropped or read.has_free):
             score = self.policy.protected(read)
@@ -171,12 +171,12 @@ class RecyclingCache(EvictingCache):
 
     @property
     def n_full(self) -> list[int]:
-        """Full steps of each layer, the prompt's included."""
+        """Number of full steps of each layer, including the prompt."""
         return [layer.n_full for layer in self.layers]
 
 
 def _all_or_working_set(layer: RecyclingLayer, due: Bool[Tensor, "B"]) -> Slots:
-    """Everything of sequences that are due; of the others what is not in their working set, nor new, is FREE."""
+    """Return the complete cache, with FREE slots where a sequence that is not due should read only its working set."""
     everything, working = layer.everything, layer.slots
     n_padding = everything.n - everything.n_seen  # comes before every token of its sequence
     at = torch.where(working.occupied, working.position + n_padding[:, None, None], everything.n - 1)
@@ -190,7 +190,7 @@ def _all_or_working_set(layer: RecyclingLayer, due: Bool[Tensor, "B"]) -> Slots:
 
 @contextmanager
 def recycling(model: PreTrainedModel, settings: Recycled) -> Iterator[RecyclingCache]:
-    """Let a model recycle its attention through a fresh cache, `past_key_values=cache`; on exit it is as before.
+    """Let a model recycle its attention through a new cache, `past_key_values=cache`; on exit the model is as before.
 
     Raises:
         ValueError: for settings of another kind, or a model that this does not fit.

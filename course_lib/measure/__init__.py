@@ -1,1 +1,1 @@
-"""Perplexity, accuracy, times, rooflines, and the files they go to; knows no cache, no pruner and no lesson."""
+"""Perplexity, accuracy, times, rooflines, and result files; independent of caches, pruners and lessons."""

@@ -1,4 +1,4 @@
-"""Choice accuracy: how often a model finds the right answer of a benchmark's question the likeliest."""
+"""Multiple-choice accuracy: how often the right answer has the highest likelihood among the choices of a question."""
 
 import math
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ from course_lib.repetition import in_evaluation_mode
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Fraction of questions answered right, as lm-evaluation-harness counts it.
+    """Fraction of questions answered right, as in lm-evaluation-harness.
 
-    `value` takes the choice with the highest log-likelihood, `normalised` the highest per character of the choice.
-    `standard_error` is that of value: √(p(1 − p)/(n − 1)). Where value lies within about two of them from chance, the
-    task says nothing about this model.
+    `value` chooses by log-likelihood, `normalised` by log-likelihood per character of the choice. `standard_error` is
+    that of `value`: √(p(1 − p)/(n − 1)). If `value` is within two standard errors of chance, the task tells us nothing
+    about the model.
     """
 
     value: float
@@ -37,7 +37,7 @@ def choice_accuracy(
     seed: int = 0,
     progress: bool = True,
 ) -> Accuracy:
-    """Accuracy on n questions of a task, drawn by seed; all of them when n is None. Their names: BENCHMARK_FILES."""
+    """Measure accuracy on n random questions of a task, or on all when n is None. BENCHMARK_FILES lists the tasks."""
     return answer(model, tokenizer, questions(task, n, seed), progress)
 
 
@@ -45,7 +45,7 @@ def choice_accuracy(
 def answer(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, items: list[Question], progress: bool = True
 ) -> Accuracy:
-    """Accuracy on given questions."""
+    """Measure accuracy on the given questions."""
     if not items:
         raise ValueError("got no questions; expected at least one.")
     check_model(model)
@@ -61,10 +61,10 @@ def answer(
 
 
 def is_right(question: Question, scores: list[Score]) -> tuple[bool, bool]:
-    """By log-likelihood, and by log-likelihood per character. The space before a choice is not part of it.
+    """Return whether the answer is right by log-likelihood, and by that per character (without the first space).
 
     Raises:
-        ValueError: a log-likelihood of NaN, which no choice can be compared with.
+        ValueError: a log-likelihood is NaN, so the choices cannot be compared.
     """
     if any(score.log_likelihood != score.log_likelihood for score in scores):
         raise ValueError(

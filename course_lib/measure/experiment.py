@@ -1,4 +1,4 @@
-"""What `course reproduce` measures: an experiment is a list of steps, each of which gives rows of tables."""
+"""The measurements of `course reproduce`: an experiment is a list of steps, and each step returns rows of tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Experiment:
-    """`sizes` and `quick`, two of one dataclass, say how much is measured; `steps` turns either into the work to do.
+    """An experiment in two sizes, `sizes` and `quick`, of one dataclass; `steps` turns either into a list of steps.
 
-    A quick run has `quick_part` alone of the default model. It is None for those that look at what lies beyond.
+    A quick run uses only the part `quick_part` of the default model; None for experiments that need the whole model.
     """
 
     title: str

@@ -1,7 +1,7 @@
-"""Log-likelihoods of given tokens under a causal language model, without computing anything twice.
+"""Log-likelihoods of given tokens under a causal language model; nothing is computed twice.
 
-Dimension key: B windows in a batch, L tokens in a window, T tokens run at once, D hidden size, V vocabulary,
-P predictions asked for.
+Dimension key: B windows in a batch, L tokens in a window, T tokens in one pass, D hidden size, V vocabulary,
+P requested predictions.
 """
 
 import psutil
@@ -38,9 +38,9 @@ def check_model(model: object) -> None:
 
 
 def check_scorable(model: PreTrainedModel) -> None:
-    """Refuses a model without weights, and one whose logits are not what its head gives (soft-capped, scaled).
+    """Raise ValueError for a model without weights, or whose logits are not its head's output (soft-capped, scaled).
 
-    The configuration is read first: a soft cap hardly changes small logits, so that one token may not show it.
+    We read the configuration first: a soft cap hardly changes small logits, so a test with one token may miss it.
     """
     check_model(model)
     if changes := changed_logits(model):
@@ -63,17 +63,17 @@ def check_scorable(model: PreTrainedModel) -> None:
 
 
 def hidden_states(model: PreTrainedModel, ids: Int[Tensor, "B L"], **settings: Tensor) -> Float[Tensor, "B L D"]:
-    """The input of the LM head: the last block's output after the final norm."""
+    """Return the input of the LM head: the last block's output after the final norm."""
     return model.base_model(input_ids=ids.to(model.device), use_cache=False, **settings).last_hidden_state
 
 
 def target_log_probs(
     model: PreTrainedModel, hidden: Float[Tensor, "T D"], position: Int[Tensor, "P"], target: Int[Tensor, "P"]
 ) -> tuple[Float[Tensor, "P"], Bool[Tensor, "P"]]:
-    """log p(target | position) for each pair, and whether the target is the likeliest token there.
+    """Compute log p(target | position) for each pair, and whether the target is the most likely token there.
 
-    Logits are made for few positions at a time and only where a target is asked for: for all positions of a long text
-    they would take more memory than everything else together.
+    Logits are computed for a few positions at a time, and only for positions with a target. For all positions of a long
+    text they would take more memory than everything else together.
     """
     log_prob = torch.empty(len(target))
     likeliest = torch.empty(len(target), dtype=torch.bool)
@@ -88,7 +88,7 @@ def target_log_probs(
 
 
 def tokens_at_once(model: PreTrainedModel) -> int:
-    """How many tokens fit comfortably: a quarter of the free memory, against what one block keeps of a token."""
+    """Return how many tokens fit into a quarter of the free memory, given what one block needs per token."""
     cuda = model.device.type == "cuda"
     free = torch.cuda.mem_get_info(model.device)[0] if cuda else psutil.virtual_memory().available
     values = 12 * model.config.hidden_size + 4 * n_active_neurons(model)

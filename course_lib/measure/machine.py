@@ -17,13 +17,13 @@ STREAM_BYTES = {"cpu": 256 * 2**20, "cuda": 4 * 2**30}  # well beyond any last-l
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for a GPU to finish; the CPU has finished already."""
+    """Wait for a GPU to finish; a CPU needs no wait."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def fastest_seconds(function: Callable[[], object], device: torch.device, budget: float = 0.4) -> float:
-    """The shortest of several runs after a warm-up, as long as `budget` seconds last (at least three)."""
+    """Return the shortest time of several runs after a warm-up: at least three, for `budget` seconds."""
     function()
     synchronise(device)
     times, end = [], time.perf_counter() + budget
@@ -43,23 +43,23 @@ def matmul_flops_per_second(device: torch.device) -> float:
 
 
 def read_bytes_per_second(device: torch.device) -> float:
-    """Matrix times vector: every byte of the matrix is read once and nothing else counts, as when a token is made."""
+    """Matrix times vector: every byte of the matrix is read once, as in decoding, and other costs are negligible."""
     matrix = torch.rand(STREAM_BYTES[device.type] // (4 * 8192), 8192, device=device)
     vector = torch.rand(8192, device=device)
     return STREAM_BYTES[device.type] / fastest_seconds(lambda: matrix @ vector, device)
 
 
 def copy_bytes_per_second(device: torch.device) -> float:
-    """Copying a tensor; each byte counts twice, once read and once written."""
+    """Copy a tensor; each byte counts twice, once for reading and once for writing."""
     source = torch.rand(STREAM_BYTES[device.type] // 4, device=device)
     target = torch.empty_like(source)
     return 2 * STREAM_BYTES[device.type] / fastest_seconds(lambda: target.copy_(source), device)
 
 
 def measure_device(device: str | torch.device = "cpu") -> Device:
-    """The two numbers of the roofline, measured in about two seconds: float32 matmul, and reading a matrix.
+    """Measure both numbers of the roofline in about two seconds: float32 matmul, and reading a matrix.
 
-    On a GPU, torch's default keeps float32 products out of the tensor cores.
+    On a GPU, torch by default does not use tensor cores for float32 products.
     """
     device = torch.device(device)
     if device.type not in MATRIX:
@@ -71,7 +71,7 @@ def measure_device(device: str | torch.device = "cpu") -> Device:
 
 @torch.no_grad()
 def prefill_seconds(model: PreTrainedModel, n_tokens: int, batch: int = 1, repeats: int = 3) -> float:
-    """Shortest time to read a prompt of n_tokens random tokens, with logits for the last one only."""
+    """Measure the shortest time of reading a prompt of n_tokens random tokens, with logits only for the last one."""
     ids = random_ids(model, batch, n_tokens)
     times = []
     for _ in range(repeats):
@@ -83,13 +83,13 @@ def prefill_seconds(model: PreTrainedModel, n_tokens: int, batch: int = 1, repea
 
 
 def decode_seconds(model: PreTrainedModel, context: int = 32, batch: int = 1, steps: int = 8) -> float:
-    """Median time to make one more token for each of `batch` sequences that hold about `context` tokens already."""
+    """Measure the median time of decoding a token for each of `batch` sequences with about `context` tokens."""
     return sorted(decode_times(model, context, batch, steps))[steps // 2]
 
 
 @torch.no_grad()
 def decode_times(model: PreTrainedModel, context: int = 32, batch: int = 1, steps: int = 8) -> list[float]:
-    """The seconds of each of so many steps, in their order."""
+    """Return the seconds of each of several decoding steps, in order."""
     cache = DynamicCache(config=model.config)
     model(random_ids(model, batch, context), past_key_values=cache, use_cache=True, logits_to_keep=1)
     times = []
@@ -104,6 +104,6 @@ def decode_times(model: PreTrainedModel, context: int = 32, batch: int = 1, step
 
 
 def random_ids(model: PreTrainedModel, batch: int, n_tokens: int) -> torch.Tensor:
-    """(B, N) tokens; what they say does not change how long they take."""
+    """Draw (B, N) random tokens; the time does not depend on which tokens they are."""
     generator = torch.Generator().manual_seed(n_tokens)
     return torch.randint(5, model.config.vocab_size, (batch, n_tokens), generator=generator).to(model.device)

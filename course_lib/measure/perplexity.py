@@ -1,4 +1,4 @@
-"""Perplexity: how surprised a model is by each next token of windows of text.
+"""Perplexity: how well a model predicts each next token in windows of text.
 
 Dimension key: N windows, L tokens in a window.
 """
@@ -25,11 +25,11 @@ from course_lib.repetition import in_evaluation_mode
 
 @dataclass(frozen=True)
 class Perplexity:
-    """exp of the mean negative log-likelihood of a token given those before it in its window.
+    """The exponential of the mean negative log-likelihood of a token given the tokens before it in its window.
 
-    The standard error comes from the spread of the windows' means, carried through exp by the delta method:
-    value · s / √N. Tokens of one window depend on each other, so windows and not tokens are the independent sample.
-    One window has no spread: NaN.
+    The standard error comes from the spread of the windows' means, transformed by exp with the delta method:
+    value · s / √N. Tokens of one window depend on each other, so the independent samples are windows and not tokens.
+    For one window it is NaN.
     """
 
     value: float
@@ -42,11 +42,11 @@ class Perplexity:
 def perplexity(
     model: PreTrainedModel, windows: Int[Tensor, "N L"], batch_size: int | None = None, progress: bool = True
 ) -> Perplexity:
-    """Perplexity over windows of token ids, each read on its own.
+    """Measure perplexity over windows of token ids, each read on its own.
 
     Args:
         model: runs in evaluation mode, without dropout; its own mode is restored.
-        batch_size: windows run at once; as many as fit comfortably in memory when None.
+        batch_size: windows per pass; as many as fit well into memory when None.
 
     Raises:
         ValueError: no windows, windows of one token or of more than the model has positions for, tokens outside the
@@ -63,10 +63,10 @@ def perplexity(
 def window_losses(
     model: PreTrainedModel, windows: Int[Tensor, "N L"], batch_size: int | None = None, progress: bool = True
 ) -> Float[Tensor, "N"]:
-    """Mean negative log-likelihood of each window, in nats per token, float64: the log of its perplexity.
+    """Return the mean negative log-likelihood of each window, in nats per token, float64: the log of its perplexity.
 
-    How hard a window is drops out of the difference of two models on the same windows. Arguments and errors are those
-    of `perplexity`.
+    If two models read the same windows, the difficulty of a window cancels in their difference. Arguments and errors
+    are those of `perplexity`.
     """
     check_model(model)
     _check_windows(model, windows)
@@ -101,7 +101,7 @@ def _check_windows(model: PreTrainedModel, windows: object) -> None:
 
 
 def _losses(model: PreTrainedModel, ids: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:
-    """Of one batch: position i predicts token i + 1."""
+    """Return the losses of one batch: position i predicts token i + 1."""
     hidden = hidden_states(model, ids)[:, :-1].flatten(0, 1)
     log_prob, _ = target_log_probs(model, hidden, torch.arange(len(hidden)), ids[:, 1:].flatten().cpu())
     return -log_prob.double().view(len(ids), -1).mean(dim=1)

@@ -1,8 +1,8 @@
-"""Progress of loops that take seconds to hours: a bar in a terminal or a notebook, now and then a line in a log.
+"""Progress of loops that take seconds to hours: a bar in a terminal or a notebook, and an occasional line in a log.
 
 Trap: in a notebook every refresh of a bar is four messages to the browser. At rich's ten refreshes per second, a cell
-of two minutes sends thousands; a client that reads them only at the end of the cell, as nbval does, loses the last
-ones, and with them the news that the cell is done.
+of two minutes sends thousands. A client that reads them only at the end of the cell, as nbval does, loses the last
+ones, including the message that the cell has finished.
 """
 
 import threading
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 REFRESHES_PER_SECOND = 1
-LOG_SECONDS = 10.0  # between two lines of a log, or a tenth of the time so far: hours do not fill pages
+LOG_SECONDS = 10.0  # between two lines of a log, or a tenth of the time so far if that is more, so that logs stay short
 
 _open: list["Bar"] = []  # the outermost is first
 
@@ -41,7 +41,7 @@ def bar(show: bool = True, console: Console | None = None) -> "Bar":
 
 
 class Bar(Progress):
-    """A rich bar. In a file or pipe, which has none, a line every ten seconds shows all bars that are open."""
+    """A rich bar. In a file or pipe, which cannot show a bar, a line every ten seconds shows all open bars."""
 
     def __init__(self, show: bool, console: Console | None) -> None:
         counts = MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()

@@ -1,15 +1,14 @@
-"""Whether two measurements put the same things into the same order: Kendall's rank correlation, ties included."""
+"""Kendall's rank correlation, with ties: do two measurements put the same things into the same order?"""
 
 from collections.abc import Sequence
 from itertools import combinations
 
 
 def kendall(one: Sequence[int | float], other: Sequence[int | float]) -> float:
-    """Kendall's τ_b: (pairs in the same order − pairs in the reverse) / √(pairs untied in one · untied in the other).
+    """Kendall's τ_b: (pairs in the same order − pairs in reverse order) / √(pairs untied in one · untied in the other).
 
     Raises:
-        ValueError: for fewer than two values, rows of different length, NaN among them, or a row whose values are all
-            the same.
+        ValueError: fewer than two values, rows of different length, NaN, or a row in which all values are equal.
     """
     if len(one) != len(other) or len(one) < 2:
         raise ValueError(f"got {len(one)} and {len(other)} values; expected as many of both, at least two.")

@@ -1,4 +1,4 @@
-"""The JSON files of measured tables: what was run, where, and the rows. Written whole or not at all."""
+"""The JSON files of measured tables: settings, machine, and rows. They are written completely or not at all."""
 
 import json
 import math
@@ -13,14 +13,14 @@ import psutil
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A result: "tables" holds the rows by table, the other keys say how they came about."""
+    """Load a result: "tables" holds the rows by table, the other keys describe how they were measured."""
     if not path.exists():
         raise ValueError(f"got {path}, which is not there; expected what `course reproduce` or `course bench` wrote.")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def heading(experiment: str, command: str, seed: int, sizes: dict[str, Any]) -> dict[str, Any]:
-    """What identifies a run, and no results yet."""
+    """Return the entries that identify a run, without any results."""
     return {
         "experiment": experiment,
         "command": command,
@@ -34,7 +34,7 @@ def heading(experiment: str, command: str, seed: int, sizes: dict[str, Any]) -> 
 
 
 def machine() -> dict[str, Any]:
-    """Where the numbers come from: times depend on it, and the last digits of everything else."""
+    """Describe the machine: times depend on it, and so do the last digits of all other numbers."""
     import torch  # imported here, since reading a result needs neither
     import transformers
 
@@ -52,7 +52,7 @@ def machine() -> dict[str, Any]:
 
 
 def processor_name() -> str:
-    """The CPU's name, as far as the system tells."""
+    """Return the name of the CPU if the system provides it."""
     import torch
 
     try:
@@ -68,7 +68,7 @@ def now() -> str:
 
 
 def continued(earlier: dict[str, Any], fresh: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The earlier result, if it was made the same way; numbers made in two ways do not belong into one file."""
+    """Load the earlier result if it was measured in the same way; one file holds no numbers of different runs."""
     for key in ("experiment", "seed", "sizes", "machine", "part"):  # of the model, which a quick run alone has
         if (got := earlier.get(key)) != (wanted := fresh.get(key)):
             raise ValueError(
@@ -79,7 +79,7 @@ def continued(earlier: dict[str, Any], fresh: dict[str, Any], path: Path) -> dic
 
 
 def write(result: dict[str, Any], path: Path) -> None:
-    """Whole or not at all: the text is complete before the file is touched, and the file changes in one step."""
+    """Write a file completely or not at all: the finished text replaces the file in one step."""
     text = as_text(result)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
@@ -88,7 +88,7 @@ def write(result: dict[str, Any], path: Path) -> None:
 
 
 def as_text(result: dict[str, Any]) -> str:
-    """JSON with one row of a table, or one step, on a line, so that a change shows as a change of lines."""
+    """Format as JSON with one line per row of a table and per step, so that a diff shows which rows changed."""
     parts = {key: _line(value) for key, value in result.items()}
     parts["steps"] = _block([f"{_line(name)}: {_line(step)}" for name, step in result["steps"].items()], "{}")
     tables = [f"{_line(name)}: {_block(map(_line, rows), '[]', 2)}" for name, rows in result["tables"].items()]
@@ -106,7 +106,7 @@ def _line(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """As JSON will give it back: keys are strings, tuples lists, and NaN, which JSON has no word for, null."""
+    """Convert to what JSON returns after loading: keys are strings, tuples are lists, and NaN is null."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

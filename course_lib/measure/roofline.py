@@ -19,7 +19,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Device:
-    """How fast a device can multiply and how fast it can read. `source` says where the two numbers come from."""
+    """How fast a device can multiply and how fast it can read; `source` is where the two numbers come from."""
 
     name: str
     flops_per_second: int | float
@@ -46,7 +46,7 @@ H200 = Device("H200 SXM", 989.4e12, 4.8e12, "NVIDIA H200 data sheet, nvidia.com/
 
 @dataclass(frozen=True)
 class Work:
-    """FLOPs to do and bytes to move; works done one after the other add up."""
+    """FLOPs to compute and bytes to move; the work of two steps adds up."""
 
     flops: int | float
     bytes: int | float
@@ -60,7 +60,7 @@ class Work:
         return self.flops / self.bytes
 
     def seconds(self, device: Device) -> float:
-        """The roofline: the slower of arithmetic and memory, if the two overlap perfectly."""
+        """The roofline: the longer of the two times, if arithmetic and memory overlap perfectly."""
         return max(self.flops / device.flops_per_second, self.bytes / device.bytes_per_second)
 
     def bound(self, device: Device) -> Literal["compute", "memory"]:
@@ -75,11 +75,11 @@ def linear_work(
     n_stored: int | None = None,
     weight_bytes: int | None = None,
 ) -> Work:
-    """One linear layer on n_tokens inputs: 2 Z N FLOPs; the weight, the inputs and the outputs cross the bus once.
+    """The work of one linear layer on n_tokens inputs: 2 Z N FLOPs; weight, inputs and outputs are moved once.
 
     Args:
         n_stored: weights that are multiplied; all of them when dense.
-        weight_bytes: what the weight takes in its format, such as `encoded.n_bytes`; dense when not given.
+        weight_bytes: bytes of the weight in its format, such as `encoded.n_bytes`; dense when not given.
     """
     n_stored = rows * columns if n_stored is None else n_stored
     weight_bytes = n_stored * value_bytes if weight_bytes is None else weight_bytes
@@ -118,7 +118,7 @@ def factor_needed(fraction: float, goal: float) -> float:
 
 @dataclass(frozen=True)
 class Transformer:
-    """The sizes of a Llama-like model: grouped-query attention, a gated MLP of three matrices, two norms a block."""
+    """The sizes of a Llama-like model: grouped-query attention, a gated MLP of three matrices, two norms per block."""
 
     n_blocks: int
     width: int
@@ -136,7 +136,7 @@ class Transformer:
 
     @classmethod
     def of(cls, model: nn.Module) -> "Transformer":
-        """The sizes of a loaded Llama-like model."""
+        """Return the sizes of a loaded Llama-like model."""
         from course_lib import models  # here, since the roofline of a kernel needs no transformers
 
         blocks, heads, head = models.blocks(model), models.heads(model), models.head(model).weight
@@ -162,22 +162,23 @@ class Transformer:
 
     @property
     def matrix_weights(self) -> int:
-        """Weights that every token is multiplied with: all blocks and the head."""
+        """Weights that every token is multiplied with: those of all blocks and the LM head."""
         return self.n_blocks * self.block_weights + self.vocabulary * self.width
 
     @property
     def n_weights(self) -> int:
-        """All parameters: matrices, norms, and the embedding where it is not the head. Biases are not counted."""
+        """All parameters: matrices, norms, and the embedding if it is not tied to the LM head; without biases."""
         norms = (2 * self.n_blocks + 1) * self.width
         return self.matrix_weights + norms + (0 if self.tied else self.vocabulary * self.width)
 
     def cache_bytes(self, n_tokens: int, batch: int = 1, value_bytes: int = 2) -> int:
-        """The key-value cache: 2 L H D values per token, keys and values of every key-value head in every block.
+        """The key-value cache: 2 L H D values per token, for keys and values of every key-value head in every block.
 
-        Llama-2-70B at 8192 tokens x 64 sequences in float16: 2 * 80 * 8 * 128 * 2 = 327 680 bytes per token, 171.8 GB,
-        which is 160 GiB exactly. The figure "140 GB + 160 GB" that is often quoted adds 70e9 * 2 bytes = 140 GB, a
-        decimal unit, to 160 of the binary one; in one unit it is 140 GB + 172 GB, or 128 GiB + 160 GiB with the 68.98e9
-        parameters the model really has. Without grouped-query attention (64 heads) the cache would be 8 times that.
+        For example, Llama-2-70B at 8192 tokens x 64 sequences in float16 has 2 * 80 * 8 * 128 * 2 = 327 680 bytes per
+        token, in total 171.8 GB, which is exactly 160 GiB. The often-quoted "140 GB + 160 GB" mixes units: 70e9 * 2
+        bytes = 140 GB is decimal and 160 is binary. In one unit it is 140 GB + 172 GB, or 128 GiB + 160 GiB with the
+        model's exact number of 68.98e9 parameters. Without grouped-query attention (64 heads) the cache would be 8
+        times as large.
         """
         return 2 * self.n_blocks * self.n_key_value * self.head_size * value_bytes * n_tokens * batch
 
@@ -186,20 +187,20 @@ class Transformer:
         return 4 * self.n_blocks * self.n_query * self.head_size * n_pairs
 
     def decode_step(self, context: int, batch: int = 1, value_bytes: int = 2, weight_bytes: int | None = None) -> Work:
-        """One more token for each of `batch` sequences that have `context` tokens in the cache.
+        """The work of decoding one token for each of `batch` sequences with `context` tokens in the cache.
 
-        Reads every matrix once and the whole cache, writes one position. `weight_bytes`: what the matrices take
-        when they are stored sparse (FLOPs are then those of the dense ones).
+        It reads every matrix once and the whole cache, and writes one position. `weight_bytes`: bytes of the matrices
+        if they are stored sparse (FLOPs are then still those of the dense ones).
         """
         weight_bytes = self.matrix_weights * value_bytes if weight_bytes is None else weight_bytes
         flops = batch * (2 * self.matrix_weights + self.attention_flops(context + 1))
         return Work(flops, weight_bytes + self.cache_bytes(context + 1, batch, value_bytes))
 
     def prefill(self, n_tokens: int, batch: int = 1, value_bytes: int = 2, weight_bytes: int | None = None) -> Work:
-        """A prompt of n_tokens from an empty cache; causal, so N (N + 1) / 2 pairs; logits for the last token alone.
+        """The work of reading a prompt of n_tokens: N (N + 1) / 2 causal pairs, logits only for the last token.
 
-        Hidden states are not in the bytes: a fused implementation keeps them on the chip, and at the lengths where
-        they would count, arithmetic has long been the bound.
+        The bytes do not include hidden states: a fused implementation keeps them on the chip. At lengths where they
+        would matter, arithmetic is the bottleneck.
         """
         weight_bytes = self.matrix_weights * value_bytes if weight_bytes is None else weight_bytes
         every_token = 2 * self.n_blocks * self.block_weights * n_tokens

@@ -1,4 +1,4 @@
-"""Score continuations of contexts as lm-evaluation-harness does."""
+"""Score continuations of contexts in the same way as lm-evaluation-harness."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ TREE_TOKENS = {"cpu": 512, "cuda": 4096}  # the attention mask is square, so a t
 
 @dataclass(frozen=True)
 class Encoded:
-    """A request as tokens; the model reads all but the last."""
+    """A request as tokens; the model reads all except the last."""
 
     context: list[int]
     continuation: list[int]
@@ -27,10 +27,10 @@ class Encoded:
 
 
 def encode(request: Request, tokenizer: PreTrainedTokenizerBase, most_tokens: int) -> Encoded:
-    """Context and continuation are tokenised together, and whatever follows the context's own tokens is scored.
+    """Tokenise context and continuation together; every token after the context's own tokens is scored.
 
-    The space between them belongs to the continuation: " yes" is one token, while "yes" after a lone " " would be
-    a pair that no text in training looked like. Too long a context loses its beginning.
+    The space between them belongs to the continuation: " yes" is one token, while "yes" after a separate " " would be a
+    pair of tokens that hardly occurs in training. A context that is too long loses its first tokens.
     """
     bare = request.context.rstrip()
     continuation = request.context[len(bare) :] + request.continuation
@@ -46,7 +46,7 @@ def encode(request: Request, tokenizer: PreTrainedTokenizerBase, most_tokens: in
 
 @dataclass(frozen=True)
 class Score:
-    """Sum of the continuation's log-probabilities; and whether greedy decoding would have written it."""
+    """The sum of the continuation's log-probabilities, and whether greedy decoding would produce it."""
 
     log_likelihood: float
     greedy: bool
@@ -55,7 +55,7 @@ class Score:
 def score_requests(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, requests: list[Request], progress: bool = True
 ) -> list[Score]:
-    """One score a request, in their order."""
+    """Score requests; return one score per request, in the same order."""
     limit = getattr(model.config, "max_position_embeddings", None) or 1 << 20
     encoded = [encode(request, tokenizer, limit) for request in requests]
     order = sorted(range(len(encoded)), key=lambda i: encoded[i].read)

@@ -1,4 +1,4 @@
-"""Time a language model, compare it with its roofline, and find the parts that take the time.
+"""Time a language model, compare it with its roofline, and find the parts that take most of the time.
 
 Dimension key: B sequences, N tokens.
 """
@@ -23,21 +23,21 @@ CONTEXT = 32  # tokens in the cache before decoding is timed
 
 @dataclass(frozen=True)
 class Timing:
-    """One measurement and its work: `n_tokens` go through the model together."""
+    """One measurement and its work; `n_tokens` is the number of tokens in the pass."""
 
     kind: str  # "decode" or "prefill"
     n_tokens: int
     work: Work
-    seconds: float  # the median of `steps` where there are any
+    seconds: float  # the median of `steps`, if there are any
     steps: tuple[float, ...] = ()  # seconds of each step
 
     @property
     def flops_per_second(self) -> float:
-        """Useful arithmetic a second."""
+        """FLOPs of useful arithmetic per second."""
         return self.work.flops / self.seconds
 
     def of_roofline(self, device: Device) -> float:
-        """The least time the device needs, divided by the time it took: 1 is perfect."""
+        """The least time that the device needs, divided by the measured time: 1 is perfect."""
         return self.work.seconds(device) / self.seconds
 
 
@@ -77,14 +77,14 @@ def matrices(model: PreTrainedModel) -> dict[str, list[nn.Module]]:
 
 
 def part_bytes(model: PreTrainedModel) -> dict[str, int]:
-    """Bytes of the weights of each part, all of which one decoding step must read."""
+    """Count the bytes of the weights of each part; one decoding step must read all of them."""
     parts = matrices(model)
     return {name: sum(weight_of(m).nbytes for m in modules) for name, modules in parts.items()}
 
 
 @torch.no_grad()
 def part_seconds(model: PreTrainedModel, steps: int = 8) -> dict[str, float]:
-    """Median seconds of a decoding step in each part; "everything else" is attention itself, norms, and Python."""
+    """Measure the median seconds of a decoding step in each part; "everything else" is attention, norms, and Python."""
     cache = DynamicCache(config=model.config)
     model(random_ids(model, 1, CONTEXT), past_key_values=cache, use_cache=True, logits_to_keep=1)
     measured = defaultdict(list)
@@ -102,7 +102,7 @@ def part_seconds(model: PreTrainedModel, steps: int = 8) -> dict[str, float]:
 
 @contextmanager
 def stopwatch(parts: dict[str, list[nn.Module]]) -> Iterator[dict[str, float]]:
-    """Seconds spent in the modules of each part while inside; the hooks are gone after, whatever happens."""
+    """Measure the seconds in the modules of each part inside the `with` block; the hooks are always removed on exit."""
     seconds = dict.fromkeys(parts, 0.0)
     running: dict[nn.Module, float] = {}
 

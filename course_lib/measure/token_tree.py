@@ -1,4 +1,4 @@
-"""Many token sequences in one forward pass, with every shared beginning computed once.
+"""Many token sequences in one forward pass; every shared prefix is computed once.
 
 Dimension key: T tokens of a tree, D hidden size.
 """
@@ -16,11 +16,11 @@ from course_lib.measure.likelihood import hidden_states
 
 @dataclass
 class TokenTree:
-    """Token sequences with common prefixes, laid out in one row that contains every shared token once.
+    """Token sequences with common prefixes in one row, which contains every shared token once.
 
-    A token sees its ancestors and itself, at the position that it has in its sequence; to the model each sequence
-    is alone. So a context runs once for all its choices, few-shot examples once for many questions, and no row needs
-    padding.
+    A token attends to its ancestors and itself, at the position that it has in its sequence, so the model computes the
+    same as for each sequence alone. For example, a context runs once for all its choices, and few-shot examples run
+    once for many questions. No row needs padding.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -56,7 +56,7 @@ class TokenTree:
 
     @property
     def sees(self) -> Bool[Tensor, "T T"]:
-        """sees[i, j]: token j is i itself or one of its ancestors."""
+        """sees[i, j]: token j is token i or one of its ancestors."""
         sees = torch.eye(len(self.tokens), dtype=torch.bool)
         for i, parent in enumerate(self.parents):  # a parent comes before its children, so its row is complete
             if parent >= 0:
@@ -65,9 +65,9 @@ class TokenTree:
 
 
 def grow_trees(sequences: list[list[int]], most_tokens: int) -> Iterator[TokenTree]:
-    """Trees of consecutive sequences, each of at most `most_tokens` unless one sequence alone is longer.
+    """Build trees of consecutive sequences, each of at most `most_tokens` unless one sequence alone is longer.
 
-    Sort the sequences first, so that those with a common beginning meet in one tree.
+    Sort the sequences first, so that those with a common prefix are in the same tree.
     """
     tree = TokenTree()
     for sequence in sequences:
@@ -80,7 +80,7 @@ def grow_trees(sequences: list[list[int]], most_tokens: int) -> Iterator[TokenTr
 
 
 def tree_hidden_states(model: PreTrainedModel, tree: TokenTree) -> Float[Tensor, "T D"]:
-    """One forward pass over a tree. The mask is additive, which every attention implementation but flash takes."""
+    """Run one forward pass over a tree. The mask is additive, which all attention except flash attention supports."""
     hidden = torch.zeros(1, 1, len(tree.tokens), len(tree.tokens), dtype=model.dtype)
     mask = hidden.masked_fill_(~tree.sees, torch.finfo(model.dtype).min).to(model.device)
     ids, depth = torch.tensor([tree.tokens]), tree.depth[None].to(model.device)

@@ -1,6 +1,6 @@
-"""What keeps the loads of experts in balance, and the logits of a gate small.
+"""Auxiliary losses that balance the loads of experts and keep the logits of a gate small.
 
-Dimension key: T tokens, E experts. Rows of padding are zero in what a Routing holds, so they count nowhere.
+Dimension key: T tokens, E experts. A Routing has zeros in the rows of padding, so padding adds nothing to any loss.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ FAR = 40  # deviations
 
 
 def squared_variation(values: Float[Tensor, "E"]) -> Float[Tensor, ""]:
-    """CV² = variance / mean²; 0 where all are equal, E − 1 where one has everything.
+    """CV² = variance / mean²: 0 if all values are equal, E − 1 if all but one are 0.
 
     Raises:
-        ValueError: a mean of 0, as where no token is real.
+        ValueError: a mean of 0, for example because all tokens are padding.
     """
     mean = values.mean()
     if mean == 0:
@@ -32,12 +32,13 @@ def squared_variation(values: Float[Tensor, "E"]) -> Float[Tensor, ""]:
 
 
 def importance(weights: Float[Tensor, "T E"], scale: float = 0.1) -> Float[Tensor, ""]:
-    """scale · CV²(Σ_x G(x)): how unevenly weight is spread. Shazeer and others, 2017, equations 6, 7.
+    """scale · CV²(Σ_x G(x)): how unequal the experts' total gate weights are. Shazeer and others, 2017, eq. 6, 7.
 
-    One expert may have few tokens of large weight and another many of small: importance is equal, and load is not.
+    For example, an expert with few tokens of large weight and an expert with many tokens of small weight can have equal
+    importance, but their loads differ.
 
     Raises:
-        ValueError: a scale below 0, as for every loss here.
+        ValueError: a negative scale, as in all losses of this module.
     """
     check_number("scale", scale)
     return scale * squared_variation(weights.sum(0))
@@ -46,13 +47,13 @@ def importance(weights: Float[Tensor, "T E"], scale: float = 0.1) -> Float[Tenso
 def sent_probability(
     logits: Float[Tensor, "T E"], noisy: Float[Tensor, "T E"], deviation: Float[Tensor, "T E"], k: int
 ) -> Float[Tensor, "T E"]:
-    """P(x, i) = Φ((h_i − kth best of H without i) / deviation_i): the chance that new noise sends x to i.
+    """P(x, i) = Φ((h_i − kth best of H without i) / deviation_i): the probability that x goes to i if i's noise is new.
 
-    Shazeer and others, 2017, equations 8, 9. `noisy` is H, with the noise that was drawn. Smooth in the logits, which
-    a count of tokens is not.
+    Shazeer and others, 2017, equations 8, 9. `noisy` is H, the logits with the noise of this pass. Unlike a count of
+    tokens, P is a smooth function of the logits.
 
     Raises:
-        ValueError: k that is not below E: without i there are not k others.
+        ValueError: k is not below E: there are not k experts in addition to i.
     """
     n_experts = logits.shape[1]
     if not 0 < k < n_experts:
@@ -70,7 +71,7 @@ def sent_probability(
 
 
 def load(sent: Float[Tensor, "T E"], scale: float = 0.1) -> Float[Tensor, ""]:
-    """scale · CV²(Σ_x P(x, i)): how unevenly tokens are spread. Shazeer and others, 2017, equations 10, 11."""
+    """scale · CV²(Σ_x P(x, i)): how unequal the experts' loads are. Shazeer and others, 2017, equations 10, 11."""
     check_number("scale", scale)
     return scale * squared_variation(sent.sum(0))
 
@@ -78,10 +79,11 @@ def load(sent: Float[Tensor, "T E"], scale: float = 0.1) -> Float[Tensor, ""]:
 def balance(probs: Float[Tensor, "T E"], chosen: Bool[Tensor, "T E"], alpha: float = 0.01) -> Float[Tensor, ""]:
     """α N Σ f P of one layer: f fraction of choices, P mean probability. Fedus and others, 2021, equations 4 to 6.
 
-    α at balance, α N / k where all tokens take the same k with all their probability. f counts what is chosen, before
-    anything is dropped, and has no gradient: P's is larger where f is.
+    The loss is α if all experts are chosen equally often, and α N / k if all tokens choose the same k experts with
+    their whole probability. f counts choices before tokens are dropped. It has no gradient: only P does, and an expert
+    with a larger f has a larger gradient.
 
-    Deviation: f is divided by k too, so that balance is α for every k; the paper has k = 1.
+    Deviation: f is also divided by k, so that a balanced layer has the loss α for every k; the paper uses k = 1.
 
     Raises:
         ValueError: no real token.
@@ -97,7 +99,7 @@ def z_loss(
 ) -> Float[Tensor, ""]:
     """scale · mean of (log Σ exp h)². Zoph and others, ST-MoE, 2022, https://arxiv.org/abs/2202.08906, equation 5.
 
-    Large logits round badly, and softmax amplifies the error.
+    Large logits have large rounding errors, which softmax amplifies.
 
     Raises:
         ValueError: no real token.
@@ -114,7 +116,9 @@ def _check_real(n_real: int, n_rows: int) -> None:
 
 
 def balance_of_layers(routings: Sequence[Routing], alpha: float = 0.01) -> Float[Tensor, ""]:
-    """The mean of the layers' losses. Loads averaged over layers first would hide layers that collapse differently.
+    """Return the mean of the layers' losses.
+
+    If loads were averaged over layers first, layers that collapse to different experts would look balanced.
 
     Raises:
         ValueError: no layers.

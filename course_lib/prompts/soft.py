@@ -1,7 +1,7 @@
-"""Soft prompts: vectors in place of the embeddings of words. Lester and others, 2021,
+"""Soft prompts: trained vectors in place of token embeddings. Lester and others, 2021,
 https://arxiv.org/abs/2104.08691; for compressed models Xu and others, 2023, https://arxiv.org/abs/2305.11186
 
-Dimension key: P vectors of a prompt, D width of the embeddings, V words of the vocabulary.
+Dimension key: P vectors of a prompt, D width of the embeddings, V tokens of the vocabulary.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ SAMPLED_ROWS = 997  # of an embedding table, for its fingerprint: enough to tell
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SoftPrompt:
-    """[p_1 … p_P; E(x_1) … E(x_L)] is what the first block reads in place of [E(x_1) … E(x_L)].
+    """The first block reads [p_1 … p_P; E(x_1) … E(x_L)] instead of [E(x_1) … E(x_L)].
 
     Args:
-        table: fingerprint of the embedding table among whose rows the vectors live. Pruning and rounding blocks leave
-            that table alone, so a prompt goes with every such compression of one model.
-        origin: what it was learned on, in words.
+        table: fingerprint of the embedding table that the prompt was trained with. Pruning and quantization of blocks
+            do not change this table, so one prompt fits all these compressed versions of a model.
+        origin: a description of the data that the prompt was trained on.
     """
 
     vectors: Float[Tensor, "P D"] = field(repr=False)
@@ -40,11 +40,11 @@ class SoftPrompt:
         if self.vectors.ndim != 2 or 0 in self.vectors.shape:
             raise ValueError(f"got vectors of shape {tuple(self.vectors.shape)}; expected (P, D), P of at least 1.")
         if not bool(self.vectors.isfinite().all()):
-            raise ValueError("got vectors with entries that are no numbers; train with a lower rate, or start again.")
+            raise ValueError("got vectors with NaN or infinite entries; train with a lower rate, or start again.")
 
     @property
     def n(self) -> int:
-        """How many vectors, and so how many positions it takes."""
+        """The number of vectors, which is the number of positions that the prompt takes up."""
         return len(self.vectors)
 
     @property
@@ -52,13 +52,13 @@ class SoftPrompt:
         return self.vectors.nbytes
 
     def check(self, model: PreTrainedModel) -> None:
-        """Raises ValueError for a model whose embeddings are others, or that has not as many positions."""
+        """Raise ValueError if the model has other embeddings, or too few positions for the prompt and a text."""
         _check_width(self, model)
         if self.table != (own := fingerprint(model)):
             raise ValueError(
                 f"got a prompt for the embedding table {self.table} and a model with the table {own}; expected the "
-                "model it was learned on, or one whose blocks alone were compressed. Where the table has moved on "
-                "purpose, as in a distilled student, say so with prompt.moved_to(model)."
+                "model it was learned on, or one in which only the blocks were compressed. If the table changed on "
+                "purpose, as in a distilled student, use prompt.moved_to(model)."
             )
         most = most_positions(model)
         if self.n >= most:
@@ -67,7 +67,7 @@ class SoftPrompt:
             )
 
     def moved_to(self, model: PreTrainedModel) -> "SoftPrompt":
-        """The same vectors before another embedding table of the same width."""
+        """Return the same vectors for a model with another embedding table of the same width."""
         _check_width(self, model)
         return replace(self, table=fingerprint(model))
 
@@ -77,19 +77,19 @@ def _check_width(prompt: SoftPrompt, model: PreTrainedModel) -> None:
     if prompt.vectors.shape[1] != width:
         raise ValueError(
             f"got a prompt of vectors {prompt.vectors.shape[1]} wide and a model with embeddings {width} wide; "
-            "expected the same width. Learn a prompt for this model."
+            "expected the same width. Train a prompt for this model."
         )
 
 
 def most_positions(model: PreTrainedModel) -> int:
-    """How many positions a model has, those of a prompt included."""
+    """Return the number of positions that a model has, including those of a prompt."""
     return getattr(model.config, "max_position_embeddings", None) or 1 << 20
 
 
 def fingerprint(model: PreTrainedModel) -> str:
-    """Tells one embedding table from another: a digest of its size and of rows spread over it, in bfloat16.
+    """Identify an embedding table: a digest of its shape and of a sample of its rows in bfloat16.
 
-    A model that was rounded to bfloat16 has the fingerprint of the model itself.
+    So a model in float32 and the same model rounded to bfloat16 have the same fingerprint.
     """
     table = table_of(model)
     rows = table[:: max(1, len(table) // SAMPLED_ROWS)].to("cpu", torch.bfloat16).contiguous()

@@ -1,10 +1,10 @@
-"""Learning a soft prompt: the model stays as it is, the vectors before the text learn. Lester and others, 2021,
-https://arxiv.org/abs/2104.08691; of a compressed model, Xu and others, 2023, https://arxiv.org/abs/2305.11186
+"""Prompt tuning: the model is frozen, and the vectors before the text are trained. Lester and others, 2021,
+https://arxiv.org/abs/2104.08691; for compressed models, Xu and others, 2023, https://arxiv.org/abs/2305.11186
 
-A run can be killed at any moment; the same call goes on from what is on the disk, with the same losses to the last bit
-on the same machine.
+A run can be killed at any moment. The same call resumes from the stored state, and on the same machine its losses are
+the same to the last bit.
 
-Dimension key: N windows to learn from, M held out, L tokens in a window, P vectors, D width.
+Dimension key: N training windows, M held-out windows, L tokens in a window, P vectors, D width.
 """
 
 import math
@@ -41,21 +41,21 @@ def train_prompt(
     origin: str = "",
     progress: bool = True,
 ) -> Trained:
-    """min over p of the mean of −log p(x_{i+1} | p, x_1 … x_i); neither the prompt given nor the model changes.
+    """Minimise the mean of −log p(x_{i+1} | p, x_1 … x_i) over p; `prompt` and the model do not change.
 
-    x_1 is not scored, as in the paper's code: a model without a prompt cannot be asked for it.
+    As in the paper's code, x_1 has no loss: a model without a prompt cannot predict it.
 
     Args:
-        prompt: where to begin.
+        prompt: the initial vectors.
         keep: False for padding.
-        held_out: windows to look at every `recipe.look_every` steps, and at the end; they teach nothing.
-        folder: where the state of the run is kept; without one nothing can be resumed.
-        until: go no further than to this step; the same call with a later one goes on from the folder.
-        origin: what the prompt is learned on, in words; it goes with the prompt.
+        held_out: windows for evaluation, every `recipe.look_every` steps and at the end; they are not trained on.
+        folder: where the state of the run is stored; without a folder a run cannot be resumed.
+        until: stop at this step; the same call with a later step resumes from the folder.
+        origin: a description of the training data, which is stored in the prompt.
 
     Raises:
-        ValueError: before any step, for windows, a prompt or a state on the disk that do not go together.
-        NotFinite: when a loss is NaN or infinite, or its gradient.
+        ValueError: before the first step, if windows, prompt, model and stored state do not fit each other.
+        NotFinite: if a loss or its gradient is NaN or infinite.
     """
     recipe = recipe or PromptRecipe()
     check_stop(until, folder)
@@ -83,17 +83,17 @@ def train_prompt(
 
 
 def begin(model: PreTrainedModel, prompt: SoftPrompt, recipe: PromptRecipe) -> Run:
-    """No step taken yet; the prompt given stays as it is."""
+    """Return a run before its first step; it trains a copy of the prompt."""
     vectors = prompt.vectors.detach().to(model.device, torch.float32).clone().requires_grad_()
     optimiser = torch.optim.AdamW([vectors], lr=recipe.rate, weight_decay=recipe.decay)
     return Run(vectors, optimiser, vectors.detach().clone())
 
 
 def descend(run: Run, recipe: PromptRecipe, learning: SoftPrompt, loss_of: Callable[[], Float[Tensor, ""]]) -> None:
-    """One batch: its loss, with a gradient for the run's vectors, and a step of AdamW.
+    """Compute the loss of one batch and its gradient, and take a step of AdamW.
 
     Raises:
-        NotFinite: when the loss is NaN or infinite, or its gradient.
+        NotFinite: if the loss or its gradient is NaN or infinite.
     """
     run.optimiser.param_groups[0]["lr"] = recipe.rate_at(len(run.losses))
     run.optimiser.zero_grad()
@@ -125,7 +125,7 @@ def _look(model: PreTrainedModel, run: Run, held_out: Tensor) -> None:
 
 @contextmanager
 def frozen(model: PreTrainedModel) -> Iterator[None]:
-    """No weight learns, and dropout is off; on exit each learns again that did before."""
+    """Freeze all weights and turn dropout off; on exit both are as before."""
     needed, training = {weight: weight.requires_grad for weight in model.parameters()}, model.training
     model.eval().requires_grad_(False)
     try:
@@ -137,7 +137,7 @@ def frozen(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _end(run: Run, recipe: PromptRecipe, until: int | None, path: Path | None) -> int:
-    """The step before which to stop."""
+    """Return the step before which the run stops."""
     if until is not None and until < len(run.losses):
         raise ValueError(
             f"got until={until}, and a run in {path.parent} that is at step {len(run.losses)} already; expected a "

@@ -1,4 +1,4 @@
-"""What must hold before a weight is touched, and what is said when pruning stops halfway."""
+"""The checks before any weight changes, and the error if pruning stops before all layers are pruned."""
 
 import fnmatch
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ UNCHANGED = "The model is as it was."
 
 
 class PruningError(RuntimeError):
-    """Pruning stopped in the middle, at the block or layer `reached`. Earlier blocks are pruned, later ones are not."""
+    """Pruning stopped at the block or layer `reached`. Earlier blocks are pruned, later ones are not."""
 
     def __init__(self, reached: str, n_layers: int, cause: Exception, remedy: str | None = None):
         self.reached = reached
@@ -33,7 +33,11 @@ class PruningError(RuntimeError):
 
 
 def checked_layers(model: object) -> list[Layer]:
-    """The layers of a causal language model of a known family, in floating point. Raises ValueError for any other."""
+    """Return the layers of a causal language model.
+
+    Raises:
+        ValueError: a model of an unknown family, or weights that are not in floating point.
+    """
     if not isinstance(model, PreTrainedModel) or not hasattr(model.config, "vocab_size"):
         raise ValueError(
             f"got a {type(model).__name__}; expected a causal language model of transformers, as load_model() gives it."
@@ -49,12 +53,12 @@ def checked_layers(model: object) -> list[Layer]:
 
 
 def layers_to_prune(layers: list[Layer], ignore: Sequence[str] = ()) -> dict[nn.Module, list[Layer]]:
-    """The layers of each block that no pattern of `ignore` matches; a block may have none.
+    """Return for each block the layers that no pattern of `ignore` matches; the list may be empty.
 
-    Layers that share an input stay a group without those that are ignored.
+    Ignored layers are also removed from the groups of layers that share an input.
 
     Args:
-        ignore: patterns for names, as a shell matches them, such as "blocks.0.*" or "*.mlp.down_proj".
+        ignore: patterns for names, with the wildcards of a shell, such as "blocks.0.*" or "*.mlp.down_proj".
 
     Raises:
         ValueError: a pattern matches no layer, or all layers are ignored.
@@ -82,7 +86,7 @@ def layers_to_prune(layers: list[Layer], ignore: Sequence[str] = ()) -> dict[nn.
 def check_ready(
     model: PreTrainedModel, layers: list[Layer], pruner: LayerPruner, calibration: Tensor, allocation: Allocation
 ) -> None:
-    """Raises ValueError, with what was got, what is expected and what to do, unless pruning can run."""
+    """Raise ValueError unless pruning can run; the message says what was received, what is expected, and what to do."""
     check_method(pruner, allocation)
     check_calibration(model, calibration)
     for layer in layers:
@@ -98,7 +102,7 @@ def check_ready(
 
 
 def check_method(pruner: object, allocation: object) -> None:
-    """A pruner with a pattern, and an allocation that can vary it."""
+    """Check that the pruner has a pattern and that the allocation can vary it."""
     if not isinstance(pruner, LayerPruner):
         raise ValueError(f"got pruner {pruner!r}; expected an instance such as Wanda() or Magnitude(NofM(2, 4)).")
     check_pattern(pruner.pattern)
@@ -108,15 +112,15 @@ def check_method(pruner: object, allocation: object) -> None:
 
 
 def check_finite(name: str, weight: Tensor) -> None:
-    """No NaN and no infinity among the weights."""
+    """Check that no weight is NaN or infinite."""
     if not all_finite(weight):
         raise ValueError(
-            f"got {int((~weight.isfinite()).sum())} NaN or infinite weights in {name}; load a sound checkpoint."
+            f"got {int((~weight.isfinite()).sum())} NaN or infinite weights in {name}; load a checkpoint without them."
         )
 
 
 def check_fit(pattern: Pattern, layers: list[Layer]) -> None:
-    """The pattern divides every layer; one of each shape is tried."""
+    """Check that the pattern divides every layer; one layer of each shape is tried."""
     first_of: dict[tuple[int, ...], str] = {}
     for layer in layers:
         first_of.setdefault(tuple(weight_of(layer.module).shape), layer.name)
@@ -132,13 +136,13 @@ def check_fit(pattern: Pattern, layers: list[Layer]) -> None:
 
 
 def check_calibration(model: PreTrainedModel, calibration: object) -> None:
-    """Token ids of this model, at least one window, none longer than the model has positions."""
+    """Check that calibration has token ids of this model: at least one window, none longer than its positions."""
     if not isinstance(calibration, Tensor):
         kind = type(calibration).__name__
         raise ValueError(f"got calibration of type {kind}; expected a tensor of token ids. Use corpora.windows(...).")
     got = f"got calibration of shape {tuple(calibration.shape)} and {calibration.dtype}"
     if calibration.ndim != 2 or calibration.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"{got}; expected token ids, one window a row. Use corpora.windows(...).")
+        raise ValueError(f"{got}; expected token ids, one window per row. Use corpora.windows(...).")
     if calibration.numel() == 0:
         raise ValueError(
             f"{got}, which is empty; expected at least one window. Use corpora.windows('wikipedia', 32, 512, ...)."

@@ -1,4 +1,4 @@
-"""What pruning tells afterwards: what each layer lost, where the seconds went, how much memory it held at once."""
+"""The report of a pruning run: the sparsity of each layer, the time of each phase, and the peak memory."""
 
 import time
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ HELD = ("activations", "grams")
 
 @dataclass
 class PruneReport:
-    """The pruned layers, with the seconds and bytes that pruning took.
+    """The pruned layers, with the time and memory that pruning took.
 
-    `seconds`: running the blocks, summing Gram matrices, factorising them, choosing and updating weights. `bytes`: the
-    most that was held at once of hidden states with the arguments of the blocks, and of Gram matrices with what was
-    made of them. `notes`: what a method had to do differently than asked, by layer, such as more damping.
+    `seconds`: time per phase, which is running the blocks, summing Gram matrices, factorising them, or choosing and
+    updating weights. `bytes`: peak memory of hidden states and other arguments of the blocks, and of Gram matrices and
+    their factors. `notes`: by layer, how a method had to deviate from its settings, for example with more damping.
     """
 
     n_tokens: int
@@ -34,12 +34,12 @@ class PruneReport:
 
     @property
     def total_sparsity(self) -> float:
-        """Zeros over all pruned layers, each weight counting the same."""
+        """The fraction of zeros among the weights of all pruned layers."""
         return self.n_zero / max(1, self.n_weights)
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """The seconds in here count for this phase alone, and not for a phase around it."""
+        """Count the seconds inside the `with` block for this phase only, not for a phase around it."""
         self._count()
         self._clocks.append(phase)
         try:
@@ -55,5 +55,5 @@ class PruneReport:
         self._counted_until = now
 
     def held(self, what: str, n_bytes: int) -> None:
-        """So much is held now; the most is remembered."""
+        """Note how many bytes are held now; the report keeps the maximum."""
         self.bytes[what] = max(self.bytes[what], n_bytes)

@@ -1,1 +1,1 @@
-"""Weights on few bits: grids, packing, and quantization that lets the weights still to come make up for each error."""
+"""Quantized weights: grids, packed codes, and GPTQ, which compensates each rounding error with other weights."""

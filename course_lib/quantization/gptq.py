@@ -17,14 +17,14 @@ from course_lib.sparsity.patterns import Pattern, Unstructured
 
 
 def gptq(quantization: Quantization, block_size: int = 128, damping: float = 0.01) -> SparseGPT:
-    """SparseGPT with nothing pruned: each column is rounded, and those right of it make up for the error (section 3).
+    """SparseGPT without pruning: round each column, then update those to its right to compensate the error (section 3).
 
-    Use it wherever a pruner goes, as in prune_model(model, gptq(Quantization(4)), calibration). Zeros stay zero, so a
-    pruned model keeps its mask.
+    Use it in place of a pruner, for example prune_model(model, gptq(Quantization(4)), calibration). Zeros stay zero, so
+    a pruned model keeps its mask.
 
     Deviation: with groups, all grids are fixed from the dense weight before the first column is rounded, as the public
     code does with static_groups=True. By default that code fixes the grid of a group when it reaches the group, from
-    weights that have taken in the errors of the columns before.
+    weights that already include the updates for earlier columns.
     """
     check_quantization(quantization)
     return SparseGPT(Unstructured(0.0), block_size=block_size, damping=damping, quantization=quantization)
@@ -32,9 +32,9 @@ def gptq(quantization: Quantization, block_size: int = 128, damping: float = 0.0
 
 @dataclass
 class RoundToNearest(LayerPruner):
-    """Every weight by itself to the nearest value of the same grid: no inputs, no updates. What GPTQ is measured with.
+    """Round every weight to the nearest value of the same grid, without inputs or updates: the baseline for GPTQ.
 
-    With a pattern other than the default, the smallest weights are dropped first.
+    With a pattern other than the default, the weights of smallest magnitude are pruned first.
     """
 
     pattern: Pattern = field(default_factory=lambda: Unstructured(0.0))

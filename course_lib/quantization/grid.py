@@ -1,4 +1,4 @@
-"""Uniform grids: which few values the weights of a row, or of a group of its columns, may take.
+"""Uniform quantization grids: the few values that the weights of a row, or of a group of its columns, may take.
 
 Dimension key: O outputs (rows), I inputs (columns), G groups of columns in a row, W columns of one group.
 """
@@ -17,7 +17,7 @@ from course_lib.sparsity.ranking import check_matrix, check_positive
 
 @dataclass(frozen=True)
 class Grid:
-    """The values scale · (code − zero), code = 0 … 2^bits − 1. Zero is among them, so that pruned weights stay zero.
+    """The values scale · (code − zero) for code = 0 … 2^bits − 1. The grid contains 0, so pruned weights stay zero.
 
     Rounding is w → scale · (clamp(round(w / scale) + zero) − zero): round to nearest.
     """
@@ -28,21 +28,21 @@ class Grid:
     group: int  # columns that share a scale
 
     def round(self, weight: Float[Tensor, "O I"]) -> Float[Tensor, "O I"]:
-        """Each weight moved to the nearest value of its grid."""
+        """Round each weight to the nearest value of its grid."""
         return self.decode(self.codes(weight)).to(weight.dtype)
 
     def codes(self, weight: Float[Tensor, "O I"]) -> UInt8[Tensor, "O I"]:
-        """The code of the value nearest to each weight."""
+        """Return the code of the nearest value for each weight."""
         scale, zero = self._by_column(weight.shape[1])
         return _codes(weight.float(), scale, zero, self.bits).to(torch.uint8)
 
     def decode(self, codes: UInt8[Tensor, "O I"]) -> Float[Tensor, "O I"]:
-        """The values that the codes stand for."""
+        """Return the values of the codes."""
         scale, zero = self._by_column(codes.shape[1])
         return scale * (codes - zero)
 
     def round_column(self, column: Float[Tensor, "O"], index: int) -> Float[Tensor, "O"]:
-        """The weights of input `index`, rounded."""
+        """Round the weights of input `index`."""
         scale, zero = self.scale[:, index // self.group], self.zero[:, index // self.group]
         return scale * (_codes(column, scale, zero, self.bits) - zero)
 
@@ -61,12 +61,13 @@ def _codes(weight: Tensor, scale: Tensor, zero: Tensor, bits: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Quantization:
-    """How grids are fixed: from the smallest and largest weight, and always so that they reach zero.
+    """The settings of a grid, which spans the range from the smallest to the largest weight and always includes 0.
 
     Attributes:
-        bits: of a code; 2 to 8.
+        bits: bits per code; 2 to 8.
         group: columns of a row that share a scale; the whole row when None. The last group may be narrower.
-        symmetric: as far below zero as above it, by the largest absolute weight; one code more lies below.
+        symmetric: the range is symmetric around 0, up to the largest magnitude; there is one more code below 0 than
+            above.
     """
 
     bits: int = 4
@@ -82,11 +83,11 @@ class Quantization:
         check_flag("symmetric", self.symmetric)
 
     def grid(self, weight: Float[Tensor, "O I"]) -> Grid:
-        """The grid of a weight, in float32.
+        """Compute the grid of a weight, in float32.
 
         Raises:
-            ValueError: for weights that are not finite, or so large that a value of the grid would not be, or for a
-                matrix without columns.
+            ValueError: weights that are not finite, or so large that a value of the grid would not be finite; a matrix
+                without columns.
         """
         check_matrix("weight", weight)
         if weight.is_meta:
@@ -94,7 +95,7 @@ class Quantization:
         if weight.shape[1] == 0 or not bool(weight.isfinite().all()):
             raise ValueError(
                 f"got a weight of shape {tuple(weight.shape)}, {int((~weight.isfinite()).sum())} entries of it not "
-                "finite; expected finite weights and at least one column. Load a sound checkpoint."
+                "finite; expected finite weights and at least one column. Load another checkpoint."
             )
         group = min(self.group or weight.shape[1], weight.shape[1])
         padded = torch.nn.functional.pad(weight.float(), (0, -weight.shape[1] % group))  # zeros widen no range
@@ -110,18 +111,18 @@ class Quantization:
         if not bool(ends.to(weight.dtype).isfinite().all()):
             raise ValueError(
                 f"got weights from {float(weight.min()):g} to {float(weight.max()):g}; expected a range whose grid of "
-                f"{self.bits} bits {weight.dtype} holds. Scale the weights down, or load a sound checkpoint."
+                f"{self.bits} bits {weight.dtype} holds. Scale the weights down, or load another checkpoint."
             )
         return Grid(scale, zero, self.bits, group)
 
     def grid_of(self, rounded: Float[Tensor, "O I"], dense: Float[Tensor, "O I"]) -> Grid:
-        """The grid on which `rounded` lies: that of the dense weight it was made from.
+        """Return the grid of `rounded`, given the dense weight from which it was made.
 
-        GPTQ leaves inputs that never fire out of the range of a group, and sets their weights to zero. Which inputs
-        these were is not known here, and pruning too may empty a column. So a group that does not lie on the grid of
-        the dense weight gets that of the dense weight without the columns that became zero, and where that does not
-        fit either, without some of them. A group that lies on none of these was not rounded yet, and is rounded to the
-        second when it is stored.
+        GPTQ ignores inputs that are zero in all calibration tokens when it fixes the range of a group, and sets their
+        weights to zero. We do not know here which inputs these were, and pruning can also set a whole column to zero.
+        So we try, for each group: the grid of the dense weight; the grid without all columns that became zero; and
+        grids without some of them. A group that fits none of these was not rounded before; it gets the second grid, and
+        storing it rounds it.
         """
         grid = self.grid(dense)
         if self.group is None or not bool((misses := _misses(grid, rounded)).any()):
@@ -139,9 +140,9 @@ class Quantization:
     def _without_some(
         self, rounded: Float[Tensor, "O W"], dense: Float[Tensor, "O W"], gone: Bool[Tensor, "W"]
     ) -> Iterator[tuple[Bool[Tensor, "O"], Grid]]:
-        """Grids of a group without some of the columns `gone`, and which rows lie on each of them, every row once.
+        """Yield grids of a group without some of the columns `gone`, and the rows that fit each; a row occurs once.
 
-        Only the ends of the range matter: each is that of the columns that stayed, or that of one of those `gone`.
+        Only the ends of the range matter: each end comes from the columns that were kept, or from one of those `gone`.
         """
         stayed, left = dense.masked_fill(gone, 0), torch.ones(len(dense), dtype=torch.bool, device=dense.device)
         if not bool(gone.any()):
@@ -160,16 +161,18 @@ class Quantization:
 
 
 def _misses(grid: Grid, weight: Float[Tensor, "O I"]) -> Bool[Tensor, "O G"]:
-    """Which groups hold a weight that is not a value of the grid."""
+    """Return which groups contain a weight that is not a value of the grid."""
     off = (grid.round(weight) != weight).float()
     return torch.nn.functional.pad(off, (0, -off.shape[1] % grid.group)).unflatten(1, (-1, grid.group)).any(2)
 
 
 def most_values(weight: Float[Tensor, "O I"], group: int) -> int:
-    """The most different values among `group` neighbours of a row: at most 2^bits where they were rounded to a grid.
+    """Count the distinct values in each group of neighbours in a row; return the largest count.
+
+    It is at most 2^bits if the weights were rounded to a grid.
 
     Raises:
-        ValueError: unless the columns come out even.
+        ValueError: the number of columns is not a multiple of `group`.
     """
     check_matrix("weight", weight)
     check_positive("group", group)
@@ -182,10 +185,10 @@ def most_values(weight: Float[Tensor, "O I"], group: int) -> int:
 def before_rounding(
     weight: Float[Tensor, "O I"], group: int, bits: int, generator: torch.Generator
 ) -> Float[Tensor, "O I"]:
-    """Weights that a grid from each group's smallest to its largest value may have come from.
+    """Return weights that could have been rounded to these, with grids that span the values of each group.
 
-    Each moves by up to half a step, at random: what rounding took away cannot be recovered, but something of its
-    size can.
+    Each weight moves by up to half a step at random. This does not recover the original weights, but errors of their
+    size.
     """
     check_matrix("weight", weight)
     groups = weight.reshape(-1, group)
@@ -195,6 +198,6 @@ def before_rounding(
 
 
 def check_quantization(quantization: object) -> None:
-    """Raises ValueError for anything but a Quantization, such as a number of bits."""
+    """Raise ValueError for anything but a Quantization, such as a number of bits."""
     if not isinstance(quantization, Quantization):
         raise ValueError(f"got quantization {quantization!r}; expected an instance such as Quantization(4).")

@@ -1,1 +1,1 @@
-"""Which entries of a matrix stay, how zeros are not stored, and what that saves; no model is pruned here."""
+"""Sparsity patterns, sparse formats and the bytes that they save; no model is pruned here."""

@@ -1,9 +1,9 @@
 """Small codes packed into bytes, little-endian.
 
-With p = 8 / bits codes to the byte, code j of a row sits in byte j // p, shifted left by (j mod p) * bits.
+A byte holds p = 8 / bits codes: code j of a row is in byte j // p, shifted left by (j mod p) * bits.
 
 Dimension key: O rows, N codes in a row, P packed bytes in a row.
-Each row starts on a byte of its own, so a kernel finds row o at offset o * P; the last byte's spare bits are zero.
+Each row starts at a new byte, so a kernel finds row o at offset o * P; the unused bits of the last byte are zero.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 
 def pack(codes: UInt8[Tensor, "O N"], bits: int) -> UInt8[Tensor, "O P"]:
-    """Codes of 1, 2 or 4 bits, 8 / bits to the byte."""
+    """Pack codes of 1, 2 or 4 bits, 8 / bits of them per byte."""
     per_byte = codes_per_byte(bits)
     if codes.numel() and int(codes.max()) >= 2**bits:
         raise ValueError(f"a code of {int(codes.max())} needs more than {bits} bits: expected codes below {2**bits}")
@@ -23,7 +23,7 @@ def pack(codes: UInt8[Tensor, "O N"], bits: int) -> UInt8[Tensor, "O P"]:
 
 
 def unpack(packed: UInt8[Tensor, "O P"], bits: int, n: int) -> UInt8[Tensor, "O N"]:
-    """The first n codes of each row."""
+    """Return the first n codes of each row."""
     if n > packed.shape[1] * codes_per_byte(bits):
         raise ValueError(f"{packed.shape[1]} bytes per row hold no {n} codes of {bits} bits: expected a smaller n")
     codes = (packed[:, :, None] >> _shifts(bits, packed.device)) & (2**bits - 1)
@@ -31,7 +31,7 @@ def unpack(packed: UInt8[Tensor, "O P"], bits: int, n: int) -> UInt8[Tensor, "O 
 
 
 def packed_width(n: int, bits: int) -> int:
-    """Bytes for a row of n codes: n * bits / 8, rounded up."""
+    """Return the bytes of a row of n codes: n * bits / 8, rounded up."""
     return -(-n // codes_per_byte(bits))
 
 

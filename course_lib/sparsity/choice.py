@@ -1,4 +1,4 @@
-"""Which formats can hold the weights that a mask keeps, and how many bytes each takes.
+"""The formats that can store the weights kept by a mask, and the bytes of each.
 
 Dimension key: O outputs (rows), I inputs (columns), Q groups of four in a row.
 """
@@ -13,10 +13,11 @@ TILES = (4, 16)  # sides of the square tiles that are tried
 
 
 def bytes_by_format(keep: Bool[Tensor, "O I"], value_bytes: int) -> dict[str, int]:
-    """Bytes by format, of those that fit the mask; what a format stores beyond the mask is zero.
+    """Compute the bytes of each format that fits the mask; formats may also store pruned entries, as zeros.
 
-    Dense, CSR and bitmap hold any mask. n:4 wants at most n in each four neighbours. Square tiles are stored whole
-    where anything in them stays. So are rows and columns: a smaller dense matrix, and the numbers of those that stay.
+    Dense, CSR and bitmap fit any mask. n:4 needs at most n kept entries among each four neighbours. Square tiles are
+    stored if they contain any kept entry. The same is true of rows and columns: they form a smaller dense matrix,
+    stored with the indices of the kept rows and columns.
     """
     (rows, columns), n_stored = keep.shape, int(keep.sum())
     sizes = {
@@ -39,11 +40,11 @@ def bytes_by_format(keep: Bool[Tensor, "O I"], value_bytes: int) -> dict[str, in
 
 
 def _tiles(quads: Bool[Tensor, "O Q"], side: int) -> Bool[Tensor, "tiles_down tiles_across"]:
-    """Whether anything stays in each side x side tile, from whether anything stays in each four neighbours of a row."""
+    """Return which side × side tiles contain a kept entry, from which groups of four neighbours in a row do."""
     across = quads if side == 4 else quads.unflatten(1, (-1, side // 4)).any(2)
     return across.unflatten(0, (-1, side)).any(1)
 
 
 def cheapest(sizes: dict[str, int]) -> str:
-    """The format of fewest bytes; of equals the first."""
+    """Return the format with the fewest bytes; the first one in a tie."""
     return min(sizes, key=sizes.get)

@@ -1,4 +1,4 @@
-"""The size of a model's weights in each format, and how sparse its linears are."""
+"""The size of a model's weights in each format, and the sparsity of its linear layers."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ N_OF_M = ((1, 4), (2, 4), (4, 8))
 
 
 def weight_bytes(model: PreTrainedModel, format: str = "dense") -> int:
-    """Bytes of all weights, with the linears of the blocks stored in a format and everything else dense.
+    """Compute the bytes of all weights, with the linear layers of the blocks in one format and everything else dense.
 
-    A tied head counts once. Formats: "dense", "csr", "bitmap", "2:4" and "block" (16 × 16).
+    A tied LM head counts once. Formats: "dense", "csr", "bitmap", "2:4" and "block" (16 × 16).
 
     Raises:
         ValueError: an unknown format, or weights that do not fit it.
@@ -51,7 +51,7 @@ def _bytes(weight: Tensor, format: str) -> int:
 
 @dataclass(frozen=True)
 class LayerSparsity:
-    """`fits` lists the N:M patterns, N kept, that the weights obey."""
+    """The sparsity of one layer; `fits` lists the N:M patterns (N kept) that its weights satisfy."""
 
     n_weights: int
     n_zero: int
@@ -64,18 +64,18 @@ class LayerSparsity:
 
 @dataclass(frozen=True)
 class SparsityReport:
-    """Each linear of the blocks by name, such as "blocks.3.mlp.up_proj"."""
+    """The sparsity of each linear layer of the blocks by name, such as "blocks.3.mlp.up_proj"."""
 
     layers: dict[str, LayerSparsity]
 
     @property
     def sparsity(self) -> float:
-        """Over all linears of the blocks; embeddings, norms and head are not counted."""
+        """The sparsity over all linear layers of the blocks; embeddings, norms and LM head do not count."""
         return sum(x.n_zero for x in self.layers.values()) / sum(x.n_weights for x in self.layers.values())
 
 
 def sparsity_report(model: PreTrainedModel) -> SparsityReport:
-    """How many weights of each linear are exactly zero, and which N:M patterns they obey."""
+    """Count the weights of each linear layer that are exactly zero, and find the N:M patterns that they satisfy."""
     return SparsityReport(
         {
             f"blocks.{index}.{name}": _layer(weight_of(module))

@@ -1,11 +1,11 @@
-"""Sparse formats: how zeros are not stored. Each holds plain tensors, and `n_bytes` is what those tensors take.
+"""Sparse formats, which do not store zeros. Each holds plain tensors, and `n_bytes` is their size.
 
 Dimension key: O outputs (rows), I inputs (columns), Z values stored, P packed bytes in a row, K = I * n / m values
 kept in a row, R x C one block, S = O + 1 starts (O / R + 1 for blocks). `row_start[o]` is where row o begins in
 `values`; its last entry is Z.
 
-`X.encode(weight)` and `encoded.decode()` are exact inverses (a -0.0 comes back as 0.0). The kernels read these very
-layouts. `linear` runs what torch itself can run in a format; bitmap and N:M need a kernel.
+`X.encode(weight)` and `encoded.decode()` are exact inverses (except that -0.0 becomes 0.0). The kernels read the same
+layouts. `linear` multiplies with torch where torch supports the format; bitmap and N:M need a kernel.
 """
 
 import warnings
@@ -30,18 +30,18 @@ class Encoded(ABC):
 
     @abstractmethod
     def decode(self) -> Float[Tensor, "O I"]:
-        """The dense matrix back, zeros included."""
+        """Return the dense matrix, including zeros."""
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all tensors held, indices as well as values."""
+        """Bytes of all stored tensors, both indices and values."""
         held = (getattr(self, field.name) for field in fields(self))
         return sum(tensor.numel() * tensor.element_size() for tensor in held if isinstance(tensor, Tensor))
 
 
 @dataclass(frozen=True, eq=False)
 class Dense(Encoded):
-    """Every entry, zeros too: O * I values."""
+    """Every entry including zeros: O * I values."""
 
     values: Float[Tensor, "O I"]
     shape: tuple[int, int]
@@ -60,7 +60,7 @@ class Dense(Encoded):
 
 @dataclass(frozen=True, eq=False)
 class CSR(Encoded):
-    """Compressed sparse rows: each non-zero with its column. 4 bytes of index a value, however narrow the value is."""
+    """Compressed sparse rows: each non-zero with its column. An index takes 4 bytes, even for narrow values."""
 
     values: Float[Tensor, "Z"]
     columns: Int32[Tensor, "Z"]
@@ -88,7 +88,7 @@ class CSR(Encoded):
 
 @dataclass(frozen=True, eq=False)
 class Bitmap(Encoded):
-    """One bit per entry says whether it is stored; the non-zeros follow in row order.
+    """A bitmap with one bit per entry, which is 1 if the entry is stored, followed by the non-zeros in row order.
 
     Bit i mod 8 of bitmap[o, i // 8] belongs to entry (o, i).
     """
@@ -111,9 +111,10 @@ class Bitmap(Encoded):
 
 @dataclass(frozen=True, eq=False)
 class NofMPacked(Encoded):
-    """n values of every m consecutive inputs, each with its 2-bit place in its group, ascending; four places a byte.
+    """n values of every m consecutive inputs, each with its 2-bit index in the group, ascending; four indices per byte.
 
-    A group with fewer than n non-zeros stores zeros, so every row has the same length and nothing needs a row_start.
+    A group with fewer than n non-zeros also stores zeros, so every row has the same length and no row_start is
+    necessary.
     """
 
     values: Float[Tensor, "O K"]
@@ -150,9 +151,9 @@ class NofMPacked(Encoded):
 
 @dataclass(frozen=True, eq=False)
 class BlockSparse(Encoded):
-    """Block compressed sparse rows: each R x C tile that holds any non-zero, dense, with one column index.
+    """Block compressed sparse rows: each R x C tile with any non-zero is stored dense, with one column index.
 
-    Whole rows are the blocks (1, I), whole columns the blocks (O, 1).
+    For example, blocks of (1, I) are whole rows, and blocks of (O, 1) are whole columns.
     """
 
     values: Float[Tensor, "Z R C"]
@@ -199,7 +200,7 @@ def _shape(weight: object) -> tuple[int, int]:
 
 
 def _row_start(counts: Tensor) -> Int32[Tensor, "S"]:
-    """[0, then the running total of counts]; int32 halves the index and MKL wants it."""
+    """[0, followed by the cumulative counts]; int32 takes half the memory of int64, and MKL requires it."""
     total = int(counts.sum())
     if total >= 2**31:
         raise ValueError(f"{total} stored values overflow 32-bit row starts: expected under 2**31; split the matrix")

@@ -1,10 +1,10 @@
-"""Sparsity patterns: which weights of a matrix stay.
+"""Sparsity patterns: which weights of a matrix are kept.
 
 Dimension key: O outputs (rows), I inputs (columns), G comparison groups, S entries in a group.
 
-A pattern turns a score into a `keep` mask of the same shape. A higher score stays longer. Counts are exact: a
-comparison group of S entries loses floor(S * sparsity) of them, whatever the ties; among equal scores the lower
-index leaves first. A threshold would let all the ties go at once.
+A pattern turns a score into a `keep` mask of the same shape. Entries with low scores are pruned first. Counts are
+exact: in a comparison group of S entries, floor(S * sparsity) are pruned, also if scores tie; among equal scores the
+lower index is pruned first. A threshold would prune all tied entries or none.
 """
 
 from abc import ABC, abstractmethod
@@ -24,28 +24,28 @@ from course_lib.sparsity.ranking import (
 
 
 def sparsity_of(tensor: Tensor) -> float:
-    """The fraction of entries that are exactly zero. For a `keep` mask: the fraction that leaves."""
+    """Return the fraction of entries that are exactly zero; for a `keep` mask, the fraction of pruned entries."""
     return 1.0 - torch.count_nonzero(tensor).item() / tensor.numel() if tensor.numel() else 0.0
 
 
 class Pattern(ABC):
-    """The shape that zeros are allowed to take; `keep(score)` picks the best mask of that shape."""
+    """The shape that zeros are allowed to take; `keep(score)` returns the best mask of this shape."""
 
     def keep(self, score: Float[Tensor, "O I"]) -> Bool[Tensor, "O I"]:
-        """True where a weight stays: the highest scores that the pattern can hold."""
+        """Return True where a weight is kept: the highest scores that the pattern allows."""
         check_score(score)
         return self._keep(score)
 
     @abstractmethod
     def _keep(self, score: Float[Tensor, "O I"]) -> Bool[Tensor, "O I"]:
-        """The mask, for a score already checked."""
+        """Compute the mask of a score that was already checked."""
 
 
 @dataclass(frozen=True)
 class Unstructured(Pattern):
-    """Any entry may leave. Scores compete within a comparison group: `size` rows, `size` columns or the layer.
+    """Any entry may be pruned. Scores compete within a comparison group: `size` rows, `size` columns or the layer.
 
-    The last group is smaller when `size` does not divide the rows or columns; its count is taken from its own size.
+    If `size` does not divide the rows or columns, the last group is smaller and its count follows from its own size.
     """
 
     sparsity: float = 0.5
@@ -121,7 +121,7 @@ class Rows(Pattern):
 
 @dataclass(frozen=True)
 class Columns(Pattern):
-    """Whole inputs leave: those with the lowest total score. The layer before need not compute them."""
+    """Prune whole inputs: those with the lowest total score. The layer before does not have to compute them."""
 
     sparsity: float = 0.5
 
@@ -135,10 +135,10 @@ class Columns(Pattern):
 
 @dataclass(frozen=True)
 class Block(Pattern):
-    """Whole rows x columns tiles leave: those with the lowest total score in the layer.
+    """Prune whole tiles of rows x columns: those with the lowest total score in the layer.
 
-    Both sizes must divide the matrix: a ragged tile would lose on total score for being small, and no block format
-    could store it.
+    Both sizes must divide the matrix: a smaller tile at the edge would have a low total score only because of its size,
+    and no block format could store it.
     """
 
     rows: int = 16
@@ -164,7 +164,7 @@ class Block(Pattern):
 
 
 def keep_across(scores: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]:
-    """One ranking over a whole model: layers with low scores lose more than others. Ties leave in the dict's order."""
+    """Rank the scores of a whole model together: layers with low scores lose more. Ties follow the dict's order."""
     check_sparsity(sparsity)
     if not scores:
         raise ValueError("no scores: expected at least one layer; pass a dict from layer name to its score matrix")
@@ -184,7 +184,7 @@ def keep_across(scores: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]
 
 
 def _total(score: Float[Tensor, "..."], dim: int) -> Float[Tensor, "..."]:
-    """Sums in at least float32: a row of half-precision scores overflows at 65504."""
+    """Sum in float32 or wider: the sum of a row in half precision overflows at 65504."""
     total = score.sum(dim, dtype=torch.promote_types(score.dtype, torch.float32))
     if total.isnan().any():
         raise ValueError(

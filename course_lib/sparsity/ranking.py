@@ -1,4 +1,4 @@
-"""Ranking a score: exact counts, deterministic ties, and the checks before them.
+"""Rankings of a score: exact counts, deterministic ties, and the checks before them.
 
 Dimension key: G comparison groups, S entries in a group.
 """
@@ -13,15 +13,15 @@ from torch import Tensor
 
 
 def n_pruned(size: int, sparsity: float) -> int:
-    """How many of `size` entries leave: the floor of size * sparsity, where 0.29 of 100 is 29 and not 28."""
+    """Return how many of `size` entries are pruned: floor(size * sparsity), where 0.29 of 100 is 29 and not 28."""
     # 0.29 * 100 is 28.999999999999996 in floats; a millionth lifts it over the edge.
     return min(math.floor(size * sparsity + 1e-6), max(size - 1, 0))
 
 
 def keep_highest(score: Float[Tensor, "G S"], n_leaving: int) -> Bool[Tensor, "G S"]:
-    """Drops the n lowest of each group, exactly n whatever the ties: among equal scores the lower index leaves.
+    """Prune the n lowest entries of each group, exactly n also with ties: of equal scores the lower index first.
 
-    The result is that of a stable sort, without sorting: a model has 10^8 weights.
+    The result is that of a stable sort, but without sorting: a model has 10^8 weights.
     """
     if n_leaving == 0 or score.numel() == 0:
         return torch.ones_like(score, dtype=torch.bool)
@@ -41,13 +41,13 @@ def keep_highest(score: Float[Tensor, "G S"], n_leaving: int) -> Bool[Tensor, "G
 
 
 def _keep_by_sorting(score: Float[Tensor, "G S"], n_leaving: int) -> Bool[Tensor, "G S"]:
-    """For a GPU, which sorts one long group with all its multiprocessors, and would look for an edge with only one."""
+    """Rank by sorting: a GPU sorts a long group with all multiprocessors, but selects the n-th value with only one."""
     order = score.sort(dim=1, stable=True).indices
     return torch.ones_like(score, dtype=torch.bool).scatter_(1, order[:, :n_leaving], False)
 
 
 def _n_that_leave_before(score: Float[Tensor, "G S"]) -> Int8[Tensor, "G S"]:
-    """For each entry, how many of its group leave before it: S^2 comparisons, for n of m cheaper than sorting."""
+    """Count for each entry how many of its group are pruned before it: S^2 comparisons, for N:M faster than sorting."""
     columns = score.unbind(1)
     before = torch.zeros(score.shape, dtype=torch.int8, device=score.device)
     for i, column in enumerate(columns):
@@ -58,7 +58,7 @@ def _n_that_leave_before(score: Float[Tensor, "G S"]) -> Int8[Tensor, "G S"]:
 
 
 def _nth_smallest(score: Float[Tensor, "G S"], n: int) -> Float[Tensor, "G 1"]:
-    """The n-th smallest entry of each group. On the CPU numpy's partition is several times faster than torch's."""
+    """Return the n-th smallest entry of each group. On a CPU numpy's partition is much faster than torch's."""
     if score.device.type != "cpu":
         return score.kthvalue(n, dim=1, keepdim=True).values
     exact = score.float() if score.dtype == torch.bfloat16 else score  # numpy has no bfloat16
@@ -69,7 +69,7 @@ def _nth_smallest(score: Float[Tensor, "G S"], n: int) -> Float[Tensor, "G 1"]:
 def check_sparsity(sparsity: object) -> None:
     if isinstance(sparsity, bool) or not isinstance(sparsity, Real) or not 0.0 <= sparsity < 1.0:
         raise ValueError(
-            f"sparsity={sparsity!r}: expected the fraction that leaves, in [0, 1); for half of the weights use 0.5"
+            f"sparsity={sparsity!r}: expected the fraction to prune, in [0, 1); for half of the weights use 0.5"
         )
 
 
@@ -79,16 +79,17 @@ def check_positive(name: str, value: object) -> None:
 
 
 def all_finite(values: Tensor) -> bool:
-    """Whether there is no NaN and no infinity among them.
+    """Return whether no entry is NaN or infinite.
 
-    The sum of what is not all finite is not finite, and takes a thirtieth of the time; a sum may also overflow.
+    We check the sum first, which takes a thirtieth of the time: if any entry is not finite, neither is the sum. A sum
+    of finite entries can also overflow, so then we check every entry.
     """
     total = values.sum(dtype=torch.promote_types(values.dtype, torch.float32))
     return bool(total.isfinite()) or bool(values.isfinite().all())
 
 
 def check_matrix(name: str, value: object) -> None:
-    """Refuses what is not a matrix of floats."""
+    """Raise ValueError for anything but a matrix of floats."""
     if not isinstance(value, Tensor):
         raise ValueError(
             f"{name} is a {type(value).__name__}: expected a tensor (outputs, inputs); for a list, torch.tensor(...)"
@@ -101,7 +102,7 @@ def check_matrix(name: str, value: object) -> None:
 
 
 def check_score(score: object) -> None:
-    """Refuses what has no ranking: a score that is not a matrix of floats, holds NaN or has no data."""
+    """Raise ValueError for a score that cannot be ranked: not a matrix of floats, with NaN, or without data."""
     check_matrix("score", score)
     if score.is_meta:
         raise ValueError("score is on the meta device and holds no numbers: load the model's weights first")

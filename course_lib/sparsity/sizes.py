@@ -47,10 +47,10 @@ def block_bytes(rows: int, block_rows: int, block_columns: int, n_stored: int, v
 
 
 def break_even_density(a: Callable[[int], float], b: Callable[[int], float], rows: int, columns: int) -> float | None:
-    """The density where formats a and b take the same bytes; both map the number of stored values to bytes.
+    """Return the density where formats a and b take the same bytes; both map the number of stored values to bytes.
 
-    Every size here is a straight line in the number stored, so two points fix it. None: parallel lines never meet.
-    The result may lie outside [0, 1]: then one format is smaller at every density.
+    Every size here is a linear function of the number of stored values, so two points determine it. The result is None
+    for parallel lines. It may be outside [0, 1]; then one format is smaller at every density.
     """
     n = rows * columns
     slope = (b(n) - b(0)) - (a(n) - a(0))

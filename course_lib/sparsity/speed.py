@@ -11,7 +11,7 @@ Name = TypeVar("Name")
 
 
 def rounds(contestants: Mapping[Name, Callable[[], object]], seconds: float) -> dict[Name, list[float]]:
-    """Return the times of each in seconds. In every round all take their turn, so rounds can be compared in pairs."""
+    """Time each function once per round, and return the seconds of all rounds, so that times can be paired."""
     times: dict[Name, list[float]] = {name: [] for name in contestants}
     for run in contestants.values():
         run()
@@ -26,10 +26,10 @@ def rounds(contestants: Mapping[Name, Callable[[], object]], seconds: float) -> 
 
 
 def speed_limits(rows: int, columns: int, n_tokens: int, device: Device) -> dict[str, float]:
-    """The most that half of the weights can save a layer in float16 on a GPU, as dense time over sparse time.
+    """Compute the largest speedup from pruning half of a layer, per format in float16 on a GPU: dense over sparse time.
 
-    Tensor cores multiply dense tiles, or 2:4 ones at twice the rate; scattered zeros save them no arithmetic. So a
-    format without that support saves bytes at best: it is expanded on the chip and then multiplied densely.
+    Tensor cores multiply dense tiles, and 2:4 tiles at twice the rate; unstructured zeros save them no arithmetic.
+    Without such support a format can only save bytes: it is expanded on the chip and multiplied densely.
     """
     dense = linear_work(rows, columns, n_tokens)
     half, moved = rows * columns // 2, dense.bytes - 2 * rows * columns

@@ -13,16 +13,16 @@ _CHECK = re.compile(r'^check\(\s*"([^"]+)",\s*(\w+)', re.MULTILINE)
 
 
 def lessons() -> list[ModuleType]:
-    """The modules lessons/LESSON/exercises, in the order of their lessons; a student's copy may lack some."""
+    """Import the modules lessons/LESSON/exercises, in the order of the lessons; a student's copy may lack some."""
     names = {path.parents[1].name for root in house.__path__ for path in Path(root).glob("*/exercises/__init__.py")}
     return sorted(map(exercises_of, names), key=lambda module: module.LESSON)
 
 
 def exercises_of(lesson: str) -> ModuleType:
-    """The module that holds the exercises of one lesson, such as "wanda"; those of the others are not imported.
+    """Import the module with the exercises of one lesson, such as "wanda", but not those of other lessons.
 
     Raises:
-        ModuleNotFoundError: where the lesson is not here.
+        ModuleNotFoundError: the lesson does not exist here.
     """
     return importlib.import_module(f"{house.__name__}.{lesson}.exercises")
 
@@ -34,15 +34,15 @@ def file_of(exercise: Exercise) -> Path:
 
 
 def all_exercises() -> list[Exercise]:
-    """Every exercise of the course, in order."""
+    """Return all exercises of the course, in order."""
     return [exercise for module in lessons() for exercise in module.EXERCISES]
 
 
 def find(exercise_id: object) -> Exercise:
-    """The exercise of that id.
+    """Return the exercise with this id.
 
     Raises:
-        ValueError: naming the nearest ids that exist.
+        ValueError: there is none; the message names the most similar ids.
     """
     try:
         module = exercises_of(str(exercise_id).split(".")[0])

@@ -1,4 +1,4 @@
-"""`check`: the cell under every exercise."""
+"""`check`, which is called in the cell below every exercise."""
 
 import contextlib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _newest: dict[str, tuple[Callable, Verdict]] = {}  # of each exercise: the funct
 
 
 class CheckFailed(AssertionError):
-    """Raised in strict mode by a check that is not right."""
+    """In strict mode, a check whose answer is not right."""
 
 
 def check(exercise_id: object, function: object) -> None:
@@ -52,12 +52,12 @@ def _verdict(exercise_id: object, function: object) -> Verdict:
 
 
 def checked(exercise: Exercise) -> Callable | None:
-    """The function that the newest check of an exercise was given."""
+    """Return the function that was last checked for an exercise."""
     return _newest.get(exercise.id, (None, None))[0]
 
 
 def last_checked() -> str:
-    """An exercise whose check has run; empty where none has."""
+    """Return the last exercise that was checked; empty if there was none."""
     return next(reversed(_newest), "")
 
 

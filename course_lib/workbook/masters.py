@@ -87,13 +87,13 @@ def solution(exercise_id: str, root: Path = ROOT) -> str:
 
 
 def parameters(master: Path) -> dict[str, list[str]]:
-    """Parameter names of each exercise's function in the notebook: {"wanda.score": ["weight", "inputs"]}."""
+    """Return the parameter names of each exercise's function in the notebook: {"wanda.score": ["weight", "inputs"]}."""
     cells = ((cell.metadata.get("exercise"), cell.source) for cell in _read(master).cells)
     return {exercise: _arguments(source) for exercise, source in cells if exercise is not None}
 
 
 def _arguments(source: str) -> list[str]:
-    """Those of the function that holds the solution region."""
+    """Return the parameters of the function that contains the solution region."""
     line = source[: source.index(BEGIN)].count("\n") + 1
     functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
     return [argument.arg for node in functions if node.lineno < line <= node.end_lineno for argument in node.args.args]
@@ -104,7 +104,7 @@ def _read(master: Path) -> NotebookNode:
 
 
 def _finish(notebook: NotebookNode, master: Path) -> NotebookNode:
-    """Stable ids, nbgrader's metadata, no outputs, and a fingerprint that later tells whether a student changed it."""
+    """Set stable ids, nbgrader's metadata, and a fingerprint that later shows whether a student edited it."""
     seen: dict[str, int] = {}
     for cell in notebook.cells:
         name = _cell_id(cell)
@@ -123,7 +123,7 @@ def _finish(notebook: NotebookNode, master: Path) -> NotebookNode:
 
 
 def _add_both_ends(notebook: NotebookNode, root: Path) -> None:
-    """What every lesson begins with, where the library may be missing, and ends with, where it has exercises."""
+    """Let the first code cell install the library if it is missing, and add the last cells if there are exercises."""
     first = next((cell for cell in notebook.cells if cell.cell_type == "code"), None)
     if first is not None and "nbgrader" not in first.metadata:
         first.source = _FIRST.format(line=_install_line(root)) + first.source
@@ -133,7 +133,7 @@ def _add_both_ends(notebook: NotebookNode, root: Path) -> None:
 
 
 def _install_line(root: Path) -> str:
-    """The line that installs the course: from its repository where that is known, else from the folder above."""
+    """Return the line that installs the course: from its repository if that is set, else from the folder above."""
     address = repository(root) if (root / "pyproject.toml").is_file() else ""
     return f"%pip install git+{address}" if address else "%pip install -e .."
 
@@ -147,7 +147,7 @@ def _cell_id(cell: NotebookNode) -> str:
 
 
 def _checked(cell: NotebookNode) -> str | None:
-    """The exercise that a cell checks."""
+    """Return the exercise that a cell checks."""
     return next(iter(functions_checked(cell.source)), None)
 
 

@@ -22,7 +22,7 @@ def outlines(lessons: Path = LESSONS) -> list[Outline]:
 
 
 def _outline(listing: Path) -> Outline:
-    """From LESSON = "..." and EXERCISES = (A, B), with each name imported from the file of its exercise."""
+    """Read LESSON = "..." and EXERCISES = (A, B), where each name is imported from the file of its exercise."""
     tree = ast.parse(listing.read_text(encoding="utf-8"))
     values = {_target(node): node.value for node in tree.body if isinstance(node, ast.Assign)}
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
@@ -32,7 +32,7 @@ def _outline(listing: Path) -> Outline:
 
 
 def _target(node: ast.Assign) -> str | None:
-    """The name that is assigned; None for several at once, such as A, B = 1, 2."""
+    """Return the name that is assigned; None for several names, such as A, B = 1, 2."""
     return getattr(node.targets[0], "id", None)
 
 
@@ -48,6 +48,6 @@ def _exercise(path: Path, name: str) -> tuple[str, int]:
 
 
 def _metadata(path: Path) -> dict[str, str]:
-    """The text in the header of a safetensors file: its length as eight bytes, then JSON."""
+    """Return the text in the header of a safetensors file: its length as eight bytes, then JSON."""
     with path.open("rb") as file:
         return json.loads(file.read(int.from_bytes(file.read(8), "little")))["__metadata__"]

@@ -115,7 +115,7 @@ def _text(output: NotebookNode) -> str:
 
 
 def environment(root: Path, strict: bool) -> dict[str, str]:
-    """Make the environment: strict for masters, with progress of its own, so that a test run never counts."""
+    """Make the environment: strict for masters, with a separate progress record, so that a test run never counts."""
     home = {"COURSE_HOME": str(root / "build" / "home")}
     # If a cell of another notebook runs this command, that notebook's name must not be passed on.
     return os.environ | home | {"COURSE_STRICT": "1" if strict else "", "JPY_SESSION_NAME": ""}

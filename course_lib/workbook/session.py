@@ -10,24 +10,24 @@ _VS_CODE = "__vsc_ipynb_file__"  # VS Code sets this variable in the notebook
 
 
 def strict() -> bool:
-    """Whether checks raise: COURSE_STRICT=1, as when the masters are tested."""
+    """Whether checks raise errors: COURSE_STRICT=1, as in tests of the masters."""
     return os.environ.get("COURSE_STRICT", "") not in ("", "0")
 
 
 def shell() -> Any:
-    """IPython's shell; None in plain Python."""
+    """Return IPython's shell, or None in plain Python."""
     return sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
 
 
 def in_notebook() -> bool:
-    """Whether output is rendered by Jupyter."""
+    """Whether Jupyter renders the output."""
     return type(shell()).__name__ == "ZMQInteractiveShell"
 
 
 def has_widgets() -> bool:
-    """Whether a person can press a button: the kernel was started by JupyterLab, Notebook, VS Code or Colab.
+    """Whether a person can press a button, because JupyterLab, Notebook, VS Code or Colab started the kernel.
 
-    Where nbval, nbconvert or `course run` executes the notebook, a button would be an empty box in the result.
+    If nbval, nbconvert or `course run` executes the notebook, a button would be an empty box in the result.
     """
     if not in_notebook():
         return False
@@ -35,7 +35,7 @@ def has_widgets() -> bool:
 
 
 def notebook_file() -> Path | None:
-    """The notebook's file, where the frontend names it and it has not been renamed since."""
+    """Return the notebook's file, if the frontend provides it and the file was not renamed since."""
     if not has_widgets():
         return None
     path = Path(str(shell().user_ns.get(_VS_CODE) or os.environ.get(_JUPYTER, "")))
@@ -43,11 +43,11 @@ def notebook_file() -> Path | None:
 
 
 def cell_number() -> int:
-    """The number in front of the running cell: 7 for [7]. IPython's own counter may be one ahead already."""
+    """Return the number in front of the running cell, such as 7 for [7]; IPython's counter may be one higher."""
     return len(shell().history_manager.input_hist_raw) - 1
 
 
 def cell_id() -> str:
-    """The running cell, also when it runs a second time; only its number where the frontend does not name it."""
+    """Identify the running cell, also if it runs again; only by its number if the frontend does not provide an id."""
     parent = shell().get_parent() if hasattr(shell(), "get_parent") else {}
     return str(parent.get("metadata", {}).get("cellId") or cell_number())

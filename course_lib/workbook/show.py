@@ -42,7 +42,7 @@ _ALONE = Surroundings()  # outside a student's notebook
 
 
 class _Row(NamedTuple):
-    """One line of a card. `strong` is printed before the text, in bold where there is bold."""
+    """One line of a card. `strong` is printed before the text, in bold if the output supports it."""
 
     label: str
     text: str
@@ -59,7 +59,7 @@ def message(text: str, display_id: str | None = None, update: bool = False) -> N
 
 
 def framed(text: str) -> str:
-    """Text as HTML, with a coloured line to its left."""
+    """Return text as HTML, with a coloured line to its left."""
     return f'<div style="{_box("#1565c0")}">{html.escape(text).replace(chr(10), "<br>")}</div>'
 
 
@@ -155,14 +155,14 @@ def _title(v: Verdict) -> str:
 
 
 def as_text(v: Verdict, record: Record, surroundings: Surroundings = _ALONE) -> str:
-    """The verdict as plain text."""
+    """Return the verdict as plain text."""
     rows = _rows(v, record, surroundings, pictured=False)
     lines = [_title(v), *(f"  {row.label}: {' '.join(filter(None, (row.strong, row.text)))}" for row in rows)]
     return "\n".join(lines + ([v.trace.rstrip()] if v.trace else []))
 
 
 def as_html(v: Verdict, record: Record, surroundings: Surroundings = _ALONE) -> str:
-    """The verdict as HTML, with a picture where the exercise has one."""
+    """Return the verdict as HTML, with a picture if the exercise has one."""
     picture = _picture(v)
     cell = "padding:.15em .8em .15em 0;vertical-align:top;text-align:left"
     rows = "".join(

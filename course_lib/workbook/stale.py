@@ -1,4 +1,4 @@
-"""Cells that used the course's function in place of the student's, and are out of date once that one is right."""
+"""Cells that used the course's function instead of the student's, and are out of date when the student's is right."""
 
 import uuid
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from course_lib.workbook import session, show
 
 @dataclass(frozen=True)
 class _Cell:
-    """The number before a cell, and the output that says which function it used."""
+    """The number before a cell, and the output that shows which function it used."""
 
     number: int
     display_id: str
@@ -18,7 +18,7 @@ _cells: dict[str, dict[str, _Cell]] = {}  # by exercise, then by the identity of
 
 
 def used_the_courses(exercise_id: str, text: str) -> None:
-    """Say in the running cell that it uses the course's function, and remember the cell."""
+    """Note in the running cell that it uses the course's function, and remember the cell."""
     if not session.in_notebook():
         show.message(text)
         return
@@ -28,7 +28,7 @@ def used_the_courses(exercise_id: str, text: str) -> None:
 
 
 def uses_the_students(exercise_id: str) -> None:
-    """Forget what the running cell used when it ran before."""
+    """Forget that the running cell used the course's function in an earlier run."""
     if session.in_notebook():
         _cells.get(exercise_id, {}).pop(session.cell_id(), None)
 

@@ -94,7 +94,7 @@ def test_ctrl_c_leaves_nothing_half_written_and_the_same_command_goes_on(tiny, f
     [
         ("{" * 40_000, "deep"),
         (" " * 100_000, "expected at most 65,536"),
-        ("no json", "no JSON"),
+        ("no json", "not JSON"),
         ({"weights": {"bits": 1}}, "one of 2, 3, 4, 8"),
         ({"cache": {"policy": "H2O"}, "attention": {"rule": "FlexPrefill"}}, "Leave the other out"),
         ({"prompt": {"file": "mine.safetensors"}}, "not there"),

@@ -124,7 +124,7 @@ def test_a_save_that_is_killed_loads_nowhere_and_is_taken_up_again(checkpoint, t
     ("shape", "words"),
     [
         ("neurons=0", "expected a whole number"),
-        ("neurons=101", "Cutting only makes smaller"),
+        ("neurons=101", "Pruning cannot add any"),
         ("neurons", "expected sizes such as"),
         ("hidden=4", "of width, blocks, neurons, heads, groups"),
         ("width=40", "Use 36"),

@@ -50,7 +50,7 @@ def test_a_part_dropped_into_the_folder_is_found(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no JSON"),
+        ("", "not JSON"),
         ("[]", "got a recipe that is a list;"),
         ("null", "got a recipe that is null;"),
         ("true", "got a recipe that is true or false;"),
@@ -60,7 +60,7 @@ def test_a_part_dropped_into_the_folder_is_found(tmp_path, monkeypatch):
         ("[" * 10_000, "10000 deep"),
         ('{"a":' * 50_000, "expected at most 65,536"),
         (" " * 70_000, "expected at most 65,536"),
-        (b"\xff{}", "no UTF-8"),
+        (b"\xff{}", "not UTF-8"),
         ('{"weights": {"bits": 4}, "weights": {"bits": 2}}', "'weights' twice"),
         ('{"weights": {"bits": 4, "bits": 2}}', "'bits' twice"),
         ('{"neurons": {"selector": "CATS", "density": NaN}}', "NaN"),

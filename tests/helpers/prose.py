@@ -1,11 +1,9 @@
 """`make lint`: the prose of the project, checked against the table in prose_rules.py.
 
-prose.py            fails where a file has more or fewer findings than it should, and lists them
+prose.py            fails where a file has more findings than it may have, and lists them
 prose.py FILE...    lists all findings of these files
-prose.py --update   writes tests/prose_debt.txt after texts have improved or moved, and after a merge
 
-A file may have one finding per 1,000 words, and none below 1,000 words. A file that has not been rewritten yet is
-listed in tests/prose_debt.txt, and must have exactly as many findings as the list says. Counts in that list only fall.
+A file may have one finding per 1,000 words, and none below 1,000 words. Masters also need examples and restatements.
 """
 
 import argparse
@@ -23,30 +21,13 @@ from prose_rules import RULES, Rule
 from prose_texts import WORD, Passage, passages
 
 ROOT = Path(__file__).parents[2]
-DEBT = Path("tests/prose_debt.txt")
-UPDATE = "python tests/helpers/prose.py --update"
 # What people read. To cover another kind of file, add it here, and a reader to prose_texts.py if it is not Markdown.
 TEXTS = (
     *("*.md", "docs/*.md", "slides/*.md", "solutions/*.py"),
     *("course_lib/**/*.py", "course_lib/**/*.md", "course_lib/**/*.html", "kernels/**/*.py", "kernels/**/*.md"),
 )
 GENERATED = {"docs/claims.md"}
-# Masters that have been rewritten. They also need examples and restatements.
-REWRITTEN: tuple[str, ...] = (
-    "solutions/00_start_here.py",
-    "solutions/01_sparsity_patterns.py",
-    "solutions/02_optimal_brain_damage_and_surgeon.py",
-    "solutions/03_sparsegpt.py",
-    "solutions/04_wanda.py",
-    "solutions/05_minitron.py",
-    "solutions/06_moe.py",
-    "solutions/07_kv_eviction.py",
-    "solutions/08_attention_sinks.py",
-    "solutions/09_deja_vu.py",
-    "solutions/10_compress_then_prompt.py",
-    "solutions/11_sparse_attention.py",
-    "solutions/12_capstone.py",
-)
+MASTERS = "solutions/"
 EXAMPLE = re.compile(
     r"\b(?:for (?:example|instance)|such as|e\.g\.|i\.e\.|that is(?:,| to say)|in other words|this means|which means)",
     re.IGNORECASE,
@@ -73,7 +54,7 @@ class Report:
 
     @property
     def allowed(self) -> int:
-        """The number of findings allowed in a file that is not in the list of debts."""
+        """The number of findings that a file may have."""
         return self.n_words // 1000
 
 
@@ -111,35 +92,19 @@ def check_project(root: Path) -> dict[str, Report]:
         return dict(zip(names, pool.map(check_file, [root / name for name in names], chunksize=20), strict=True))
 
 
-def read_debt(text: str) -> dict[str, int]:
-    """Path to count. A merge may leave two lines for a path, or conflict markers: the higher count is the limit."""
-    debt: dict[str, int] = {}
-    for count, name in re.findall(r"^(\d+) (\S+)$", text, re.MULTILINE):
-        debt[name] = max(int(count), debt.get(name, 0))
-    return debt
-
-
-def write_debt(debt: Mapping[str, int]) -> str:
-    return "".join(f"{debt[name]} {name}\n" for name in sorted(debt))
-
-
-def problems(reports: Mapping[str, Report], debt: Mapping[str, int]) -> list[str]:
-    """One sentence for each file that does not have the number of findings that it should have."""
-    sentences = [f"{name}: the file is in {DEBT} and does not exist. Run {UPDATE}." for name in debt.keys() - reports]
-    for name, report in reports.items():
-        n, limit = len(report.findings), report.allowed if name in REWRITTEN else debt.get(name, report.allowed)
-        counted = f"{name}: {n} findings in {report.n_words} words"
-        if n > limit:
-            sentences.append(f"{counted}, {limit} allowed. Rewrite these phrases:\n{listing(name, report)}")
-        elif name in debt and n < limit:
-            sentences.append(f"{counted}, fewer than the {limit} in {DEBT}. Run {UPDATE}.")
-        elif name in debt and n <= report.allowed:
-            sentences.append(f"{counted} are allowed, so the file need not be in {DEBT}. Run {UPDATE}.")
-        if name in REWRITTEN and report.n_examples * 10_000 < MIN_EXAMPLES * report.n_words:
+def problems(reports: Mapping[str, Report]) -> list[str]:
+    """One sentence for each file with too many findings, and for each master with too few examples."""
+    sentences = []
+    for name, report in sorted(reports.items()):
+        n = len(report.findings)
+        if n > report.allowed:
+            counted = f"{name}: {n} findings in {report.n_words} words, {report.allowed} allowed"
+            sentences.append(f"{counted}. Rewrite these phrases:\n{listing(name, report)}")
+        if name.startswith(MASTERS) and report.n_examples * 10_000 < MIN_EXAMPLES * report.n_words:
             needed = -(-MIN_EXAMPLES * report.n_words // 10_000)
             counted = f"{name}: {report.n_examples} examples or restatements in {report.n_words} words"
             sentences.append(f"{counted}; write at least {needed} (for example, such as, in other words, this means).")
-    return sorted(sentences)
+    return sentences
 
 
 def listing(name: str, report: Report) -> str:
@@ -150,46 +115,16 @@ def listing(name: str, report: Report) -> str:
     )
 
 
-def updated(reports: Mapping[str, Report], debt: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """The new list, and by how many findings files are above what they may have.
-
-    Text moves: a file that is not in the list takes over findings that others have lost in the same update, first those
-    of a file whose path differs in the suffix alone, then those of a file of the same name.
-    """
-    counts = {name: len(report.findings) for name, report in reports.items() if len(report.findings) > report.allowed}
-    excess = {name: max(0, n - debt.get(name, 0)) for name, n in sorted(counts.items())}
-    lost = {name: max(0, n - counts.get(name, 0)) for name, n in sorted(debt.items())}
-    for same in (lambda path: path.with_suffix(""), lambda path: path.name, lambda path: None):
-        for name in sorted(excess.keys() - debt):
-            for source in lost:
-                moved = min(excess[name], lost[source]) if same(Path(name)) == same(Path(source)) else 0
-                excess[name] -= moved
-                lost[source] -= moved
-    return counts, {name: n for name, n in excess.items() if n}
-
-
 def main(arguments: list[str], root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--update", action="store_true")
     options = parser.parse_args(arguments)
     if options.files:
         reports = {str(path): check_file(path) for path in options.files}
         found = [listing(name, report) for name, report in reports.items() if report.findings]
         return _print(found, reports)
-    text = (root / DEBT).read_text(encoding="utf-8")
-    reports, debt = check_project(root), read_debt(text)
-    if options.update:
-        debt, excess = updated(reports, debt)
-        if not excess:
-            (root / DEBT).write_text(write_debt(debt), encoding="utf-8")
-        return _print(
-            [f"{name}: {n} findings are new. Rewrite them; {DEBT} is unchanged." for name, n in excess.items()], reports
-        )
-    found = problems(reports, debt)
-    if text != write_debt(debt):
-        found.append(f"{DEBT} is not sorted, or has a path twice. Run {UPDATE}.")
-    return _print(found, reports)
+    reports = check_project(root)
+    return _print(problems(reports), reports)
 
 
 def _print(found: list[str], reports: Mapping[str, Report]) -> int:

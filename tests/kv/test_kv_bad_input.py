@@ -157,7 +157,7 @@ def test_padding_is_on_the_left_and_stays():
     with evicting(model, Full()) as cache:
         model(IDS[:, :6], attention_mask=torch.ones(2, 6), past_key_values=cache, use_cache=True)
         for mask in (torch.ones(2, 4), torch.cat([torch.zeros(2, 2), torch.ones(2, 8)], dim=1)):
-            with pytest.raises(ValueError, match="does not say of earlier tokens what it said before"):
+            with pytest.raises(ValueError, match="differs from the last one in earlier tokens"):
                 model(IDS[:, 6:], attention_mask=mask.long(), past_key_values=cache, use_cache=True)
             assert cache.get_seq_length() == 6
 

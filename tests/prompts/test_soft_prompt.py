@@ -52,7 +52,7 @@ def test_a_prompt_goes_with_compressions_of_its_model_and_with_no_other(generato
     prompt.check(model)
     assert fingerprint(lively().to(torch.bfloat16)) == mark
     model.get_input_embeddings().weight.data[5] += 1
-    with pytest.raises(ValueError, match=r"learned on, or one whose blocks alone .*moved_to\(model\)"):
+    with pytest.raises(ValueError, match=r"learned on, or one in which only the blocks .*moved_to\(model\)"):
         prompt.check(model)
     with pytest.raises(ValueError, match="embedding table"), prompting(model, prompt):
         pass

@@ -153,7 +153,7 @@ def test_failure_in_a_forward_pass_removes_the_hooks():
 
 BAD = {
     "no windows": ({"calibration": torch.zeros(0, 8, dtype=torch.long)}, r"shape \(0, 8\).*is empty.*corpora.windows"),
-    "one axis": ({"calibration": torch.zeros(8, dtype=torch.long)}, "expected token ids, one window a row"),
+    "one axis": ({"calibration": torch.zeros(8, dtype=torch.long)}, "expected token ids, one window per row"),
     "floats": ({"calibration": torch.rand(2, 8)}, "torch.float32; expected token ids"),
     "foreign ids": ({"calibration": torch.full((1, 4), 97)}, "got token ids from 97 to 97; expected 0 to 96"),
     "no fit": ({"pruner": Wanda(NofM(3, 7))}, r"NofM\(n=3, m=7\) does not fit blocks.0.self_attn.q_proj"),
@@ -211,7 +211,7 @@ def test_nan_weights_are_refused():
 def test_nan_outside_the_linears_is_refused_before_any_work(part):
     model = tiny_model()
     model.get_submodule(part).weight.data[1] = torch.nan
-    refused(model, f"NaN or infinite weights in {part}.weight; load a sound checkpoint")
+    refused(model, f"NaN or infinite weights in {part}.weight; load a checkpoint without them")
 
 
 @pytest.mark.parametrize("strange", [nn.Linear(4, 4), nn.Sequential(), tiny_model().model])

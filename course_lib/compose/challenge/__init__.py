@@ -1,1 +1,1 @@
-"""The challenge: a budget in bytes, what is measured of a recipe, and how a loss becomes points."""
+"""The challenge: a budget in bytes, the measurement of a recipe, and the points for a loss."""

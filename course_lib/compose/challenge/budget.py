@@ -1,8 +1,9 @@
-"""The budget: how much of the dense model's bytes a recipe may hold, and how much of them it may read for a token.
+"""The budget: the fraction of the dense model's bytes that a recipe may store, and the fraction that a token may read.
 
 A model reads only bytes that it stores. A model that stores a third therefore reads a third or less, and a limit of a
-half on reading would have no effect. A quarter has: table and weights on 4 bits in groups of 32 and a cache on 4 bits
-are within the third (29.5 %) and above the quarter, unless each token skips nearly half of the neurons (24.3 %).
+half on reading would have no effect. A limit of a quarter has one: with table and weights on 4 bits in groups of 32 and
+a cache on 4 bits, a model stores less than a third (29.5 %) but reads more than a quarter, unless each token skips
+nearly half of the neurons (24.3 %).
 
 Dimension key: O outputs of a layer, I its inputs.
 """
@@ -32,10 +33,10 @@ LEANEST = {
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Fractions of the dense model's bytes, both limits included.
+    """Fractions of the dense model's bytes; a recipe may reach both limits but not exceed them.
 
     Args:
-        held: weights and cache together. read: for one decoded token, the cache among it.
+        held: of weights and cache together. read: of the bytes that one decoded token reads, including the cache.
     """
 
     held: float = 1 / 3
@@ -63,7 +64,7 @@ BUDGET = Budget()
 
 
 def smallest(model: PreTrainedModel, dense: Account) -> Budget:
-    """What `LEANEST` is sure to keep, by the formulas of its formats; rounding may zero some weights more."""
+    """Compute the fractions of `LEANEST` from its formats, without the zeros that only rounding makes."""
     shape, (n_blocks, _, n_neurons) = heads(model), sizes_of(model)
     sizes = {(layer.name, layer.part): _leanest(*weight_of(layer.module).shape) for layer in layers_of(model)}
     tables = sum(dense_bytes(*table.shape, min(BITS)) for table in tables_of(model).values())
@@ -82,6 +83,6 @@ def smallest(model: PreTrainedModel, dense: Account) -> Budget:
 
 
 def _leanest(rows: int, columns: int) -> int:
-    """Of one matrix (O, I)."""
+    """Return the bytes of one matrix (O, I)."""
     n_stored = -(-rows * columns * round(100 * (1 - SPARSEST)) // 100) + rows
     return sparse_bytes(rows, columns, n_stored, min(BITS))

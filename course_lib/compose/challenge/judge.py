@@ -1,4 +1,4 @@
-"""One recipe measured in full: bytes counted, and its loss compared with the dense model's on the same windows.
+"""The measurement of a recipe: counted bytes, and its loss compared with the dense model's on the same windows.
 
 Sizes and losses are measured here and never read from the recipe; times are not measured.
 """
@@ -29,12 +29,12 @@ Losses = dict[str, tuple[float, ...]]
 
 
 class Miscounted(ValueError):
-    """Two counts of bytes differ: a defect of the library, of which no recipe is to blame."""
+    """Two counts of bytes differ. This is a bug in the library, not a mistake in a recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Bytes that a recipe's model stores and reads, and the loss of every window by domain, in nats per token."""
+    """Bytes that a recipe's model stores and reads, and its loss on every window by domain, in nats per token."""
 
     account: Account
     losses: Losses
@@ -55,22 +55,22 @@ class Judged:
 
     @property
     def held(self) -> float:
-        """Of the dense model's bytes, weights and cache together."""
+        """Stored bytes of weights and cache, as a fraction of the dense model's."""
         return self.found.held / self.dense.held
 
     @property
     def read(self) -> float:
-        """Of the bytes that the dense model reads a token."""
+        """Bytes read per token, as a fraction of the dense model's."""
         return self.found.read / self.dense.read
 
     @property
     def within(self) -> bool:
-        """Whether both limits are kept."""
+        """Whether the recipe respects both limits."""
         return self.held <= self.budget.held and self.read <= self.budget.read
 
     @property
     def worse(self) -> tuple[str, tuple[float, float]]:
-        """The domain that counts: the one in which more is lost."""
+        """The domain that counts: the one with the larger loss increase."""
         return max(self.losses.items(), key=lambda item: item[1][0])
 
     @property
@@ -96,10 +96,10 @@ def judged(found: Measured, dense: Measured, budget: Budget = BUDGET) -> Judged:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Judge:
-    """What measures recipes: the dense model, texts, and what was measured before.
+    """Measure recipes with a dense model and texts; measurements are stored in `memory` and used again.
 
     Args:
-        say: told what is done next.
+        say: receives a message before each step.
     """
 
     model: PreTrainedModel = field(repr=False)
@@ -109,10 +109,10 @@ class Judge:
     say: Callable[[str], None] = field(default=lambda text: None, repr=False)
 
     def measure(self, recipe: Recipe, folder: Path = Path()) -> Measured:
-        """Built at most once, and not at all where everything is known already.
+        """Measure a recipe; build it at most once, and not at all if all its measurements are stored.
 
         Raises:
-            ValueError: a recipe that this model cannot have, or that leaves a model whose loss is no number.
+            ValueError: a recipe that does not fit this model, or a model whose loss is NaN or infinite.
         """
         made, files = [], b"".join(path.read_bytes() for path in recipe.files(folder))
         known = digest(recipe.as_json(), files, self.texts.digest, fingerprint(self.model))
@@ -140,7 +140,7 @@ class Judge:
         losses = torch.cat([continued_losses(built, part) for part in windows.split(AT_ONCE)]).tolist()
         if not all(map(isfinite, losses)):
             raise ValueError(
-                f"got a model whose loss on {NAMES[domain]} is no number; expected one that still predicts. Compress "
+                f"got a model whose loss on {NAMES[domain]} is NaN or infinite; expected a finite loss. Compress "
                 "it less, or look at its prompt."
             )
         return losses
@@ -150,7 +150,7 @@ def counted(built: Built, text: Int[Tensor, "N"]) -> Account:
     """Count its bytes, and check them against the formulas of its recipe.
 
     Raises:
-        Miscounted: where the two counts differ.
+        Miscounted: the two counts differ.
     """
     found, formula = account(built, text), stored_bytes(built)
     if found.stored != formula:

@@ -21,7 +21,7 @@ SUBJECTS = ("attention", "compose", "contextual", "kv", "prompts", "pruning", "q
 
 @dataclass(frozen=True)
 class Memory:
-    """Rows of plain data in a folder; None keeps nothing."""
+    """Stored rows of plain data in a folder; with None nothing is stored."""
 
     folder: Path | None = None
 
@@ -30,7 +30,7 @@ class Memory:
             raise ValueError(f"got folder {self.folder!r}; expected a pathlib.Path, or None to keep nothing.")
 
     def once(self, name: str, make: Callable[[], Row]) -> Row:
-        """The row of that name: as it was kept, else made and kept."""
+        """Return the stored row of a name; if there is none, make and store it."""
         if (kept := self.get(name)) is not None:
             return kept
         row = make()
@@ -50,7 +50,7 @@ class Memory:
 
 
 def digest(*parts: str | bytes) -> str:
-    """Hash texts and bytes, so that other ones of either kind have another digest."""
+    """Hash texts and bytes; different ones have different digests."""
     found = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -60,7 +60,7 @@ def digest(*parts: str | bytes) -> str:
 
 @lru_cache
 def library() -> str:
-    """Of the sources that can change a number."""
+    """Hash the sources that can change a measurement."""
     files = [path for name in SUBJECTS for path in _sources(LIBRARY / name)]
     return digest(*(path.read_bytes() for path in sorted(files)))
 

@@ -1,11 +1,11 @@
-"""From losses to points: three models measured in the same run say what a loss is worth.
+"""From losses to points, relative to the losses of three models that were measured in the same run.
 
 In each domain, on the same windows,
 
-    share = (L_uniform − L) / (L_uniform − L_master),    points = 20 · clip(min over domains of share, 0, 1):
+    share = (L_uniform − L) / (L_uniform − L_master),    points = 20 · clip(min over domains of share, 0, 1).
 
-nothing for what loses as much as half of the weights pruned alike, all for what loses no more than the master's recipe,
-which is within the budget. The domain with fewer points counts.
+So a recipe gets no points if its loss is that of uniform pruning of half the weights, and all points if its loss is not
+above that of the master's recipe, which is within the budget. The domain with fewer points counts.
 """
 
 from dataclasses import dataclass, replace
@@ -15,19 +15,19 @@ from course_lib.compose.front import ERRORS
 from course_lib.measure.paired import mean_and_error
 
 FULL = 20.0
-UNIFORM = '{"weights": {"method": "Wanda", "pattern": 0.5}}'  # in no budget; what a recipe has to be better than
+UNIFORM = '{"weights": {"method": "Wanda", "pattern": 0.5}}'  # the baseline, which no budget limits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anchors:
-    """Losses by domain of three models, window by window."""
+    """Losses of three models, by domain and window."""
 
     dense: Losses
     uniform: Losses
     master: Losses
 
     def check(self) -> None:
-        """Raises ValueError where the uniform does not lose more than the master's by two errors, window by window."""
+        """Raise ValueError unless the uniform recipe's loss is above the master's by more than two standard errors."""
         for domain, windows in self.uniform.items():
             pairs = zip(windows, self.master[domain], strict=True)
             gap, error = mean_and_error([worse - better for worse, better in pairs])
@@ -38,7 +38,7 @@ class Anchors:
                 )
 
     def without(self, index: int, domain: str) -> "Anchors":
-        """The same with one window left out."""
+        """Return the anchors without one window."""
         return replace(
             self, **{name: _without(getattr(self, name), index, domain) for name in ("dense", "uniform", "master")}
         )
@@ -49,7 +49,7 @@ class Points:
     """The points of a recipe.
 
     Args:
-        domain: the one that counts. swing: the most that leaving out any one window moves the points.
+        domain: the one that counts. swing: the largest change of the points when we leave out any single window.
     """
 
     points: float
@@ -69,7 +69,7 @@ def points(losses: Losses, anchors: Anchors) -> Points:
 
 
 def by_domain(losses: Losses, anchors: Anchors) -> dict[str, float]:
-    """The fraction of the way from the uniform's loss to the master's, below 0 and above 1 too."""
+    """Return the fraction of the way from the uniform recipe's loss to the master's; it can be below 0 or above 1."""
     return {
         domain: (_mean(anchors.uniform[domain]) - _mean(windows))
         / (_mean(anchors.uniform[domain]) - _mean(anchors.master[domain]))
@@ -78,7 +78,7 @@ def by_domain(losses: Losses, anchors: Anchors) -> dict[str, float]:
 
 
 def worth(share: float) -> float:
-    """The points of a share."""
+    """Return the points of a fraction."""
     return FULL * min(1.0, max(0.0, share))
 
 

@@ -1,7 +1,7 @@
 """The texts for judging models: windows of two domains, the same for all, and a text after which we count the cache.
 
-Windows are as long as the text at which bytes are counted. Were they shorter, a cache of as many slots as a window has
-tokens would forget nothing there, and be counted as one that forgets.
+Windows are as long as this text. If they were shorter, a cache with as many slots as a window has tokens would evict
+nothing in the windows, but we would count fewer bytes for it than without eviction.
 
 Dimension key: n windows of N tokens, M tokens of the text after which bytes are counted.
 """
@@ -27,7 +27,7 @@ class Texts:
     """Windows by domain, and the text after which bytes are counted.
 
     Args:
-        digest: of all of it, so that what was measured on one text is never taken for another's.
+        digest: a hash of all texts, so that measurements on different texts are never confused.
     """
 
     windows: dict[str, Int[Tensor, "n N"]] = field(repr=False)
@@ -42,13 +42,13 @@ class Texts:
 def texts(
     tokenizer: PreTrainedTokenizerBase, n: int = 8, length: int = LENGTH, seed: int = 0, own: str | None = None
 ) -> Texts:
-    """`n` windows of each of two domains, drawn by a seed from documents that no recipe is calibrated on.
+    """Draw `n` windows of each of two domains with a seed, from documents that are not used for calibration.
 
     Args:
         own: a text in place of the first domain.
 
     Raises:
-        ValueError: sizes out of bounds, or a text too short for them.
+        ValueError: sizes out of bounds, or a text that is too short for them.
     """
     if not 2 <= n <= MOST_WINDOWS or not SHORTEST <= length <= LONGEST:
         raise ValueError(
@@ -65,7 +65,7 @@ def texts(
 
 
 def _cut(text: str, n: int, length: int, tokenizer: PreTrainedTokenizerBase, seed: int) -> Int[Tensor, "n N"]:
-    """Windows that do not overlap, in random order."""
+    """Return windows that do not overlap, in random order."""
     ids = torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False).input_ids, dtype=torch.long)
     available = len(ids) // length
     if available < n:

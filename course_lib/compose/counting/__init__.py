@@ -1,1 +1,1 @@
-"""Bytes and products of a built model, counted from its tensors and once more by formula."""
+"""Bytes and multiplications of a built model, counted from its tensors and computed again by formula."""

@@ -1,7 +1,7 @@
 """Bytes that a built model stores and reads per token, and its multiplications: counted from tensors, never declared.
 
-Numbers that nothing compresses are counted in 16 bits, as in the compressed models of lesson 10: weights that no
-part changes, keys and values of a cache that is not rounded. A policy's memory of a slot counts in its own type.
+Uncompressed numbers count 16 bits each, as in the compressed models of lesson 10: weights that no part changes, and
+keys and values of a cache that is not quantized. A policy's memory of a slot counts in its own type.
 
 Dimension key: N tokens of a text.
 """
@@ -24,7 +24,7 @@ from course_lib.compose.part import Stored
 from course_lib.compose.recipe import Recipe
 from course_lib.models import heads
 
-NUMBER_BYTES = 2  # of what nothing compresses
+NUMBER_BYTES = 2  # of an uncompressed number
 BESIDE_VALUES = {
     "scale": "scales",
     "zero": "scales",
@@ -37,13 +37,13 @@ LENGTH = 1024  # tokens of a text at which the cache is counted
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """Bytes and products.
+    """Bytes and multiplications of a model.
 
     Args:
-        stored: bytes of weights, scales, indices, predictors and prompt. by_part: the same, each part by itself.
-        by_kind: the same by the purpose of a number; empty in accounts that were stored before this was counted.
+        stored: bytes of weights, scales, indices, predictors and prompt. by_part: the same bytes for each part.
+        by_kind: the same bytes by purpose; empty in accounts that were stored before this was counted.
         cache: bytes of the cache after a text of `length` tokens.
-        read: bytes a decoded token reads there, cache and all.
+        read: bytes that a decoded token reads there, including the cache.
         multiply_adds: of a decoded token there.
     """
 
@@ -57,16 +57,16 @@ class Account:
 
     @property
     def held(self) -> int:
-        """Weights and cache together."""
+        """Bytes of weights and cache together."""
         return self.stored + self.cache
 
 
 @torch.no_grad()
 def account(built: Built, text: Int[Tensor, "N"]) -> Account:
-    """Count for a model after a text, which it reads in one pass.
+    """Count the bytes and multiplications of a model after a text, which it reads in one pass.
 
     Raises:
-        ValueError: what is no text of at least two tokens.
+        ValueError: not a text of at least two tokens.
     """
     if text.ndim != 1 or len(text) < 2:
         raise ValueError(f"got a text of shape {tuple(text.shape)}; expected token ids (N,), at least two.")
@@ -96,7 +96,7 @@ def kind_of(recipe: Recipe, name: str) -> str:
 
 
 def _summed(stored: Stored, key: Callable[[str], str]) -> dict[str, int]:
-    """Bytes by what a name stands for."""
+    """Sum the bytes of tensors by a key of their names."""
     sums: Counter[str] = Counter()
     for name, tensor in stored.items():
         sums[key(name)] += tensor.nbytes

@@ -1,6 +1,6 @@
 """Bytes that a recipe should store, by formula: from its settings and the sizes of the model. `account` counts tensors.
 
-The two counts are independent and agree to the byte, so we can trust either.
+The two counts are independent and agree to the byte, so each confirms the other.
 
 Dimension key: H key-value heads, D size of a head, N tokens, P vectors of a prompt.
 """
@@ -36,11 +36,11 @@ def stored_bytes(built: Built) -> int:
 def cache_bytes(built: Built, n_tokens: int) -> int:
     """Compute the bytes of keys, values, positions and a policy's memory, after a text read in one pass and its prompt.
 
-    For a text longer than the budget: a merging policy stores more per slot only from the first merge on.
+    The formula assumes a text longer than the budget: a merging policy stores more per slot only after its first merge.
 
     Raises:
-        ValueError: a policy that gives each layer what the text asks for, or drops more than it must: no formula says
-            how many slots it holds.
+        ValueError: a policy whose slots per layer depend on the text, or which drops more tokens than necessary: there
+            is no formula for its number of slots.
     """
     model, prompt, part = built.model, built.made.found.get("prompt"), built.recipe.part("cache")
     n_tokens += prompt.n if prompt else 0
@@ -57,7 +57,7 @@ def cache_bytes(built: Built, n_tokens: int) -> int:
 
 
 def _slots(policy: EvictionPolicy, layer: int, n_heads: int, n_tokens: int) -> int:
-    """min(tokens, budget · factors) of each head; heads that keep fewer hold as many slots as the largest."""
+    """Return min(tokens, budget · factors) for each head; all heads have as many slots as the largest."""
     if policy.keeps_all:
         return n_heads * n_tokens
     factors = policy.by_head or (1.0,) * n_heads
@@ -68,7 +68,7 @@ def _slots(policy: EvictionPolicy, layer: int, n_heads: int, n_tokens: int) -> i
 
 
 def _vector_bytes(vectors: VectorFormat, size: int) -> int:
-    """Of one key or value."""
+    """Return the bytes of one key or value."""
     if isinstance(vectors, Quantized):
         return size * vectors.bits // 8 + GRID_BYTES * (size // min(vectors.group, size))
     return NUMBER_BYTES * size
@@ -76,7 +76,7 @@ def _vector_bytes(vectors: VectorFormat, size: int) -> int:
 
 @lru_cache
 def remembered_bytes(kind: type[EvictionPolicy], positions: str) -> int:
-    """Count a slot's bytes besides keys, values and position, after a tiny model has read and evicted a few tokens."""
+    """Count the other bytes of a slot (not keys, values, position), after a tiny model has evicted a few tokens."""
     model, policy = tiny_model(), kind(budget=2, sinks=0, recent=1)
     with evicting(model, policy, positions) as cache, torch.no_grad():
         model(torch.arange(4)[None], past_key_values=cache, use_cache=True)

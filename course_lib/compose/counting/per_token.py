@@ -1,4 +1,4 @@
-"""The bytes of weights and selectors that one decoded token reads, and its multiplications, from what is stored."""
+"""The bytes of weights and selectors that one decoded token reads, and its multiplications, from the stored tensors."""
 
 from course_lib.compose.build import Built
 from course_lib.contextual.selector import NeuronSelector, n_kept
@@ -6,7 +6,7 @@ from course_lib.models import Layer, architecture, blocks, head, layers_of, weig
 
 
 def of_a_token(built: Built) -> tuple[int, int]:
-    """Bytes read of weights and selectors, and their products, for one token."""
+    """Return the bytes of weights and selectors that one token reads, and the number of multiplications with them."""
     model, kept = built.model, _by_owner(built)
     # Norms, biases and the head whole, of the embedding a row; where the two are one matrix it is the head's.
     tables, of_layer = kept["tables"], kept["layers"]
@@ -21,7 +21,7 @@ def of_a_token(built: Built) -> tuple[int, int]:
 
 
 def _n_multiplied(built: Built, layer: Layer) -> int:
-    """Numbers of a matrix that are stored, and so multiplied: with a bitmap none that is zero, else all of them."""
+    """Return how many stored numbers of a matrix are multiplied: with a bitmap only the non-zeros, otherwise all."""
     for part in built.recipe.parts:
         starts, values = (built.stored.get(f"{part.name}/{layer.name}/{last}") for last in ("row_start", "values"))
         if starts is not None:
@@ -32,7 +32,7 @@ def _n_multiplied(built: Built, layer: Layer) -> int:
 
 
 def _by_owner(built: Built) -> dict[str, dict[str, int]]:
-    """Bytes of each layer, of each table, and of what else a token reads, which is all that is stored besides."""
+    """Sum the bytes of each layer, of each table, and of everything else that a token reads."""
     homes = {"dense": "layers", "table": "tables", "other": "others"}
     homes |= {part.name: homes[part.replaces or "other"] for part in built.recipe.parts if part.is_read}
     found: dict[str, dict[str, int]] = {"layers": {}, "tables": {}, "others": {}}
@@ -45,7 +45,7 @@ def _by_owner(built: Built) -> dict[str, dict[str, int]]:
 
 
 def _neurons_used(built: Built, block: object, part: str) -> tuple[int, int]:
-    """How many neurons of a matrix one token computes, of how many; all of them outside of the MLP."""
+    """Return how many neurons of a matrix one token computes, and of how many; outside of the MLP it computes all."""
     selector = next((each for each in built.made.found.values() if isinstance(each, NeuronSelector)), None)
     names = architecture(block).mlp
     if selector is None or part not in names or names.index(part) < selector.n_read_whole:

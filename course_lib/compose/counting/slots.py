@@ -1,6 +1,6 @@
-"""The contents of a cache, as tensors. Keys and values that are not rounded count in 16 bits.
+"""The contents of a cache as tensors. Keys and values that are not quantized count in 16 bits.
 
-Dimension key: B sequences, H key-value heads, C slots there is room for, N tokens of a text.
+Dimension key: B sequences, H key-value heads, C allocated slots, N tokens of a text.
 """
 
 from transformers.cache_utils import Cache
@@ -12,7 +12,7 @@ from course_lib.kv.vectors import FULL_PRECISION, VECTORS
 
 
 def cache_tensors(cache: Cache) -> Stored:
-    """The contents of a cache, layer by layer: slots in use, the ring of newest tokens, what a policy remembers."""
+    """Return the contents of each layer: slots in use, the ring of newest tokens, and what a policy remembers."""
     found: Stored = {}
     for index, layer in enumerate(cache.layers):
         parts = _of_slots(layer.slots) if isinstance(cache, EvictingCache) else _keys_and_values(layer)
@@ -21,7 +21,7 @@ def cache_tensors(cache: Cache) -> Stored:
 
 
 def _of_slots(slots: Slots) -> Stored:
-    """Vectors in full precision as float16, all else as it is."""
+    """Return vectors in full precision as float16, and everything else unchanged."""
     plain = slots.vectors is FULL_PRECISION
     parts = {name: tensor[:, :, : slots.n] for name, tensor in slots.storage.items()}
     parts = {name: part.half() if plain and name in VECTORS else part for name, part in parts.items()}
@@ -34,7 +34,7 @@ def _keys_and_values(layer: object) -> Stored:
 
 
 def n_slots(cache: Cache) -> int:
-    """Tokens held, over all layers and key-value heads of one sequence."""
+    """Count the stored tokens over all layers and key-value heads of one sequence."""
     if isinstance(cache, EvictingCache):
         return sum(int(slots.occupied.sum()) for slots in cache.slots)
     return sum(layer.keys.shape[1] * layer.keys.shape[2] for layer in cache.layers)

@@ -1,1 +1,1 @@
-"""The parts of a recipe, one part to a file: embedding, weights, neurons, attention, cache, prompt."""
+"""The parts of a recipe, one file per part: embedding, weights, neurons, attention, cache, prompt."""

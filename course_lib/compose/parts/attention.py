@@ -1,4 +1,4 @@
-"""Attention: which blocks of keys a prompt's queries read. It holds nothing, and changes no token that is decoded."""
+"""Attention: the blocks of keys that a prompt's queries read. This part stores nothing and does not affect decoding."""
 
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,4 +1,4 @@
-"""The key-value cache: which tokens stay, how many of them in each layer, and on how many bits."""
+"""The key-value cache: which tokens are kept, how many in each layer, and with how many bits."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,10 +27,10 @@ class CachePart(Part):
 
     Args:
         policy: a class of course_lib/kv/policies; "Full" keeps all: no budget, sinks, recent, by_layer or settings.
-        budget: slots of each head, or a decimal number, a fraction of the tokens seen; the policy's own when left out.
-        sinks, recent: tokens that never leave; the policy's own when left out.
-        by_layer: factors on the budget, one a layer.
-        bits: 4 or 8; 16 when left out. group, residual: of the rounded vectors.
+        budget: slots of each head, or a fraction of the tokens so far (a decimal number); default: that of the policy.
+        sinks, recent: tokens that are never evicted; default: those of the policy.
+        by_layer: factors on the budget, one per layer.
+        bits: 4 or 8; default: 16. group, residual: of the quantized vectors.
         positions: "original", or "rolling" as StreamingLLM counts them.
         settings: of the policy, such as {"kernel": 7}.
     """

@@ -1,8 +1,8 @@
-"""The embedding table, rounded to a grid. Where the head is tied to it, every token reads it whole.
+"""The embedding table, rounded to a grid. If the LM head is tied to it, every token reads the whole table.
 
-Of the default model it holds a fifth of all weights, and more than half of what is left once the blocks are on 2 bits.
+In the default model it has a fifth of all weights, and more than half of the bytes if the blocks have 2 bits.
 
-Dimension key: V words of the vocabulary, D width.
+Dimension key: V tokens of the vocabulary, D width.
 """
 
 import copy
@@ -20,13 +20,13 @@ from course_lib.quantization.storage import dense_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingPart(Part):
-    """The table, and the head where that is a matrix of its own, each row to the nearest values of its grids.
+    """The table, and the LM head if it is another matrix; each row is rounded to the nearest values of its grids.
 
-    It comes before the weights, which are pruned and rounded for what they then read; a prompt must have been learned
-    before the rounded table.
+    This part comes before the weights, so they are pruned and rounded for the inputs that they will receive. A prompt
+    must be trained with the rounded table.
 
     Args:
-        bits: of a code. group: columns that share a scale, whole rows when left out.
+        bits: bits per code. group: columns that share a scale; default: whole rows.
     """
 
     bits: int

@@ -1,4 +1,4 @@
-"""Neurons: each token computes with those that a selector gives it. It is fitted to the model as it was rounded."""
+"""Neurons: each token computes only those that a selector chooses. The selector is fitted to the compressed weights."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,8 +28,8 @@ class NeuronsPart(Part):
     """The neurons of the blocks' MLPs.
 
     Args:
-        selector: a class of course_lib/contextual/selectors that calibration text alone can fit.
-        density: the share that a token keeps. by_block: a share for each block in its place.
+        selector: a class of course_lib/contextual/selectors that needs only calibration text.
+        density: the fraction of neurons per token. by_block: a fraction for each block instead.
         settings: of the selector, such as {"rank": 64}.
     """
 

@@ -1,4 +1,4 @@
-"""A soft prompt that was learned before, in a file next to the recipe. The model is finished before it is added."""
+"""A soft prompt that was trained before, in a file next to the recipe. It is added to the finished model."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,16 +8,16 @@ from course_lib.compose.part import FiledPart, Ground, Making
 from course_lib.prompts.prompted import prompting
 from course_lib.prompts.store import load_prompt
 
-MOST_BYTES = 64 * 1024  # of its vectors, in the 16 bits in which they are kept
+MOST_BYTES = 64 * 1024  # of its vectors, which are stored in 16 bits
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptPart(FiledPart):
-    """Vectors before every text, of `save_prompt`."""
+    """The vectors before every text, in a file of `save_prompt`."""
 
     name: ClassVar[str] = "prompt"
     place: ClassVar[int] = 5
-    is_read: ClassVar[bool] = False  # its keys and values are, which lie in the cache
+    is_read: ClassVar[bool] = False  # a token reads its keys and values, which are in the cache
     most_on_disk: ClassVar[int] = 2 * MOST_BYTES + 4096  # in float32, with a header
 
     def apply(self, making: Making, ground: Ground) -> Making:
@@ -26,7 +26,7 @@ class PromptPart(FiledPart):
         vectors = prompt.vectors.half()
         if vectors.nbytes > MOST_BYTES:
             raise ValueError(
-                f"got a prompt of {vectors.nbytes:,} bytes; expected at most {MOST_BYTES:,}. Learn fewer vectors."
+                f"got a prompt of {vectors.nbytes:,} bytes; expected at most {MOST_BYTES:,}. Train fewer vectors."
             )
         prompt = replace(prompt, vectors=vectors.float())
         return making.with_(self.name, prompt, {"vectors": vectors}, partial(prompting, making.model, prompt))

@@ -1,7 +1,7 @@
 """Weights: pruned, then rounded. We measure the model that is decoded from the bytes.
 
-The order is fixed: zeros first, since rounding makes up for what pruning took away and leaves zeros alone, and pruning
-after rounding throws away what was made up for. SparseGPT does both in one sweep (section 3.5 of its paper).
+The order is fixed: pruning comes first, because rounding compensates its error and keeps zeros; pruning after rounding
+would undo the compensation. SparseGPT does both in one sweep (section 3.5 of its paper).
 
 Dimension key: O outputs of a layer, I its inputs.
 """
@@ -39,13 +39,13 @@ ROUNDED = {"gptq": "by GPTQ to", "nearest": "to the nearest values of"}
 
 @dataclass(frozen=True, kw_only=True)
 class Weights(Part):
-    """The linears of the blocks. Settings that are left out do nothing.
+    """The linear layers of the blocks. By default nothing is pruned or rounded.
 
     Args:
-        method: of pruning, a class of course_lib/pruning/methods; none for rounding alone.
+        method: a class of course_lib/pruning/methods; none for rounding alone.
         pattern: a sparsity in the method's usual pattern, or "n:m" with n kept.
-        allocation: over blocks, a class of course_lib/pruning/allocation. by_block: sparsities in place of it.
-        bits: of a code; 16 when left out. group: columns that share a scale, whole rows when left out.
+        allocation: a class of course_lib/pruning/allocation. by_block: the sparsity of each block instead.
+        bits: bits per code; default: 16. group: columns that share a scale; default: whole rows.
         rounding: "gptq" or "nearest".
     """
 
@@ -69,7 +69,7 @@ class Weights(Part):
         chosen(self.rounding, ROUNDINGS, "rounding")
         chosen(self.allocation, ALLOCATIONS, "allocation")
         if self.by_block and self.allocation != "Uniform":
-            raise ValueError("got by_block and an allocation; expected one of them, since either gives every share.")
+            raise ValueError("got by_block and an allocation; expected one of them: each sets all sparsities.")
         for share in self.by_block:
             within("by_block", share, 0.0, SPARSEST)
         self._refuse_what_does_nothing()
@@ -77,15 +77,15 @@ class Weights(Part):
             self.shares.check(self.pruner.pattern)
 
     def _refuse_what_does_nothing(self) -> None:
-        """A setting that is not looked at was meant to do something."""
+        """Refuse settings without an effect, since the author of the recipe expects one."""
         if self.method is None and (self.pattern != USUAL_PATTERN or self.by_block or self.allocation != "Uniform"):
-            raise ValueError("got what to prune without a method; expected a method, or bits and group alone.")
+            raise ValueError("got settings for pruning without a method; expected a method, or only bits and group.")
         if self.by_block and self.pattern != USUAL_PATTERN:
             raise ValueError(
-                f"got pattern = {self.pattern!r} and by_block; expected one of them, since by_block gives every share."
+                f"got pattern = {self.pattern!r} and by_block; expected only one: by_block sets every sparsity."
             )
         if self.bits is None and (self.group is not None or self.rounding != "gptq"):
-            raise ValueError("got how to round without bits; expected bits, or pruning alone.")
+            raise ValueError("got settings for rounding without bits; expected bits, or only pruning.")
         if self.is_joint and self.rounding != "gptq":
             raise ValueError(
                 f"got rounding = {self.rounding!r}; expected none, since {self.method} rounds as it prunes."
@@ -93,7 +93,7 @@ class Weights(Part):
 
     @property
     def pruner(self) -> LayerPruner | None:
-        """As the lesson of the method makes it."""
+        """Return the pruner, with the same settings as in the lesson on the method."""
         if self.method is None:
             return None
         kind = chosen(self.method, METHODS, "method")
@@ -102,7 +102,7 @@ class Weights(Part):
 
     @property
     def shares(self) -> Allocation:
-        """Of the blocks."""
+        """The allocation over blocks."""
         return ByBlock(self.by_block) if self.by_block else ALLOCATIONS[self.allocation]()
 
     @property
@@ -116,7 +116,7 @@ class Weights(Part):
 
     @property
     def layout(self) -> Layout:
-        """How a matrix is stored: as the compressed models of lesson 10 are."""
+        """Choose how a matrix is stored, as in the compressed models of lesson 10."""
         if self.pruner is None:
             return Layerwise(gptq(self.quantization)).layout
         if self.quantization is not None:
@@ -145,7 +145,7 @@ class Weights(Part):
         return sum(self._layer_bytes(weight_of(layer.module)) for layer in layers_of(making.model))
 
     def _layer_bytes(self, weight: Float[Tensor, "O I"]) -> int:
-        """By the formulas of the formats, from the shape and how many weights are not zero."""
+        """Compute the bytes of a layer from the formulas of the formats, its shape and its number of non-zeros."""
         shape = tuple(weight.shape)
         if self.pruner is None:
             return dense_bytes(*shape, self.bits, self.group)
@@ -174,7 +174,7 @@ class Weights(Part):
 
 
 def _linears(model: PreTrainedModel) -> dict[str, Float[Tensor, "O I"]]:
-    """Copies of the matrices of all blocks."""
+    """Copy the matrices of all blocks."""
     return {layer.name: weight_of(layer.module).clone() for layer in layers_of(model)}
 
 

@@ -19,19 +19,20 @@ from course_lib.sparsity.ranking import keep_highest
 
 
 def collect_heads(model: PreTrainedModel, windows: Int[Tensor, "n N"], n_active: int, lookahead: int = 0) -> Collected:
-    """What attention reads at every token, and which of its heads count as active there, for `train_predictors`.
+    """Collect for every token the input of attention and the set of active heads, as data for `train_predictors`.
 
-    Active are the n_active heads with the longest parts of the output (section 4.1, "large output norms").
-    Deviation: the paper does not say how large is large; here it is a number of heads, the same for every token.
+    The n_active heads whose parts of the output have the largest norms are active (section 4.1, "large output norms").
+    Deviation: the paper gives no threshold for large norms; here the same number of heads is active for every token.
 
     Raises:
-        ValueError: a number of heads that keeps none, or all; no windows; a lookahead beyond the first block.
+        ValueError: n_active is not between 1 and the number of heads minus 1; no windows; a lookahead of as many
+            blocks as the model has.
     """
     n_heads, n_blocks = heads(model).n_query, len(blocks(model))
     if isinstance(n_active, bool) or not 0 < n_active < n_heads:
         raise ValueError(f"got n_active {n_active!r}; expected 1 to {n_heads - 1} of the {n_heads} heads.")
     if isinstance(lookahead, bool) or not 0 <= lookahead < n_blocks:
-        raise ValueError(f"got lookahead {lookahead!r}; expected 0 to {n_blocks - 1}, blocks before the own.")
+        raise ValueError(f"got lookahead {lookahead!r}; expected 0 to {n_blocks - 1} blocks.")
     read, active = ([[] for _ in range(n_blocks)] for _ in range(2))
 
     def look(block: int, seen: SeenHeads) -> None:
@@ -43,14 +44,14 @@ def collect_heads(model: PreTrainedModel, windows: Int[Tensor, "n N"], n_active:
 
 
 def predicted_heads(predictors: Sequence[Predictor], lookahead: int = 0) -> HeadScore:
-    """score = U V x, x what attention reads `lookahead` blocks before, or in block 0 where there is none so early.
+    """score = U V x, where x is the input of attention `lookahead` blocks earlier, or of block 0 in the first blocks.
 
-    For `contextual_heads(model, predicted_heads(…), keep=7, lookahead=…)`, with the same lookahead in both places.
+    Use it in `contextual_heads(model, predicted_heads(…), keep=7, lookahead=…)`, with the same lookahead twice.
     """
 
     def score(seen: SeenHeads, block: int) -> Float[Tensor, "T H"]:
         if block >= len(predictors):
-            raise ValueError(f"got {len(predictors)} predictors, and block {block}; expected one for each block.")
+            raise ValueError(f"got {len(predictors)} predictors, and block {block}; expected one predictor per block.")
         earlier = max(block - lookahead, 0)
         x = seen.x if earlier == block else seen.earlier[earlier]
         width = predictors[block].into.in_features

@@ -1,4 +1,4 @@
-"""The MLPs of a few tokens on the course's kernels: only chosen neurons are computed, and the host waits for nothing.
+"""The MLPs of a few tokens with the course's kernels: only chosen neurons are computed, and the host never waits.
 
 Dimension key: T tokens of a pass in one row, D width, F neurons, K chosen neurons.
 """
@@ -22,9 +22,9 @@ from course_lib.models import architecture, blocks
 def chosen_mlp(
     x: Float[Tensor, "T D"], weights: NeuronMajor | Neurons, index: Int[Tensor, "T K"]
 ) -> Float[Tensor, "T D"] | None:
-    """Each token with neurons of its own, or None where no kernel computes them.
+    """Compute the chosen neurons of each token, or return None if there is no kernel for them.
 
-    Tokens are computed one by one, since they choose different neurons: T tokens read T K rows of each matrix.
+    Tokens choose different neurons, so they are computed one by one: T tokens read T K rows of each matrix.
     """
     bias, down = weights.up_bias, _down_rows(weights)
     kernel = _kernel(x, weights, down)
@@ -39,7 +39,7 @@ def chosen_mlp(
 
 
 def highest(score: Float[Tensor, "F"], count: int) -> Int[Tensor, "K"]:
-    """The places of the highest scores, by the kernel where there is a GPU."""
+    """Return the indices of the highest scores, with the kernel if there is a GPU."""
     if kernel := kernel_for("per_token.top_indices", score[None], n_kept=count):
         return kernel.launch(score[None], count)[0]
     return score.topk(count, sorted=False).indices
@@ -47,9 +47,9 @@ def highest(score: Float[Tensor, "F"], count: int) -> Int[Tensor, "K"]:
 
 @contextmanager
 def in_columns(layers: Iterable[nn.Module]) -> Iterator[None]:
-    """Inside, the weights (outputs, inputs) of these linears lie column by column; on exit as they did before.
+    """Store the weights (outputs, inputs) of linear layers by column inside the `with` block; restore them on exit.
 
-    Values and shapes stay, so the linears compute what they computed, and no second copy takes memory.
+    Values and shapes do not change, so neither do the outputs. No second copy is stored.
     """
     turned = []
     try:
@@ -65,7 +65,7 @@ def in_columns(layers: Iterable[nn.Module]) -> Iterator[None]:
 
 
 class FewTokens:
-    """Computes the MLPs of passes of few tokens for one selector; see `few_tokens`."""
+    """Compute the MLPs of passes over few tokens for one selector; see `few_tokens`."""
 
     def __init__(self, model: PreTrainedModel, selector: NeuronSelector) -> None:
         self.selector, self.neurons = selector, neurons_of(model)
@@ -74,7 +74,7 @@ class FewTokens:
         self.nan = torch.zeros(len(self.neurons), dtype=torch.int32, device=model.device).split(1)
 
     def __call__(self, block: int, seen: Seen) -> Float[Tensor, "T D"] | None:
-        """The output of a block's MLP; None where it is to be computed whole."""
+        """Return the output of a block's MLP, or None if the caller should compute the whole MLP."""
         neurons, count = self.neurons[block], self.counts[block]
         # More rows than the matrices have are not worth it.
         if len(seen.x) * count > neurons.n or _kernel(seen.x, neurons, neurons.down.T) is None:
@@ -86,7 +86,7 @@ class FewTokens:
         return chosen_mlp(seen.x, neurons, kernel.launch(score, count, self.nan[block]))
 
     def check_nan(self) -> None:
-        """Raises ValueError where a score was NaN, which is told this late because the host did not wait for it."""
+        """Raise ValueError if a score was NaN. It is raised only now because the host did not wait for the scores."""
         if wrong := [block for block, nan in enumerate(self.nan) if bool(nan)]:
             raise ValueError(
                 f"got NaN among the scores from {type(self.selector).__name__} at block {wrong[0]}; expected numbers. "
@@ -96,10 +96,10 @@ class FewTokens:
 
 @contextmanager
 def few_tokens(model: PreTrainedModel, selector: NeuronSelector) -> Iterator[FewTokens | None]:
-    """Inside, the weights lie as the kernels read them; None, and nothing changes, where no kernel can compute them.
+    """Store the weights in the layout of the kernels inside the `with` block, or yield None if no kernel fits.
 
-    That is on a CPU, for a selector that looks at what it should predict or keeps no fixed number of neurons, and for
-    an activation or a bias that the kernel does not know.
+    No kernel fits on a CPU; for a selector that reads the hidden activations or keeps a varying number of neurons;
+    and for an activation or a bias that the kernel does not support.
     """
     own_choice = any(getattr(type(selector), name) is not getattr(NeuronSelector, name) for name in ("keep", "score"))
     is_free = not (selector.reads_hidden or own_choice)

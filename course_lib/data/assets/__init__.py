@@ -1,1 +1,1 @@
-"""Assets, fetched and verified once: models, texts and benchmarks out of packages, by catalogue and checksum."""
+"""Assets: models, texts and benchmarks from packages, which are downloaded once and verified by checksum."""

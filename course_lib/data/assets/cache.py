@@ -15,7 +15,7 @@ from course_lib.data.assets.wheels import FetchError
 
 
 def cache_folder() -> Path:
-    """Where assets are kept: $COURSE_CACHE, or the user's cache folder of this system."""
+    """Return the folder of all assets: $COURSE_CACHE, or the user's cache folder on this system."""
     if folder := os.environ.get("COURSE_CACHE"):
         return Path(folder).expanduser()
     from platformdirs import user_cache_dir  # a GPU machine may lack it, and random models need no folder
@@ -24,7 +24,7 @@ def cache_folder() -> Path:
 
 
 def find_asset(name: str) -> Asset:
-    """The asset of that name, or a ValueError that lists the names there are."""
+    """Return the asset of this name, or raise ValueError with a list of all names."""
     for asset in ASSETS:
         if asset.name == name:
             return asset
@@ -32,12 +32,12 @@ def find_asset(name: str) -> Asset:
 
 
 def asset_path(name: str) -> Path:
-    """The file or folder of an asset. Half-written and altered ones are refused, not returned.
+    """Return the file or folder of an asset; raise an error if it is incomplete or was changed.
 
-    Sizes are compared on every call and files touched since they were written are hashed; `course setup` hashes all.
+    Every call compares sizes, and hashes files that were modified after they were written; `course setup` hashes all.
 
     Raises:
-        FileNotFoundError: it is missing, damaged, or not yet seen to work with the installed libraries.
+        FileNotFoundError: the asset is missing or damaged, or was not yet tested with the installed libraries.
     """
     asset = find_asset(name)
     folder = cache_folder() / name
@@ -51,9 +51,10 @@ def asset_path(name: str) -> Path:
 
 
 def setup(names: Sequence[str] | None = None, console: Console | None = None) -> int:
-    """Bring the named assets (all when None) into the cache and check them; what `course setup` calls.
+    """Put the named assets (all when None) into the cache and check them; this is what `course setup` calls.
 
-    Returns the exit code: 0 when all are in place, 1 with one line on what is missing and what to do.
+    Returns the exit code: 0 if all assets are complete, else 1, after one line that says what is missing and what to
+    do.
     """
     console = console or Console()
     wanted = [find_asset(name) for name in names] if names is not None else list(ASSETS)
@@ -90,7 +91,7 @@ def _what_to_do(missing: list[str], error: Exception) -> str:
 
 
 def _bring(asset: Asset, cache: Path, console: Console) -> str:
-    """Make one asset sound, and say what that took: "checked" or "fetched"."""
+    """Repair one asset if necessary; return "checked" or "fetched"."""
     folder = cache / asset.name
     sound = not fault(asset, folder, full=True) and not unverified(asset, folder)
     read_only = cache.exists() and not os.access(cache, os.W_OK)  # one cache for a whole classroom

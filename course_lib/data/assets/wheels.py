@@ -21,7 +21,7 @@ UNREACHABLE = ("connection broken", "Max retries", "timed out", "Temporary failu
 
 
 class FetchError(Exception):
-    """A wheel could not be had. `unreachable` says that the package index did not answer at all."""
+    """A wheel could not be downloaded. `unreachable` means that the package index did not answer at all."""
 
     def __init__(self, reason: str, unreachable: bool = False):
         super().__init__(reason)
@@ -37,8 +37,8 @@ def file_sha256(path: Path) -> str:
 def fetch_wheel(requirement: str, sha256: str, folder: Path, report: Callable[[int], None]) -> Path:
     """Download the wheel of `requirement` (name==version) into the empty `folder` and check it.
 
-    `report` is told the bytes that have arrived, several times per second. They are read off the growing file:
-    pip prints its own progress only from version 24.1 on, and Python 3.11 brings an older one.
+    `report` receives the number of bytes so far, several times per second. We measure the growing file, because pip
+    prints its progress only from version 24.1 on, and Python 3.11 includes an older one.
     """
     scratch = folder / "scratch"
     scratch.mkdir(parents=True)
@@ -63,12 +63,12 @@ def _command(requirement: str, folder: Path) -> list[str]:
 
 
 def _environment(scratch: Path) -> dict[str, str]:
-    """pip's temporary files go into the folder too, so that a killed run leaves nothing elsewhere."""
+    """Also put pip's temporary files into the folder, so that a killed run leaves nothing elsewhere."""
     return os.environ | {"TMPDIR": str(scratch), "TEMP": str(scratch), "TMP": str(scratch)}
 
 
 def _arrived(folder: Path) -> int:
-    """Bytes of the largest wheel so far. pip makes, moves and removes folders meanwhile, so any of them may be gone."""
+    """Return the bytes of the largest wheel so far. Meanwhile pip moves and removes folders; any may be gone."""
     sizes = [0]
     for place, _, names in os.walk(folder):  # unlike rglob, it passes over folders that vanish
         for name in names:

@@ -1,6 +1,6 @@
-"""Readable prose out of a MediaWiki dump: templates, tables, references, links and emphasis are taken away by regexes.
+"""Readable prose from a MediaWiki dump: regexes remove templates, tables, references, links and emphasis.
 
-It removes tables, formulas, footnotes and picture captions on purpose; the rest is running text.
+They remove tables, formulas, footnotes and picture captions on purpose; the rest is running text.
 """
 
 import bz2
@@ -32,7 +32,7 @@ NO_TEXT_LINKS = re.compile(r":?(?:file|image|category|media|[a-z]{2,3}(?:-[a-z]+
 
 
 def template_text(match: re.Match) -> str:
-    """The few templates that carry words of the sentence keep them; every other template is dropped."""
+    """Keep the words of the few templates that are part of a sentence; remove all other templates."""
     name, *arguments = (part.strip() for part in match[1].split("|"))
     plain = [a for a in arguments if "=" not in a]
     name = name.lower()
@@ -46,7 +46,7 @@ def template_text(match: re.Match) -> str:
 
 
 def link_text(match: re.Match) -> str:
-    """`[[target|shown]]` reads as what is shown; files, categories and links to other languages read as nothing."""
+    """Return the visible text of a link such as `[[target|shown]]`; "" for files, categories and other languages."""
     target, *shown = match[1].split("|")
     if NO_TEXT_LINKS.match(target.strip()):
         return ""
@@ -54,14 +54,14 @@ def link_text(match: re.Match) -> str:
 
 
 def until_stable(pattern: re.Pattern, replacement, text: str) -> str:
-    """Substitutes until nothing changes: what was nested becomes innermost in turn."""
+    """Substitute until nothing changes, because removing an inner match can turn its surroundings into a match."""
     while (shorter := pattern.sub(replacement, text)) != text:
         text = shorter
     return text
 
 
 def clean(markup: str) -> str:
-    """The prose of one page. The order matters: comments can hide braces, and links can be inside templates."""
+    """Return the prose of one page. The order matters: comments can hide braces, and links can be inside templates."""
     text = BLOCKS.sub("", markup)
     text = until_stable(TEMPLATE, template_text, text)
     text = until_stable(TABLE, "", text)
@@ -76,7 +76,7 @@ def clean(markup: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Closes the gaps that removed markup leaves; drops lines without a letter and lines with markup never closed."""
+    """Close the gaps left by removed markup; drop lines without a letter and lines with unclosed markup."""
     text = text.replace("\u00a0", " ")
     text = re.sub(r"\((?:[\s,;:/–-]|or|and)*\)", "", text)
     text = re.sub(r"\(\s*[,;:]\s*", "(", text)
@@ -87,9 +87,9 @@ def tidy(text: str) -> str:
 
 
 def articles(bz2_path: str | Path) -> Iterator[tuple[str, str]]:
-    """(title, text) of each encyclopaedia article of a `pages-articles` dump, in the dump's order.
+    """Yield (title, text) of each encyclopaedia article of a `pages-articles` dump, in the dump's order.
 
-    Redirects, pages outside the article namespace, disambiguation pages and stubs are passed over.
+    It skips redirects, pages outside the article namespace, disambiguation pages and stubs.
     """
     with bz2.open(bz2_path) as file:
         for _, page in ElementTree.iterparse(file):

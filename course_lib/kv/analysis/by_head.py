@@ -1,7 +1,7 @@
-"""How sparse and how redundant each head of a model is on a text.
+"""The sparsity and the redundancy of each head of a model on a text.
 
-Sparse: the fraction of a head's weights that are below 1 % of their row's largest. Redundant: the largest
-cosine of a key with the keys before it, as the cache holds them.
+Sparsity is the fraction of a head's attention weights that are below 1 % of the largest weight in their row. Redundancy
+is the largest cosine of a key with the keys before it, as they are in the cache.
 
 Dimension key: H key-value heads, T tokens, D elements of a head.
 """
@@ -15,9 +15,9 @@ from course_lib.kv.analysis.attention_statistics import attention_statistics
 
 
 def likeness(keys: Float[Tensor, "H T D"]) -> Float[Tensor, "H"]:
-    """The cosine of each key with the likest before it, a mean over all keys but the first two.
+    """Compute the largest cosine of each key with an earlier key, averaged over all keys except the first two.
 
-    The first key is left out on both sides: it is a sink, far from all others.
+    The first key is never compared: it is an attention sink, far from all other keys.
     """
     unit = torch.nn.functional.normalize(keys[:, 1:].float(), dim=-1)
     cosine = (unit @ unit.transpose(1, 2)).masked_fill(torch.ones(unit.shape[1], unit.shape[1]).triu().bool(), -1.0)
@@ -26,7 +26,7 @@ def likeness(keys: Float[Tensor, "H T D"]) -> Float[Tensor, "H"]:
 
 @torch.no_grad()
 def of_text(model: PreTrainedModel, ids: Int[Tensor, "T"]) -> dict[str, list[list[float]]]:
-    """Of one text: layers by query heads, and layers by key-value heads."""
+    """Measure one text; return the sparsity (layers × query heads) and the redundancy (layers × key-value heads)."""
     cache = DynamicCache()
     model.base_model(ids[None], past_key_values=cache, use_cache=True)
     redundant = torch.stack([likeness(layer.keys[0]) for layer in cache.layers])

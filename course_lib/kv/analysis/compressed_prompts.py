@@ -1,4 +1,4 @@
-"""Prompts that are read once and compressed many times: where only the budget differs, what is remembered is the same.
+"""Prompts that are read once and compressed many times, for policies that differ only in their budgets.
 
 Dimension key: N prompts, L tokens of each, C tokens after it.
 """
@@ -25,17 +25,18 @@ CHUNK = 16  # tokens of a continuation read in one pass
 
 @dataclass(frozen=True)
 class Compressed:
-    """A cache after a prompt, and what it held of it."""
+    """A policy, and the memory of a prompt's cache after compression with it."""
 
     policy: EvictionPolicy
     bytes_held: int
 
 
 def compressions(cache: EvictingCache, policies: Sequence[EvictionPolicy]) -> Iterator[Compressed]:
-    """The cache of a prompt, from which nothing has left, compressed under each policy in turn.
+    """Compress the complete cache of a prompt with each policy in turn.
 
-    It must have been opened with budget=1.0, and the policies must remember the same of a prompt: they differ in their
-    budgets. Tokens that enter the cache between two of them are removed with the first.
+    The cache must have been opened with budget=1.0, and all policies must remember the same numbers for each slot, so
+    they may differ only in their budgets. Each compression starts from the cache after the prompt: tokens that were
+    added after an earlier one are removed.
     """
     whole, n_passed, before = cache.slots, cache.get_seq_length(), cache.policy
     try:
@@ -58,10 +59,10 @@ def continuation_losses(
     positions: str = "original",
     vectors: VectorFormat = FULL_PRECISION,
 ) -> list[tuple[Compressed, Float[Tensor, "N"]]]:
-    """Mean loss of what follows each compressed prompt, in nats per token, for each of policies that
-    remember the same.
+    """Compute for each policy the mean loss of the continuation after each compressed prompt, in nats per token.
 
-    The first token after the prompt does not count: it is predicted before anything leaves.
+    All policies must remember the same numbers for each slot. The first token after the prompt does not count, because
+    it is predicted before any eviction.
     """
     prompt, after = windows[:, :n_prompt].to(model.device), windows[:, n_prompt:].to(model.device)
     with evicting(model, replace(policies[0], budget=1.0), positions, vectors) as cache:
@@ -85,7 +86,10 @@ def retrieve_each(
     policies: Sequence[EvictionPolicy],
     positions: str = "original",
 ) -> list[Retrieval]:
-    """What `retrieve` finds under each of policies that remember the same, with every prompt read only once."""
+    """Compute the result of `retrieve` for each policy, but read every prompt only once.
+
+    All policies must remember the same numbers for each slot.
+    """
     by_policy: list[list[Answer]] = [[] for _ in policies]
     with evicting(model, replace(policies[0], budget=1.0), positions) as cache:
         for start in range(0, len(samples), BATCH):

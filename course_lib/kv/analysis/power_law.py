@@ -1,4 +1,4 @@
-"""Does it fall like a power of the rank? A line in log-log, compared with one in which only the mass is logarithmic.
+"""Power laws in the attention that tokens receive: a line in log-log, compared with a line of log mass over rank.
 
 Dimension key: T tokens, n points of a line.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """mass ∝ rank^slope between two ranks; `fit` is R² in log-log, `exponential` that of log mass over rank itself."""
+    """mass ∝ rank^slope between two ranks; `fit` is R² in log-log, `exponential` is R² of log mass over rank."""
 
     slope: float
     r_squared: float
@@ -29,7 +29,7 @@ class PowerLaw:
 
 
 def _line(x: Float[Tensor, "n"], y: Float[Tensor, "n"]) -> tuple[float, float]:
-    """Slope and R² of least squares."""
+    """Return slope and R² of the least-squares line."""
     x, y = x - x.mean(), y - y.mean()
     slope = (x @ y / (x @ x)).item()
     return slope, (slope**2 * (x @ x) / (y @ y)).item()

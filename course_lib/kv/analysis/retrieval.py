@@ -1,7 +1,7 @@
-"""Retrieval from a compressed cache: a needle in running text, asked for only after the eviction.
+"""Retrieval from a compressed cache: a needle in a text, and a question that the model reads only after the eviction.
 
-A prompt that ends with the question is no test: attention is complete while the prompt is read, so that the first token
-of the answer comes from a cache from which nothing has left. Here the question is held back.
+A prompt that ends with the question tests nothing: the model attends to the complete prompt while it reads it, so the
+first token of the answer comes from a cache before any eviction. Here the question follows the eviction.
 
 Dimension key: S samples, L tokens of each, V vocabulary.
 """
@@ -21,13 +21,13 @@ from course_lib.kv.policies.full import Full
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.measure.paired import wilson
 
-GATE = 0.8  # a task that the whole cache solves less often says nothing about smaller ones
+GATE = 0.8  # if a complete cache solves a task less often, the task says nothing about smaller caches
 BATCH = 10  # samples read together
 
 
 @dataclass(frozen=True)
 class Answer:
-    """How many tokens of an answer were right before the first wrong one."""
+    """The number of an answer's tokens that are right before the first wrong one."""
 
     depth: float
     n_right: int
@@ -40,23 +40,26 @@ class Answer:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Answers to one question of each sample. The interval is Wilson's: right also near 0 and 1 and for few samples."""
+    """The answers to one question of each sample.
+
+    The confidence interval is Wilson's, which is also valid for fractions near 0 and 1 and for few samples.
+    """
 
     answers: tuple[Answer, ...]
 
     @property
     def exact(self) -> float:
-        """Fraction of answers that are right to the last token."""
+        """Fraction of answers in which every token is right."""
         return sum(answer.exact for answer in self.answers) / len(self.answers)
 
     @property
     def prefix(self) -> float:
-        """Mean share of an answer's tokens before the first wrong one."""
+        """Mean fraction of an answer's tokens before the first wrong one."""
         return sum(answer.n_right / answer.n for answer in self.answers) / len(self.answers)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of `exact`."""
+        """95 % confidence interval of `exact`."""
         return wilson(sum(answer.exact for answer in self.answers), len(self.answers))
 
     def by_depth(self) -> dict[float, "Retrieval"]:
@@ -68,16 +71,17 @@ class Retrieval:
 def retrieve(
     model: PreTrainedModel, samples: Sequence[Sample], policy: EvictionPolicy, positions: str = "original"
 ) -> Retrieval:
-    """Answers to the last question of each sample, under a policy. The prompt is read in one pass, then evicted from.
+    """Answer the last question of each sample under a policy. The prompt is read in one pass, before any eviction.
 
-    For Full() the answers are those of the model itself: below `GATE` the task is not usable.
+    With Full() the answers are those of the model itself. If fewer than `GATE` of them are right, the task is not
+    usable.
     """
     with evicting(model, policy, positions) as cache:
         return retrieve_through(model, samples, cache)[-1]
 
 
 def usable(model: PreTrainedModel, samples: Sequence[Sample]) -> bool:
-    """Whether the whole cache solves the task."""
+    """Return whether the model solves the task with a complete cache."""
     return retrieve(model, samples, Full()).exact >= GATE
 
 
@@ -85,7 +89,7 @@ def usable(model: PreTrainedModel, samples: Sequence[Sample]) -> bool:
 def retrieve_through(
     model: PreTrainedModel, samples: Sequence[Sample], cache: EvictingCache, chunk: int | None = None
 ) -> list[Retrieval]:
-    """Answers to each question in turn, through a cache that is open already; it is reset before each batch.
+    """Answer each question in turn through an open cache, which is reset before each batch.
 
     Args:
         chunk: tokens of a question read in one pass; all when None.
@@ -109,9 +113,9 @@ def ask(
     logits: Float[Tensor, "S V"],
     chunk: int | None = None,
 ) -> list[list[Answer]]:
-    """The questions of a batch whose prompts have been read, with the logits after them.
+    """Answer the questions of a batch after its prompts have been read; `logits` are those after the prompts.
 
-    Wrong answers stay in the text, as in life.
+    The generated answers remain in the text before the next question, even if they are wrong.
     """
     by_question = []
     for i in range(len(batch[0].questions)):
@@ -130,5 +134,5 @@ def ask(
 
 
 def read(model: PreTrainedModel, ids: Int[Tensor, "S L"], cache: EvictingCache) -> Float[Tensor, "S V"]:
-    """One pass; the logits (S, V) after the last token."""
+    """Read tokens in one pass, and return the logits (S, V) after the last one."""
     return model(ids.to(model.device), past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]

@@ -1,4 +1,4 @@
-"""Perplexity of one long text that streams through an evicting cache: memory and time a token stay what they are.
+"""Perplexity of one long text that streams through an evicting cache with constant memory and time per token.
 
 Dimension key: T tokens of the text, P predictions (all tokens but the first), C passes through the model.
 """
@@ -17,14 +17,14 @@ from course_lib.kv.layers import EvictingCache
 from course_lib.kv.policy import EvictionPolicy
 from course_lib.measure.machine import synchronise
 
-BLOCK = 512  # tokens whose mean loss counts as one sample: neighbouring tokens are hard or easy together
+BLOCK = 512  # tokens whose mean loss counts as one sample, because losses of neighbouring tokens are correlated
 
 
 @dataclass(frozen=True)
 class StreamingPerplexity:
-    """The loss on a text, token by token. `losses[i]` is the negative log-likelihood of token i + 1, in nats.
+    """The loss on a text per token. `losses[i]` is the negative log-likelihood of token i + 1, in nats.
 
-    The first `skip` predictions do not count for `value`: until the cache is full nothing has been forgotten.
+    `value` excludes the first `skip` predictions, because nothing is evicted until the cache is full.
     """
 
     losses: Float[Tensor, "P"] = field(repr=False)
@@ -36,17 +36,17 @@ class StreamingPerplexity:
 
     @property
     def n_tokens(self) -> int:
-        """Predictions that count."""
+        """The number of predictions that count."""
         return len(self.losses) - self.skip
 
     @property
     def value(self) -> float:
-        """exp of the mean loss."""
+        """The exponential of the mean loss."""
         return self.losses[self.skip :].mean().exp().item()
 
     @property
     def standard_error(self) -> float:
-        """From the spread of blocks of tokens, carried through exp; NaN for fewer than two whole blocks."""
+        """The standard error, from the spread of blocks of tokens, transformed by exp; NaN for fewer than 2 blocks."""
         means = _blocks(self.losses[self.skip :], BLOCK).mean(dim=1)
         return self.value * means.std().item() / math.sqrt(len(means)) if len(means) > 1 else math.nan
 
@@ -55,9 +55,9 @@ class StreamingPerplexity:
         return _blocks(self.losses, block).mean(dim=1).exp().tolist()
 
     def seconds_per_token(self, n_parts: int = 8) -> list[float]:
-        """Median over the passes of each part of the text: flat when the cache is bounded.
+        """Median time over the passes of each part of the text: constant if the cache is bounded.
 
-        Fewer parts where there are fewer passes; a shorter pass at the end does not count.
+        There are fewer parts if there are fewer passes. A shorter pass at the end does not count.
         """
         size = max(1, len(self.seconds) // n_parts)
         return (_blocks(self.seconds, size).median(dim=1).values / self.chunk).tolist()
@@ -74,18 +74,18 @@ def streaming_perplexity(
     gap: int = 0,
     gap_after: int = 4,
 ) -> StreamingPerplexity:
-    """Perplexity of a text of any length in the memory that the policy's budget allows.
+    """Measure the perplexity of a text of any length, with memory limited by the policy's budget.
 
     Args:
         positions: "original" or "rolling", as in `evicting`.
-        chunk: tokens read in one pass. 1 is the paper's protocol. Within a chunk nothing leaves: its last token sees up
-            to `chunk` − 1 tokens more than the budget. 16 takes a seventh of the time.
+        chunk: tokens read in one pass. 1 is the paper's protocol. Nothing is evicted within a chunk, so its last token
+            attends to up to `chunk` − 1 tokens more than the budget. 16 takes a seventh of the time.
         skip: predictions at the start that do not count.
-        gap: positions left out after the first `gap_after` tokens, as if that many tokens had come and gone since.
-            Tokens kept from the start are then that far away, beyond what the model was trained on if the gap is wide.
+        gap: positions skipped after the first `gap_after` tokens, as if that many tokens had been read and evicted
+            there. With a large gap, tokens kept from the start are farther away than any distance seen in training.
 
     Raises:
-        ValueError: a text that is no row of this model's tokens, sizes that make no sense, or settings that `evicting`
+        ValueError: a text that is not one row of token ids of this model, invalid sizes, or settings that `evicting`
             refuses.
     """
     with evicting(model, policy, positions) as cache:
@@ -102,7 +102,7 @@ def stream_through(
     gap: int = 0,
     gap_after: int = 4,
 ) -> StreamingPerplexity:
-    """The same through a cache that is open already, whatever it was opened with."""
+    """Measure the perplexity as `streaming_perplexity` does, through a cache that is already open."""
     _check(model, ids, chunk, skip, gap, gap_after)
     ids = ids.to(model.device)
     position = torch.arange(len(ids), device=ids.device)
@@ -123,7 +123,7 @@ def stream_through(
 
 
 def _blocks(values: Float[Tensor, "P"], size: int) -> Float[Tensor, "blocks size"]:
-    """Whole blocks; what is left over at the end is dropped."""
+    """Split into whole blocks; drop the rest at the end."""
     return values[: len(values) // size * size].view(-1, size)
 
 

@@ -1,1 +1,1 @@
-"""One paper, one file. An EvictionPolicy placed here is found by the conformance suite."""
+"""One file per paper. The conformance tests find every EvictionPolicy in this folder."""

@@ -16,12 +16,12 @@ from course_lib.settings import check_below_one, check_layers
 
 @dataclass(frozen=True)
 class D2O(H2O):
-    """Layers: share_l = L · softmax(−v)_l, v_l the variance of the tokens' H2O scores, scaled to 0 … 1 in each head.
+    """Layers: share_l = L · softmax(−v)_l, v_l the variance of the tokens' H2O scores, scaled to 0 … 1 per head.
 
     Tokens: an evicted one is merged into the kept key of highest cosine u, weights e^u and e, if u ≥ τ, a running mean.
 
-    Deviation: weights sum to 1, where the authors' code shrinks norms; τ and the choice are per head, not their mean.
-    As there, rotated keys of different positions merge. `spared` layers keep all; the first pass is the whole prompt.
+    Deviation: weights sum to 1, but the authors' code shrinks norms; τ and the choice are per head, not averaged. Like
+    their code, we merge rotated keys of other positions. Layers in `spared` keep all; the first pass is the prompt.
     """
 
     sinks: int = 4
@@ -61,7 +61,7 @@ class D2O(H2O):
 
 
 def _variance(slots: Slots) -> Float[Tensor, "B"]:
-    """E(s²) − E(s)² of the scores of each head's tokens, scaled to 0 … 1; the mean over heads."""
+    """Compute E(s²) − E(s)² of the scores of each head's tokens, scaled to 0 … 1, and average over heads."""
     mass, occupied = slots.memory("mass"), slots.occupied
     low = mass.masked_fill(~occupied, float("inf")).amin(dim=2, keepdim=True)
     high = mass.masked_fill(~occupied, float("-inf")).amax(dim=2, keepdim=True)

@@ -15,13 +15,14 @@ from course_lib.settings import is_real
 
 @dataclass(frozen=True)
 class EMS(EvictionPolicy):
-    """score_j = g_j / mean(g) + l_j / mean(l): attention received ever, and from the last `window` queries.
+    """score_j = g_j / mean(g) + l_j / mean(l): attention from all queries so far, and from the last `window` ones.
 
-    Of those that leave, each is added to the kept slot with the highest cos(keys) · cos(values), or to the zero class,
-    i.e. nowhere, when that is not above `threshold`; both cosines must be positive. Only the best ones that leave, as
-    many as `merged` times the budget, are merged; the rest are irrelevant.
+    An evicted token is merged into the kept slot with the highest cos(keys) · cos(values), if this is above `threshold`
+    and both cosines are positive; otherwise it is discarded (merged into the zero class). Only the evicted tokens with
+    the highest scores, as many as `merged` times the budget, can be merged.
 
-    Deviation: written from the abstract and its reviews; what they leave open, as the mean as common scale, is ours.
+    Deviation: we wrote this from the abstract and the paper's reviews. Details that they do not give are our choice,
+    such as the division by the mean.
     """
 
     recent: int = 32

@@ -1,4 +1,4 @@
-"""The cache that forgets nothing, to compare with."""
+"""A cache without eviction, as the baseline."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from course_lib.kv.slots import Slots
 
 @dataclass(frozen=True)
 class Full(EvictionPolicy):
-    """Every token keeps its slot."""
+    """Keep every token."""
 
     budget: int | float = 1.0
 

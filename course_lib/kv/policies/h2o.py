@@ -14,13 +14,14 @@ from course_lib.settings import check_flag
 
 @dataclass(frozen=True)
 class H2O(EvictionPolicy):
-    """score_j = Σ_{i ≥ j} A_ij over the queries so far (Algorithm 1): few tokens receive most of all attention.
+    """score_j = Σ_{i ≥ j} A_ij over the queries so far (Algorithm 1): a few tokens receive most of the attention.
 
-    It also keeps the `recent` newest tokens, which have not had the time to collect any. Query heads of a group add up.
+    The `recent` newest tokens are also kept, because few queries have attended to them yet. Scores are summed over the
+    query heads of a group.
 
     Args:
-        normalised: divide by the number of queries that could see the token, i.e. the mean instead of the sum, which
-            favours early tokens.
+        normalised: divide by the number of queries that can attend to the token. This gives the mean instead of the
+            sum, which favours early tokens.
     """
 
     recent: int = 32

@@ -13,14 +13,15 @@ from course_lib.kv.slots import Slots
 
 @dataclass(frozen=True)
 class Scissorhands(EvictionPolicy):
-    """score_j = −#{queries i of the last `window` with A_ij < 1/i} (Algorithm 2): who mattered will matter.
+    """score_j = −#{queries i of the last `window` with A_ij < 1/i} (Algorithm 2): important tokens stay important.
 
-    A head over its budget loses the share `dropped` of the budget at once, so that this is rare (Algorithm 1). The
-    paper gives later layers more, where importance persists less: `by_layer=rising(n_layers)`; and it adds 4 bits on
-    top: `evicting(..., vectors=Quantized(bits=4))`.
+    A head over its budget evicts the fraction `dropped` of the budget in one step, so that evictions are rare
+    (Algorithm 1). The paper gives later layers a larger budget, because importance persists less there:
+    `by_layer=rising(n_layers)`. It also combines the method with 4 bits: `evicting(..., vectors=Quantized(bits=4))`.
 
-    Deviation: the printed pseudocode raises the counter of high scores and then keeps the largest with the recent ones
-    set to zero; here it counts low scores, and recent tokens are protected. Query heads of a group are averaged.
+    Deviation: the printed pseudocode raises the counter of high scores, and then keeps the largest with the recent ones
+    set to zero; here we count low scores and protect recent tokens. Weights are averaged over the query heads of a
+    group.
     """
 
     recent: int = 10
@@ -47,7 +48,7 @@ class Scissorhands(EvictionPolicy):
 
 
 def rising(n_layers: int, last: float = 1.5) -> tuple[float, ...]:
-    """Factors on the budget that rise evenly from 2 − last in the first layer to `last` in the last, 1 on average."""
+    """Return factors on the budget that rise linearly from 2 − last in the first layer to `last`; their mean is 1."""
     if n_layers == 1:
         return (1.0,)
     return tuple(2 - last + 2 * (last - 1) * layer / (n_layers - 1) for layer in range(n_layers))

@@ -16,12 +16,12 @@ from course_lib.kv.slots import Slots
 class SnapKV(EvictionPolicy):
     """score_j = mean over the last `recent` queries of A_ij, averaged over `kernel` neighbours (Listing 1).
 
-    The end of the prompt shows which part of it the answer will need. Only passes of several tokens, a
-    prompt or a part of it, are compressed; tokens that are generated one by one stay, above the budget.
+    The end of the prompt shows which part of the prompt the answer will need. Only passes of several tokens, i.e. a
+    prompt or a part of it, are compressed. Tokens that are generated one by one are all kept, above the budget.
 
     Args:
-        recent: the observation window, which stays.
-        kernel: neighbours that share their scores, so that what is kept comes in phrases; an odd number.
+        recent: the observation window, which is kept.
+        kernel: number of neighbours over which scores are averaged, so that whole phrases are kept; an odd number.
     """
 
     recent: int = 64

@@ -7,12 +7,12 @@ from course_lib.kv.policies.h2o import H2O
 
 @dataclass(frozen=True)
 class StreamingH2O(H2O):
-    """H2O that evicts in the prompt too, fed token by token or in chunks, with positions counted in slots.
+    """H2O with eviction while the prompt is read, by token or in chunks, and with positions counted in slots.
 
     The authors' code for streaming keeps 4 heavy hitters and 512 recent tokens by default. Use it with
     `evicting(..., positions="rolling")`.
 
-    Deviation: scores belong to one sequence and one key-value head; theirs are summed over the batch.
+    Deviation: scores belong to one sequence and one key-value head; the authors sum them over the batch.
     """
 
     budget: int | float = 516

@@ -11,7 +11,7 @@ from course_lib.kv.slots import Slots
 
 @dataclass(frozen=True)
 class StreamingLLM(EvictionPolicy):
-    """The first tokens and the newest (section 3.2): softmax rows sum to 1, and what no token needs goes to the sinks.
+    """Keep the first and the newest tokens (section 3.2): softmax rows sum to 1; surplus attention goes to sinks.
 
     The paper counts positions in slots: use it with `evicting(..., positions="rolling")`.
     """

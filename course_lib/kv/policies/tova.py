@@ -11,7 +11,7 @@ from course_lib.kv.slots import Slots
 
 @dataclass(frozen=True)
 class TOVA(EvictionPolicy):
-    """score_j = mean over all heads of the newest query's attention to j (section 3.2): a memory of one state.
+    """score_j = attention of the newest query to token j, averaged over all heads (section 3.2).
 
     All heads keep the same tokens.
     """

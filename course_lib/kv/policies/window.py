@@ -11,7 +11,7 @@ from course_lib.kv.slots import Slots
 
 @dataclass(frozen=True)
 class Window(EvictionPolicy):
-    """score_j = j: the oldest leaves. Language models collapse when that is the first token of the text."""
+    """score_j = j: the oldest token is evicted. Language models break when this is the first token of the text."""
 
     def score(self, slots: Slots) -> Float[Tensor, "B H N"]:
         return slots.position.float()

@@ -1,7 +1,7 @@
 """Jacobs, Jordan, Nowlan, Hinton, 1991, "Adaptive Mixtures of Local Experts", https://doi.org/10.1162/neco.1991.3.1.79
 
-Three errors of one mixture. They differ in what an expert is told: what is left when the others have answered, or its
-own distance to the target.
+Three error functions for one mixture. They differ in the signal that trains an expert: the residual of the weighted
+sum of all experts, or the distance of the expert's own output to the target.
 
 Dimension key: K experts, O outputs, S mixtures, P samples. Any axes may come before the last.
 """
@@ -14,9 +14,10 @@ from torch import Tensor
 def cooperative(
     prior: Float[Tensor, "*n K"], outputs: Float[Tensor, "*n K O"], target: Float[Tensor, "*m O"]
 ) -> Float[Tensor, "*n"]:
-    """E = ‖d − Σ p_i o_i‖² (equation 1.1): of the blended answer.
+    """E = ‖d − Σ p_i o_i‖² (equation 1.1): the squared error of the weighted sum.
 
-    Every expert is moved by the residual of all, so each has to make up for the others, and none is right alone.
+    The gradient of each expert contains the residual of the whole sum. So experts learn to correct each other, and no
+    expert approximates the target alone.
     """
     return (target - mean_output(prior, outputs)).square().sum(dim=-1)
 
@@ -24,7 +25,7 @@ def cooperative(
 def competitive(
     prior: Float[Tensor, "*n K"], outputs: Float[Tensor, "*n K O"], target: Float[Tensor, "*m O"]
 ) -> Float[Tensor, "*n"]:
-    """E = Σ p_i ‖d − o_i‖² (equation 1.2): expected, where the gate draws one expert to answer alone."""
+    """E = Σ p_i ‖d − o_i‖² (equation 1.2): the expected squared error if the gate samples one expert."""
     return (prior * distances(outputs, target)).sum(dim=-1)
 
 
@@ -43,24 +44,24 @@ ERRORS = {"cooperative": cooperative, "competitive": competitive, "mixture": mix
 def responsibilities(
     prior: Float[Tensor, "*n K"], outputs: Float[Tensor, "*n K O"], target: Float[Tensor, "*m O"]
 ) -> Float[Tensor, "*n K"]:
-    """h_i = p_i exp(−½ ‖d − o_i‖²) / Σ_j p_j exp(−½ ‖d − o_j‖²): how likely the target came from expert i."""
+    """h_i = p_i exp(−½ ‖d − o_i‖²) / Σ_j p_j exp(−½ ‖d − o_j‖²): the posterior probability of expert i."""
     return (prior.log() - 0.5 * distances(outputs, target)).softmax(dim=-1)
 
 
 def mean_output(prior: Float[Tensor, "*n K"], outputs: Float[Tensor, "*n K O"]) -> Float[Tensor, "*n O"]:
-    """Σ p_i o_i."""
+    """Return Σ p_i o_i."""
     _check(prior, outputs)
     return (prior[..., None] * outputs).sum(dim=-2)
 
 
 def likeliest_output(prior: Float[Tensor, "*n K"], outputs: Float[Tensor, "*n K O"]) -> Float[Tensor, "*n O"]:
-    """The answer of the expert with the largest p_i alone: what a sparse mixture would run."""
+    """Return the output of the expert with the largest p_i, as a sparse mixture computes it."""
     _check(prior, outputs)
     return torch.take_along_dim(outputs, prior.argmax(dim=-1)[..., None, None], dim=-2).squeeze(-2)
 
 
 def distances(outputs: Float[Tensor, "*n K O"], target: Float[Tensor, "*m O"]) -> Float[Tensor, "*n K"]:
-    """‖d − o_i‖² of every expert."""
+    """Return ‖d − o_i‖² of every expert."""
     if outputs.ndim < 2 or outputs.shape[-1] != target.shape[-1]:
         raise ValueError(
             f"outputs have shape {tuple(outputs.shape)} and targets {tuple(target.shape)}: expected (..., experts, "
@@ -72,11 +73,11 @@ def distances(outputs: Float[Tensor, "*n K O"], target: Float[Tensor, "*m O"]) -
 def output_gradient(
     error: str, prior: Float[Tensor, "*n K"], outputs: Float[Tensor, "*n K O"], target: Float[Tensor, "*m O"]
 ) -> Float[Tensor, "*n K O"]:
-    """∂E/∂o_i in closed form.
+    """Compute ∂E/∂o_i in closed form.
 
     cooperative  −2 p_i (d − Σ_j p_j o_j)
-    competitive  −2 p_i (d − o_i)    (equation 1.4): an expert that the gate likes learns fastest, right or wrong
-    mixture      −h_i (d − o_i)      (equation 1.5): the one that fits this sample best learns fastest
+    competitive  −2 p_i (d − o_i)    (equation 1.4): the expert with the largest p_i learns fastest, good or bad
+    mixture      −h_i (d − o_i)      (equation 1.5): the expert that fits this sample best learns fastest
     """
     _check(prior, outputs)
     gap = target[..., None, :] - outputs
@@ -92,7 +93,7 @@ def output_gradient(
 def gate_gradient(
     error: str, prior: Float[Tensor, "*n K"], outputs: Float[Tensor, "*n K O"], target: Float[Tensor, "*m O"]
 ) -> Float[Tensor, "*n K"]:
-    """∂E/∂x_i, with p = softmax(x).
+    """Compute ∂E/∂x_i, where p = softmax(x).
 
     cooperative  −2 p_i (d − y)·(o_i − y), with y = Σ_j p_j o_j
     competitive  p_i (‖d − o_i‖² − E)

@@ -1,9 +1,9 @@
 """Learners of the vowels: a gated mixture of linear experts (Jacobs and others, 1991), and a perceptron.
 
-Several of a kind, from different starts, learn at once: their weights are stacked, S of each.
+Several learners with different seeds train in parallel: their weights are stacked along the axis S.
 
-Dimension key: S learners, P samples, I inputs, J inputs and the one that is always 1, K experts, H hidden units, O
-outputs.
+Dimension key: S learners, P samples, I inputs, J = I + 1 inputs with a constant 1 for the bias, K experts, H hidden
+units, O outputs.
 """
 
 from abc import ABC, abstractmethod
@@ -22,26 +22,26 @@ Weights = tuple[Tensor, Tensor]  # of a mixture: experts (S, K, O, J) and gate (
 
 
 class Learner(ABC):
-    """Settings only; the weights are passed in."""
+    """A learner holds settings only; its weights are passed to the methods."""
 
     scale: float
 
     @abstractmethod
     def shapes(self, n_inputs: int, n_outputs: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of the two tensors of weights of one learner."""
+        """Return the shapes of the two weight tensors of one learner."""
 
     @abstractmethod
     def error(
         self, weights: Weights, inputs: Float[Tensor, "P J"], targets: Float[Tensor, "P O"]
     ) -> Float[Tensor, "S P"]:
-        """What gradient descent makes small, for every sample."""
+        """Return the error of every sample, which gradient descent minimises."""
 
     @abstractmethod
     def answer(self, weights: Weights, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "S P O"]:
-        """The largest output names the class."""
+        """Return the outputs; the predicted class is the index of the largest one."""
 
     def start(self, n_inputs: int, n_outputs: int, seeds: Sequence[int]) -> Weights:
-        """Normal weights with a standard deviation of `scale`; a learner's start depends on its own seed alone."""
+        """Draw normal weights with standard deviation `scale`; those of a learner depend only on its seed."""
         if not seeds:
             raise ValueError("got no seeds: expected one for each learner; pass range(5) for five")
         starts = []
@@ -75,7 +75,7 @@ class Mixture(Learner):
     def parts(
         self, weights: Weights, inputs: Float[Tensor, "P J"]
     ) -> tuple[Float[Tensor, "S P K"], Float[Tensor, "S P K O"]]:
-        """The gate's probabilities, and the output of every expert."""
+        """Return the gate's probabilities and the output of every expert."""
         experts, gate = weights
         prior = torch.einsum("pj,skj->spk", inputs, gate).softmax(dim=-1)
         return prior, torch.einsum("pj,skoj->spko", inputs, experts)
@@ -89,7 +89,7 @@ class Mixture(Learner):
         return mean_output(*self.parts(weights, inputs))
 
     def likeliest_answer(self, weights: Weights, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "S P O"]:
-        """Of the one most likely expert alone."""
+        """Return the output of the most likely expert only."""
         return likeliest_output(*self.parts(weights, inputs))
 
 

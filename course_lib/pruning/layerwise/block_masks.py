@@ -1,6 +1,6 @@
-"""Patterns one block of columns at a time: SparseGPT chooses when it reaches a block, from the weights as updated.
+"""Masks for one block of columns at a time: SparseGPT chooses them when it reaches a block, after earlier updates.
 
-Dimension key: O outputs (rows), I inputs (columns), W columns of a block, M of a group, P = M² pairs.
+Dimension key: O outputs (rows), I inputs (columns), W columns of a block, M columns of a group, P = M² pairs.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from course_lib.sparsity.ranking import check_score, n_pruned
 
 
 def check_blockwise(pattern: Pattern, block_size: int) -> None:
-    """Raises ValueError for a pattern that cannot be chosen block by block."""
+    """Raise ValueError if the mask of a pattern cannot be chosen block by block."""
     if not isinstance(pattern, NofM | Unstructured):
         raise ValueError(
             f"got the pattern {pattern}, which needs the scores of all columns at once; expected Unstructured or NofM. "
@@ -31,17 +31,19 @@ def check_blockwise(pattern: Pattern, block_size: int) -> None:
 
 
 def keep_in_block(pattern: Pattern, score: Float[Tensor, "O W"], start: int) -> Bool[Tensor, "O W"]:
-    """The mask of columns start … start + W. All blocks together lose as many entries as the whole matrix would.
+    """Choose the mask of columns start to start + W; over all blocks as many entries are pruned as in a whole matrix.
 
-    A group of S entries a column loses n_pruned(end · S) − n_pruned(start · S) of them here: remainders carry over.
+    A group that spans S rows loses n_pruned(end · S) − n_pruned(start · S) entries in this block, so that fractions of
+    an entry carry over to the next block.
     """
     check_score(score)
     return choose_in_block(pattern, score, start)
 
 
 def choose_in_block(pattern: Pattern, score: Float[Tensor, "O W"], start: int) -> Bool[Tensor, "O W"]:
-    """The same for a score that was checked, or whose NaN will be noticed later: nothing here waits for a GPU, except
-    where groups are columns.
+    """`keep_in_block` without the check of the score, for a score that was checked or whose NaN is reported later.
+
+    The host does not wait for the GPU, except if the groups of the pattern are columns.
     """
     if isinstance(pattern, NofM) or pattern.per == "column":
         return pattern.keep(score)
@@ -59,9 +61,9 @@ def choose_in_block(pattern: Pattern, score: Float[Tensor, "O W"], start: int) -
 
 @dataclass(frozen=True)
 class Tournament:
-    """n of m for one group of columns, all rows at once: every pair is compared, and those that lose most leave.
+    """The N:M mask of one group of columns, for all rows in parallel: all pairs of scores are compared.
 
-    The result is that of NofM.keep, in a handful of operations on (M, O), which is how the solver stores weights.
+    The result is that of NofM.keep. It takes a few operations on (M, O), the layout in which the solver stores weights.
     """
 
     sign: Float[Tensor, "M P"]  # what the result of pair (i, j), i against j, adds to the ranks of i and j
@@ -70,7 +72,7 @@ class Tournament:
 
     @classmethod
     def of(cls, pattern: NofM, like: Tensor) -> "Tournament":
-        """For scores of the type and device of `like`."""
+        """Return the tournament of a pattern, for scores of the type and device of `like`."""
         members = torch.arange(pattern.m, device=like.device)
         first, second = members.repeat_interleave(pattern.m), members.repeat(pattern.m)
         # Each pair counts once, in the order in which the left one leaves where they tie.
@@ -80,6 +82,6 @@ class Tournament:
         return cls(sign, (pattern.m - 1 - members)[:, None].to(like.dtype), pattern.m - pattern.n)
 
     def losers(self, score: Float[Tensor, "M O"]) -> Bool[Tensor, "M O"]:
-        """True for those that leave: fewer than n_leaving of their group leave before them."""
+        """Return True for weights to prune: fewer than n_leaving of their group are pruned before them."""
         first_leaves = (score[:, None] <= score).to(score.dtype)  # (M, M, O)
         return torch.addmm(self.never_first, self.sign, first_leaves.flatten(0, 1)) < self.n_leaving

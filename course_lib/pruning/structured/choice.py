@@ -1,4 +1,4 @@
-"""From scores to what stays: the best of each kind, counted equally in every block.
+"""From scores to the kept parts: those with the highest scores of each kind, equally many in every block.
 
 Dimension key: L blocks, F neurons, H query heads, G key-value groups, D width channels.
 """
@@ -14,7 +14,7 @@ from course_lib.pruning.structured.shape import Shape
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scores:
-    """How much each group of a model matters; None for a kind that a method does not score. High scores stay."""
+    """Importance scores of a model's groups; None for a kind that a method does not score. High scores are kept."""
 
     neurons: Float[Tensor, "L F"] | None = None
     heads: Float[Tensor, "L H"] | None = None
@@ -23,18 +23,21 @@ class Scores:
     blocks: Float[Tensor, "L"] | None = None
 
     def __or__(self, other: "Scores") -> "Scores":
-        """These scores, and of the kinds that they lack those of another method."""
+        """Return these scores, with the scores of another method for the kinds that are None."""
         names = [field.name for field in fields(self)]
         return Scores(**{name: other.of(name) if self.of(name) is None else self.of(name) for name in names})
 
     def of(self, kind: str) -> Tensor | None:
-        """The scores of "neurons", "heads", "groups", "width" or "blocks"."""
+        """Return the scores of "neurons", "heads", "groups", "width" or "blocks"."""
         return getattr(self, kind)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Kept:
-    """Indices of what stays, rising. Neurons, heads and groups are given for each block of the whole model."""
+    """Indices of the kept parts, in ascending order.
+
+    Neurons, heads and groups have indices for every block of the unpruned model, including removed blocks.
+    """
 
     blocks: Int[Tensor, "l"]
     width: Int[Tensor, "d"]
@@ -44,13 +47,13 @@ class Kept:
 
     @property
     def shape(self) -> Shape:
-        """The shape of what stays."""
+        """The shape of the pruned model."""
         sizes = {field.name: getattr(self, field.name).shape[-1] for field in fields(self)}
         return Shape(**sizes)
 
 
 def everything(shape: Shape) -> Kept:
-    """Nothing leaves."""
+    """Return the indices of all parts: nothing is pruned."""
     every = {
         name: torch.arange(getattr(shape, name)).repeat(shape.blocks, 1) for name in ("neurons", "heads", "groups")
     }
@@ -58,14 +61,14 @@ def everything(shape: Shape) -> Kept:
 
 
 def choose(scores: Scores, now: Shape, target: Shape) -> Kept:
-    """The kept parts of a model of the shape `now`: the best by score, as many of each kind as the target says.
+    """Choose the parts with the highest scores in a model of the shape `now`, as many of each kind as in `target`.
 
-    A query head stays with its key-value group, so heads are ranked inside their group and every group keeps equally
-    many.
+    A query head needs the keys and values of its group. So heads are ranked within their group, and every group keeps
+    the same number of heads.
 
     Raises:
-        ValueError: when the target is larger than the model somewhere, or a kind that has to lose some has no scores,
-            or scores that do not fit or are not finite.
+        ValueError: the target is larger than the model in some kind; or the scores of a kind that has to shrink are
+            missing, do not fit or are not finite.
     """
     kept = everything(now)
     for field in fields(target):
@@ -83,7 +86,7 @@ def choose(scores: Scores, now: Shape, target: Shape) -> Kept:
 def best_heads(
     scores: Float[Tensor, "L H"], groups: Int[Tensor, "L g"], n_groups: int, n_each: int
 ) -> Int[Tensor, "L h"]:
-    """The `n_each` best query heads of every group that stays; head h belongs to group h // (H / n_groups)."""
+    """Return the `n_each` best query heads of every kept group; head h belongs to group h // (H / n_groups)."""
     inside = scores.unflatten(1, (n_groups, -1))  # (L, G, H/G)
     size = inside.shape[2]
     stay = inside.gather(1, groups[..., None].expand(-1, -1, size))
@@ -91,7 +94,7 @@ def best_heads(
 
 
 def _best(scores: Tensor, n: int) -> Tensor:
-    """Indices of the n highest along the last axis, rising; of equal scores the first stay."""
+    """Return the indices of the n highest scores along the last axis, ascending; the first of equal scores are kept."""
     return scores.argsort(dim=-1, descending=True, stable=True)[..., :n].sort(dim=-1).values
 
 
@@ -104,7 +107,7 @@ def _head_scores(scores: Scores, now: Shape, target: Shape) -> Tensor:
 def _check(scores: Scores, now: Shape, target: Shape, kind: str) -> None:
     size, wanted, given = getattr(now, kind), getattr(target, kind), scores.of(kind)
     if wanted > size:
-        raise ValueError(f"got {wanted} {kind} to keep; the model has {size}. Cutting only makes smaller.")
+        raise ValueError(f"got {wanted} {kind} to keep; the model has {size}. Pruning cannot add any.")
     whole = target.heads // target.groups == now.heads // now.groups if kind == "heads" else wanted == size
     if kind == "heads" and target.heads // target.groups > now.heads // now.groups:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""How a student learns: the settings of a distillation, what must fit before it begins, and which batch comes when."""
+"""The settings of a distillation, the checks before it starts, and the order of its batches."""
 
 import hashlib
 from dataclasses import asdict, dataclass, field
@@ -17,19 +17,19 @@ from course_lib.settings import check_count, check_number, check_option, check_s
 
 
 def short_schedule() -> Schedule:
-    """40 steps of 4 × 128 tokens, the rate rising to 3e-4 over 10 and falling to a tenth."""
+    """40 steps of 4 × 128 tokens; the learning rate rises to 3e-4 in 10 steps and then falls to a tenth of that."""
     return Schedule(n_steps=40, batch=4, length=128, rate=3e-4, warm_up=10, decay=0.01)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Settings.
+    """The settings of a distillation.
 
     Args:
-        loss: "kl" from the teacher's probabilities, "next token" from the text alone, as a control.
-        hidden: weight of the loss on hidden states, relative to that on the logits; 0 leaves it out.
-        lora_rank: adapters of that rank on every linear learn in place of all weights; 0 for all weights.
-        every: steps between two states on the disk.
+        loss: "kl" compares with the teacher's probabilities; "next token" uses only the text, as a control.
+        hidden: weight of the loss on hidden states, relative to the loss on logits; 0 for no such loss.
+        lora_rank: train adapters of this rank on every linear layer instead of all weights; 0 to train all weights.
+        every: number of steps between two saved states.
     """
 
     schedule: Schedule = field(default_factory=short_schedule)
@@ -52,7 +52,7 @@ class Recipe:
 
 
 def batch_of(windows: Int[Tensor, "N T"], recipe: Recipe, step: int) -> Int[Tensor, "B T"]:
-    """The windows of a step: every epoch is an order of its own, drawn from the seed and the epoch alone."""
+    """Return the windows of a step; each epoch has a random order that depends only on the seed and the epoch."""
     size = recipe.schedule.batch
     epoch, place = divmod(step, len(windows) // size)
     order = torch.randperm(len(windows), generator=torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch))
@@ -60,7 +60,7 @@ def batch_of(windows: Int[Tensor, "N T"], recipe: Recipe, step: int) -> Int[Tens
 
 
 def with_adapters(student: PreTrainedModel, recipe: Recipe) -> nn.Module:
-    """The student itself, or the student with adapters that learn in its place."""
+    """Return the student with all weights trainable, or with adapters as the only trainable weights."""
     if not recipe.lora_rank:
         return student.requires_grad_(True)
     settings = LoraConfig(r=recipe.lora_rank, lora_alpha=2 * recipe.lora_rank, target_modules="all-linear")
@@ -75,10 +75,10 @@ def identity(
     recipe: Recipe,
     of_teacher: list[int],
 ) -> dict[str, str]:
-    """What must be the same for a run to go on, in digests.
+    """Return digests of everything that must be the same for a run to be resumed.
 
     Args:
-        of_teacher: the teacher's blocks that the student's are compared with; empty where none is.
+        of_teacher: for each block of the student the block of the teacher that it is compared with, or empty.
     """
     settings = hashlib.sha256(repr(asdict(recipe) | {"every": 0}).encode()).hexdigest()[:16]
     return {
@@ -95,7 +95,7 @@ def identity(
 def check(
     student: PreTrainedModel, teacher: PreTrainedModel | None, windows: Tensor, recipe: Recipe, of_teacher: list[int]
 ) -> None:
-    """Raises ValueError for what cannot be distilled."""
+    """Raise ValueError if student, teacher, windows and recipe do not fit each other."""
     if not isinstance(windows, Tensor):
         raise ValueError(f"got windows {type(windows).__name__}; expected a tensor of token ids (n, T).")
     if windows.ndim != 2 or windows.shape[1] < 2 or len(windows) < recipe.schedule.batch:
@@ -113,11 +113,11 @@ def check(
     if recipe.loss == "next token":
         return
     if teacher is None:
-        raise ValueError("got no teacher for the loss 'kl'; give the model that was cut, or use loss='next token'.")
+        raise ValueError("got no teacher for the loss 'kl'; give the unpruned model, or use loss='next token'.")
     ours, theirs = student.config.vocab_size, teacher.config.vocab_size
     if ours != theirs:
         raise ValueError(
-            f"got a student of {ours} words and a teacher of {theirs}; expected one vocabulary. Distil from a model "
+            f"got vocabularies of size {ours} and {theirs}; expected one vocabulary. Distil from a model "
             "with the same tokenizer."
         )
     check_length(teacher, windows.shape[1])
@@ -133,11 +133,11 @@ def _check_states(student: PreTrainedModel, teacher: PreTrainedModel, of_teacher
     if student.config.hidden_size != teacher.config.hidden_size:
         raise ValueError(
             f"got hidden states of width {student.config.hidden_size} and {teacher.config.hidden_size}; expected one "
-            "width. Set hidden=0 for a student that lost width."
+            "width. Set hidden=0 for a student whose width was pruned."
         )
     n_ours, n_theirs = len(blocks(student)), len(blocks(teacher))
     if len(of_teacher) != n_ours or not all(_is_block(index, n_theirs) for index in of_teacher):
         raise ValueError(
-            f"got of_teacher={of_teacher}; expected for each of the student's {n_ours} blocks which of the teacher's "
-            f"{n_theirs} it was. Give kept.blocks.tolist() of the cut."
+            f"got of_teacher={of_teacher}; expected for each of the student's {n_ours} blocks the index of its block "
+            f"among the teacher's {n_theirs}. Give kept.blocks.tolist() of the pruned model."
         )

@@ -1,1 +1,1 @@
-"""Slides in Markdown to one HTML file that needs no network."""
+"""Slides: from Markdown to one HTML file that needs no network."""

@@ -46,7 +46,7 @@ Reveal.isReady() ? measure() : Reveal.on("ready", measure);
 
 
 def find() -> str | None:
-    """The browser's program, or None."""
+    """Return the path of the browser, or None."""
     program = next((path for name in NAMES if (path := shutil.which(name))), None)
     return program or (MAC if Path(MAC).exists() else None)
 
@@ -62,7 +62,7 @@ def run(program: str, *arguments: str) -> str:
 
 
 def print_pdf(program: str, page: Path, pdf: Path) -> None:
-    """One page of PDF for each slide."""
+    """Print each slide on one page of a PDF."""
     with tempfile.TemporaryDirectory() as folder:
         printed = Path(folder) / "deck.pdf"
         options = ("--no-pdf-header-footer", "--virtual-time-budget=20000")

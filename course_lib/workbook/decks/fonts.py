@@ -19,14 +19,14 @@ ROOT = 0x221A  # browsers draw it for <msqrt>, which does not contain it; withou
 
 
 def text_faces(folder: Path) -> str:
-    """CSS rules for the text font "Deck", from the fonts folder of reveal.js."""
+    """Return CSS rules for the text font "Deck", from the fonts folder of reveal.js."""
     files = {name: folder / "source-sans-pro" / f"source-sans-pro-{name}.woff" for name, _, _ in FACES}
     uris = {name: data_uri("font/woff", file.read_bytes()) for name, file in files.items()}
     return "\n".join(RULE.format("Deck", slant, weight, uris[name]) for name, slant, weight in FACES)
 
 
 def math_face(font: Path, page: str) -> str:
-    """A CSS rule for the font "Deck Math", cut down to the characters that the page's formulas can need."""
+    """Return a CSS rule for the font "Deck Math" with only the characters that the page's formulas can need."""
     formulas = "".join(re.findall(r"<math.*?</math>", page, re.DOTALL))
     if not formulas:
         return ""

@@ -1,4 +1,4 @@
-"""All documents with their statements, and all claims of the lessons, found by lying in their folders."""
+"""All documents with their statements, and all claims of the lessons, which are found by their folders."""
 
 from functools import lru_cache
 from importlib import import_module
@@ -11,18 +11,18 @@ from course_lib.workbook.ledger.record import LIBRARY, Source, Statement
 
 
 def all_sources() -> list[Source]:
-    """In the order of their files' names."""
+    """Return all documents in the order of their file names."""
     return [module.SOURCE for module in modules(sources)]
 
 
 def all_statements() -> list[Statement]:
-    """Of all documents, one after the other."""
+    """Return the statements of all documents in order."""
     return [statement for source in all_sources() for statement in source.statements]
 
 
 @lru_cache(maxsize=1)
 def all_claims() -> dict[str, Claim]:
-    """Claims by id: the constants of every lessons/LESSON/claims.py."""
+    """Return all claims by id: the constants of every lessons/LESSON/claims.py."""
     lessons = sorted(path.name for path in (LIBRARY / "lessons").iterdir() if (path / "__init__.py").exists())
     names = [f"course_lib.lessons.{lesson}.claims" for lesson in lessons]
     values = [value for name in names if find_spec(name) for value in vars(import_module(name)).values()]
@@ -30,7 +30,7 @@ def all_claims() -> dict[str, Claim]:
 
 
 def claims_of(value: object) -> list[Claim]:
-    """A constant of a lesson that is a claim, or the claims in a dictionary, list or tuple of them."""
+    """Return a constant of a lesson if it is a claim, or the claims in a dictionary, list or tuple."""
     if isinstance(value, Claim):
         return [value]
     members = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()

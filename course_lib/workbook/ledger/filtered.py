@@ -12,13 +12,13 @@ NO_LESSON = "–"  # in place of a lesson's number
 
 
 def table(verdict: str | None = None, lesson: str | None = None) -> str:
-    """Claims with that verdict, of that lesson: what is claimed, what was found, where.
+    """List the claims with this verdict in this lesson: each statement, its verdict, and our value.
 
     Args:
         verdict: one of VERDICTS; all when None. lesson: its number, such as "07"; all when None.
 
     Raises:
-        ValueError: another word, or a lesson that judges no claim.
+        ValueError: an unknown verdict, or a lesson that judges no claim.
     """
     if verdict not in (None, *VERDICTS):
         raise ValueError(f"got verdict {verdict!r}; expected one of {listed(VERDICTS)}, or None for all.")
@@ -31,7 +31,7 @@ def table(verdict: str | None = None, lesson: str | None = None) -> str:
 
 
 def _lines(statement: Statement) -> list[str]:
-    """Two lines: the statement; then its verdict with our value, or why there is none."""
+    """Return two lines: the statement; and its verdict with our value, or the reason why there is none."""
     found = judged(statement.claim).ours if statement.claim else statement.why_not
     said = f"{_number(statement)}  {statement.id}: {statement.says}", f"      {verdict_of(statement)}: {found}"
     return [text if len(text) <= COLUMNS else f"{text[: COLUMNS - 1]}…" for text in said]

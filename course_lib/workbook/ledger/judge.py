@@ -18,7 +18,7 @@ def judged(claim_id: str) -> Judgement:
 
 
 def origin(claim: Claim) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The commands that wrote the results of a claim, and their seeds."""
+    """Return the commands that measured the results of a claim, and their seeds."""
     found = [load(path) for path in claim.paths]
     seeds = dict.fromkeys(each["seed"] for each in found if "seed" in each)  # `make gpu` has one for each bench
     return tuple(each["command"] for each in found), tuple(seeds)

@@ -1,4 +1,4 @@
-"""docs/claims.md: how many claims came out how, then every claim by document, then what decides each of them."""
+"""docs/claims.md: the number of claims with each verdict, all claims by document, and the rule for each verdict."""
 
 import json
 from collections import Counter
@@ -44,7 +44,7 @@ is decided by the source's own numbers, its verdict follows the label.
 
 
 def page(sources: Iterable[Source] | None = None) -> str:
-    """The whole page, of all documents if none are given; the same from the same results."""
+    """Return the whole page, of all documents if none are given. The same results give the same page."""
     sources = list(sources or all_sources())
     statements = [statement for source in sources for statement in source.statements]
     parts = [TITLE, INTRODUCTION, *counts(statements)]
@@ -54,7 +54,7 @@ def page(sources: Iterable[Source] | None = None) -> str:
 
 
 def summary() -> str:
-    """Every statement with its verdict and the lesson that judges it, as JSON with one statement per line."""
+    """Return every statement with its verdict and the lesson that judges it, as JSON with one statement per line."""
     rows = [
         {
             "id": statement.id,
@@ -68,14 +68,14 @@ def summary() -> str:
 
 
 def verdict_of(statement: Statement) -> str:
-    """One of the words of the verdict rule, or the label that says why nothing is measured."""
+    """Return one of the words of the verdict rule, or the label that says why nothing is measured."""
     if not statement.claim:
         return str(statement.label)
     return str(Label.FROM_SOURCE) if all_claims()[statement.claim].from_source else judged(statement.claim).verdict
 
 
 def counts(statements: Iterable[Statement]) -> list[str]:
-    """One row per verdict, then how many claims judge the statements, since some judge several."""
+    """Return one row per verdict, and then the number of claims, since one claim may judge several statements."""
     statements = list(statements)
     found = Counter(map(verdict_of, statements))
     lines = ["| verdict | statements |", "|:--|--:|"]
@@ -86,7 +86,7 @@ def counts(statements: Iterable[Statement]) -> list[str]:
 
 
 def table(statements: Iterable[Statement]) -> str:
-    """One row per statement."""
+    """Return one row per statement."""
     head = ("", "statement", "published", "measured here", "n", "counts as", "verdict", "decided by")
     lines = [_row(head), "|:--|:--|:--|:--|--:|:--|:--|:--|"]
     return "\n".join([*lines, *(_row(_cells(statement)) for statement in statements)])
@@ -113,7 +113,7 @@ def _words(claim: Claim) -> str:
 
 
 def counts_as(claim: Claim) -> str:
-    """The threshold with its reason, and other reasonable thresholds at which the verdict changes."""
+    """Describe the threshold with its reason, and other reasonable thresholds at which the verdict changes."""
     flips = [f"with {threshold}: {word}" for threshold, word in claim.judge().flips.items()]
     return "; ".join([claim.counts_as, *flips])
 
@@ -128,7 +128,7 @@ def _run(claim: Claim) -> str:
 
 
 def by_lesson() -> list[str]:
-    """Every claim that a lesson judges, also those that no document above states."""
+    """List every claim that a lesson judges, including those that no document above states."""
     ids = sorted(all_claims(), key=lambda name: (lesson_of(all_claims()[name]), name))
     parts = ["## All claims by lesson", "Each claim as the lesson words it."]
     head = ("", "claim", "published", "measured here", "counts as", "verdict", "it would be refuted by")
@@ -145,7 +145,7 @@ def _claim_cells(claim: Claim) -> tuple[str, ...]:
 
 
 def lesson_of(claim: Claim) -> str:
-    """The lesson's number and name, as in "07 KV eviction"."""
+    """Return the lesson's number and name, as in "07 KV eviction"."""
     return exercises_of(claim.lesson).LESSON
 
 

@@ -8,7 +8,7 @@ LIBRARY = Path(__file__).parents[2]
 
 
 class Label(StrEnum):
-    """Why no measurement decides a statement. Readers see the text in the place of a verdict."""
+    """The kind of reason why no measurement judges a statement. The page shows its text in place of a verdict."""
 
     BY_CONSTRUCTION = "true by construction"
     THEOREM = "theorem"
@@ -30,7 +30,7 @@ class Statement:
         says: the statement, one sentence.
         claim: id of the claim that judges it, such as "wanda-accuracy".
         label: the kind of reason why it is not measured.
-        why_not: the reason itself; the count, where it is counted.
+        why_not: the reason itself, or the count if we counted something.
         published: the source's own number.
     """
 
@@ -54,7 +54,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A document and its statements, in its order."""
+    """A document and its statements, in their order."""
 
     title: str
     about: str  # who, where, when

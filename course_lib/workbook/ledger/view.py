@@ -1,4 +1,4 @@
-"""The ledger in a notebook: choose a verdict, read the claims that came out so. Without a browser one stays."""
+"""The ledger in a notebook: choose a verdict and read its claims. Without a browser, the first choice remains."""
 
 import ipywidgets as widgets
 from IPython.display import DisplayHandle, display
@@ -8,16 +8,16 @@ from course_lib.workbook.ledger.filtered import table
 
 
 class Text(str):
-    """Shown as it is, without quotes."""
+    """Text that a notebook shows without quotes."""
 
     __repr__ = str.__str__
 
 
 def claims(verdict: str = FAILS) -> widgets.VBox:
-    """Show the claims of a verdict, and below the control those of another that is chosen.
+    """Show a control for choosing a verdict, and below it the claims with this verdict.
 
     Raises:
-        ValueError: for a word that is no verdict.
+        ValueError: an unknown verdict.
     """
     if verdict not in WORDS:
         raise ValueError(f"got verdict {verdict!r}; expected one of {', '.join(WORDS)}.")

@@ -1,1 +1,1 @@
-"""`course site`: the course as pages that need no installation and no network."""
+"""`course site`: the course as web pages that need no installation and no network."""

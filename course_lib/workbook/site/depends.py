@@ -14,10 +14,10 @@ _EVERY_EXERCISE = "show_progress("  # lists the exercises of all lessons
 
 
 def depends(cells: Iterable[str] = (), text: str = "", root: Path = ROOT) -> list[Path]:
-    """Files of the project that can change what this code does, in the order of their names.
+    """Return the files of the project that can change what this code does, sorted by name.
 
-    Imports are followed, also those inside functions. Files that code may find by their folder count as well: all files
-    of an imported folder, all files of a lesson, and data in the same folder as code.
+    We follow imports, also those inside functions. Files that code may find by their folder count as well: all files of
+    an imported folder, all files of a lesson, and data in the same folder as code.
 
     Args:
         cells: code of a notebook.
@@ -37,7 +37,7 @@ def depends(cells: Iterable[str] = (), text: str = "", root: Path = ROOT) -> lis
 
 
 def _imported(source: str, root: Path) -> Iterator[Path]:
-    """Files of the project that a piece of Python imports; `from a import b` may mean a.b, else it means a."""
+    """Return the files of the project that Python code imports; `from a import b` means a.b if this exists, else a."""
     for name in _names(source):
         package = name.rpartition(".")[0]
         yield from _files(name, root) or (_files(package, root) if package else [])

@@ -1,4 +1,4 @@
-"""Check whether the pages are unchanged and were made from the current sources: then nothing has to be done."""
+"""Check whether the pages are unchanged and match the current sources; if so, there is nothing to build."""
 
 import hashlib
 from collections.abc import Iterable

@@ -97,7 +97,7 @@ def from_lesson(text: str) -> str:
 
 
 def by_lesson(papers: str) -> str:
-    """Turn the index of papers round: every lesson with its papers."""
+    """Invert the index of papers: list every lesson with its papers."""
     found: dict[str, list[str]] = {}
     for line in papers.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]

@@ -144,7 +144,7 @@ def test_a_model_without_a_loss_is_refused(sharp, monkeypatch):
     monkeypatch.setattr(
         judging, "continued_losses", lambda built, windows: torch.full((len(windows),), torch.nan, dtype=torch.float64)
     )
-    with pytest.raises(ValueError, match="is no number; expected one that still predicts"):
+    with pytest.raises(ValueError, match="is NaN or infinite; expected a finite loss"):
         tiny_judge(sharp).measure(SPARSE)
 
 

@@ -37,12 +37,12 @@ def named(**fields):
 
 # name: (recipe.json, what its reason says)
 RECIPES = {
-    "no-json": ("import os", "no JSON"),
+    "no-json": ("import os", "not JSON"),
     "byte-order-mark": ("\ufeff" + named(weights={"method": "none of it"}), "expected one of"),
     "ten-megabytes": (" " * 10_000_000 + "{}", "more than 65,536 bytes"),
     "deep": ('{"weights":' * 5000 + "1" + "}" * 5000, "nested 5000 deep"),
     "twice": ('{"weights": {"bits": 4}, "weights": {"bits": 8}}', "'weights' twice"),
-    "nan": ('{"weights": {"method": "Wanda", "pattern": NaN}}', "NaN, which is no number"),
+    "nan": ('{"weights": {"method": "Wanda", "pattern": NaN}}', "NaN, which is not a number"),
     "infinite": ('{"weights": {"method": "Wanda", "pattern": 1e999}}', "beyond what a float holds"),
     "endless-digits": ('{"calibration": {"seed": ' + "9" * 5000 + "}}", "5000 digits"),
     "unknown-method": (named(weights={"method": "__import__"}), "expected one of"),
@@ -78,9 +78,9 @@ def prompts(model):
     """name: (bytes of the prompt's file, what the reason says)"""
     table, good = fingerprint(model), torch.zeros(4, 48)
     return {
-        "nan-prompt": (vectors_file(torch.full((4, 48), torch.nan), table=table), "no numbers"),
-        "infinite-prompt": (vectors_file(torch.full((4, 48), torch.inf), table=table), "no numbers"),
-        "past-half": (vectors_file(torch.full((4, 48), 1e30), table=table), "no numbers"),
+        "nan-prompt": (vectors_file(torch.full((4, 48), torch.nan), table=table), "NaN or infinite entries"),
+        "infinite-prompt": (vectors_file(torch.full((4, 48), torch.inf), table=table), "NaN or infinite entries"),
+        "past-half": (vectors_file(torch.full((4, 48), 1e30), table=table), "NaN or infinite entries"),
         "wide-prompt": (vectors_file(torch.zeros(4, 49), table=table), "49 wide"),
         "long-prompt": (vectors_file(torch.zeros(2000, 48), table=table), "more than 135,168 bytes"),
         "bytes-as-vectors": (

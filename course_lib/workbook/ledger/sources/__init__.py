@@ -1,1 +1,1 @@
-"""The documents, a file each: their claims in their order, in words of ours."""
+"""The documents, one file each: their statements in order, in our own words."""
