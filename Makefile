@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 JOBS ?= 2
 # Two more than there are cores, because tests of sandboxes, processes and browsers wait.
 WORKERS ?= $(shell expr $(JOBS) + 2)
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15 --durations-min=5
 # One notebook a worker, one thread each; nobody's progress is touched. Notebooks carry no outputs, so running is the test.
 NBVAL = OMP_NUM_THREADS=1 COURSE_HOME="$(CURDIR)/build/home" $(BIN)/python -m pytest -n $(JOBS) --dist loadfile \
 	--nbval-lax --nbval-current-env --nbval-cell-timeout 600 -p no:cacheprovider
