@@ -808,7 +808,7 @@ Table(table, caption="A dense layer in float32", formats={"FLOP/byte": number(2)
 # is compute-bound, and a format helps only if it skips multiplications faster than the dense kernel does them.
 #
 # Let's measure it, with half of the weights and with a matrix of 57 MB, which is larger than the on-chip cache of most
-# laptops: the first 24,576 rows of the LM head. All contestants take turns, so that a busy moment of the machine
+# laptops: the first 24,576 rows of the LM head. All implementations take turns, so that a busy moment of the machine
 # affects all of them.
 
 # %%
@@ -832,9 +832,9 @@ def products(inputs, decode_bitmap):
 table = []
 for n_tokens in (1, 64):
     inputs = torch.randn(large.shape[1], n_tokens, generator=torch.Generator().manual_seed(0))
-    contestants = products(inputs, mine("patterns.bitmap", decode_bitmap))
-    seconds = {name: torch.tensor(times) for name, times in speed.rounds(contestants, seconds=2.0).items()}
-    for name in list(contestants)[1:]:
+    implementations = products(inputs, mine("patterns.bitmap", decode_bitmap))
+    seconds = {name: torch.tensor(times) for name, times in speed.rounds(implementations, seconds=2.0).items()}
+    for name in list(implementations)[1:]:
         low, middle, high = (seconds["dense"] / seconds[name]).quantile(torch.tensor([0.1, 0.5, 0.9])).tolist()
         row = {"tokens per pass": n_tokens, "half of the weights": name}
         table.append(row | {"speedup": middle, "10 %": low, "90 %": high})

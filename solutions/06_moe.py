@@ -1338,7 +1338,7 @@ print(claims.SPARSE_MIXER.judge())
 # ## 15. Optional: the layer on a GPU
 #
 # On a GPU the situation is similar to the CPU of section 8. The first table shows the time for the products of a layer
-# of 128 experts, 8 per token. *grouped_mm* is PyTorch's grouped product (the anchor), then follow a loop over all
+# of 128 experts, 8 per token. *grouped_mm* is PyTorch's grouped product (the reference), then follow a loop over all
 # experts in PyTorch, and *by group*, a kernel of the course. An expert is called *awake* if at least one token uses it.
 
 # %%
@@ -1352,7 +1352,7 @@ gpu.table("grouped_matmul", contests=("tokens: 1, awake: 8 of 128", "tokens: 819
 # rows, and the multiplications are the limit.
 #
 # The products are only a part of the layer. The next table is for a whole MoE layer with its router, of width 576 with
-# 1,536 neurons per expert and 2 experts per token, in bfloat16. The anchor is the dense MLP with as many active
+# 1,536 neurons per expert and 2 experts per token, in bfloat16. The reference is the dense MLP with as many active
 # parameters. *Grouped product* is the layer of the course in PyTorch. The two rows *transformers* are implementations
 # of Hugging Face's library of that name, and *kernels* is the layer of the course with its kernels:
 

@@ -57,7 +57,7 @@ def run(names: list[str] | None = None, out: Path | None = None, quick: bool = F
             console.print(bench.summary(result["tables"]["sides"]), markup=False)
         console.print(f"Written to {path}.\n")
     console.print(
-        "A sparse side is faster only where its row says 'wins'. To keep a result, move its JSON file to "
+        "A sparse implementation is faster only where its row says 'faster'. To keep a result, move its JSON file to "
         "kernels/bench/results/ as cpu_NAME.json."
     )
     return 1 if n_wrong else 0

@@ -1,4 +1,4 @@
-"""The output of `course bench`: one row per side with time and bound, and sentences on where sparsity is slower."""
+"""The output of `course bench`: times and bounds by implementation, and sentences on where sparsity is slower."""
 
 from itertools import groupby
 from typing import Any
@@ -8,17 +8,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from course_lib.kernels.timing import WORDS
 from course_lib.kernels.timing.rows import verdict
 
 COLUMNS = ("median", "bound", "of bound", "speed", "10-90 %", "verdict")
 
 
 def show(console: Console, name: str, result: dict[str, Any]) -> None:
-    """Print one table per contest of a bench, then its sentences. A table fits into 80 columns."""
+    """Print one table per comparison of a bench, then its sentences. A table fits into 80 columns."""
     for (contest, shape), rows in groupby(result["tables"]["sides"], lambda row: (row["contest"], row["shape"])):
         title = f"{name}: {contest}, {' x '.join(map(str, shape))}"
         table = Table(title=Text(title, style="bold"), title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1))
-        table.add_column("side", overflow="fold")
+        table.add_column("implementation", overflow="fold")
         for heading in COLUMNS:
             table.add_column(heading, justify="right", no_wrap=True)
         for row in rows:
@@ -46,15 +47,19 @@ def sentences(rows: list[dict[str, Any]], absent: dict[str, str]) -> list[str]:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     if not row["repetitions"]:
-        return ["", _time(row["bound_seconds"]), "", "", "", verdict(row)]
+        return ["", _time(row["bound_seconds"]), "", "", "", _word(row)]
     return [
         _time(row["median_seconds"]),
         _time(row["bound_seconds"]),
         f"{100 * row['share_of_bound']:.0f} %",
         f"{row['times_anchor']:.2f}x",
         f"{row['times_anchor_low']:.2f}-{row['times_anchor_high']:.2f}",
-        verdict(row),
+        _word(row),
     ]
+
+
+def _word(row: dict[str, Any]) -> str:
+    return WORDS.get(verdict(row), verdict(row))
 
 
 def _time(seconds: float) -> str:

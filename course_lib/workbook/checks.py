@@ -2,6 +2,8 @@
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
+from uuid import uuid4
 
 from course_lib.checking.exercise import Exercise
 from course_lib.checking.judge import Verdict, judge
@@ -30,7 +32,7 @@ def check(exercise_id: object, function: object) -> None:
         show.message(f"This check could not run: {error}")
         return
     record, not_counted = _record(verdict)
-    show.verdict(verdict, record, _surroundings(verdict))
+    _show(verdict, record)
     if verdict.state != "right":
         with contextlib.suppress(Exception):  # a frontend without buttons must not hide the verdict
             hints.button(verdict.exercise)
@@ -76,8 +78,19 @@ def _record(verdict: Verdict) -> tuple[progress.Record, str]:
     try:
         record = progress.update(verdict.exercise.id, attempts=int(attempted), solved=verdict.state == "right")
     except OSError as error:  # a full disk or a read-only home must not hide the verdict from a student
-        return progress.Record(), progress.not_kept(error)
+        return progress.Record(hints=hints.n_seen(verdict.exercise)), progress.not_kept(error)
     return record, ""
+
+
+def _show(verdict: Verdict, record: progress.Record) -> None:
+    """Show the card of a check. Each later hint shows it again in its place, with the next hint to ask for."""
+    surroundings, display_id = _surroundings(verdict), uuid4().hex
+
+    def with_hints(n_shown: int) -> None:
+        show.verdict(verdict, replace(record, hints=n_shown), surroundings, display_id, update=True)
+
+    show.verdict(verdict, record, surroundings, display_id)
+    hints.keep_card(verdict.exercise, with_hints if verdict.state != "right" else None)
 
 
 def _surroundings(verdict: Verdict) -> show.Surroundings:

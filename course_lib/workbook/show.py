@@ -63,9 +63,15 @@ def framed(text: str) -> str:
     return f'<div style="{_box("#1565c0")}">{html.escape(text).replace(chr(10), "<br>")}</div>'
 
 
-def verdict(verdict: Verdict, record: Record, surroundings: Surroundings = _ALONE) -> None:
-    """Show the verdict of a check."""
-    emit(as_text(verdict, record, surroundings), as_html(verdict, record, surroundings))
+def verdict(
+    verdict: Verdict,
+    record: Record,
+    surroundings: Surroundings = _ALONE,
+    display_id: str | None = None,
+    update: bool = False,
+) -> None:
+    """Show the verdict of a check; `display_id` and `update` as in `message`."""
+    emit(as_text(verdict, record, surroundings), as_html(verdict, record, surroundings), display_id, update)
 
 
 def emit(text: str, markup: str, display_id: str | None = None, update: bool = False) -> None:
@@ -144,7 +150,7 @@ def _next_step(v: Verdict, surroundings: Surroundings) -> str:
 def _hint(v: Verdict, record: Record) -> str:
     n, used = len(v.exercise.hints), record.hints
     if used >= n:
-        return f'All {n} hints are used; hint("{v.exercise.id}") shows them again.'
+        return f'All {n} hints were shown; hint("{v.exercise.id}") shows them again.'
     return f'hint("{v.exercise.id}") in a new cell shows hint {used + 1} of {n}.'
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.kernels.gpu.process import Outcome, Part, Record
+from course_lib.kernels.timing import WORDS
 
 TYPES = ("float32", "float16", "bfloat16")
 
@@ -107,7 +108,7 @@ def _bench(outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
         return entry, [entry["message"]]
     n_contests = len({row["contest"] for row in entry["rows"]})
     short = entry["stopped"] or entry.get("unchecked")
-    lines = [f"{n_contests} contests{', ' + short if short else ''}"]
+    lines = [f"{n_contests} comparisons{', ' + short if short else ''}"]
     lines += [_line(row) for row in entry["rows"]]
     lines += [f"  absent: {side}: {why}" for side, why in entry["absent"].items()]
     return entry, lines + [f"  FAILED {side}: {_last(why)}" for side, why in entry["refused"].items()]
@@ -135,12 +136,13 @@ def _take(entry: dict[str, Any], record: Record) -> None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """The median, the bound and the anchor."""
+    """The median, the bound and the speed relative to the reference."""
     head = f"  {row['contest'][:32]:<32} {row['side'][:28]:<28}"
+    word = WORDS.get(row["verdict"], row["verdict"])
     if not row["repetitions"]:
-        return f"{head} {row['verdict']}, relative error {row['relative_error']:.1e}"
+        return f"{head} {word}, relative error {row['relative_error']:.1e}"
     times = f"{row['median_seconds'] * 1e6:>10,.1f} us, bound {row['bound_seconds'] * 1e6:>9,.1f} us"
-    line = f"{head} {times} ({100 * row['share_of_bound']:>3.0f} %), {row['times_anchor']:>6.2f}x  {row['verdict']}"
+    line = f"{head} {times} ({100 * row['share_of_bound']:>3.0f} %), {row['times_anchor']:>6.2f}x  {word}"
     numbers = row.get("numbers", {}).items()
     further = [f"{name}: {value}" if isinstance(value, str) else f"{name} {value:,.6g}" for name, value in numbers]
     return "\n    ".join([line, *([", ".join(further)] if further else [])])

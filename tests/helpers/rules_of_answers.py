@@ -32,8 +32,6 @@ ONLY_RAISE = {
     ("capstone.gain", "0/0 where all are accepted"),
 }
 MOST = 0.1  # of the points, for an answer without the idea
-# Seeds that draw random cases for which an answer without the idea is right: as many zeros as other entries, for one.
-LUCK = {"start.sparsity": (1, 3), "patterns.break_even": (4,), "capstone.front": (1,)}
 
 
 def stub(*arguments):
@@ -203,7 +201,7 @@ def what_is_easily_misjudged_is_told_what_its_row_says(subject: Subject) -> Iter
 
 @rule
 def answers_without_the_idea_earn_a_tenth_at_most(subject: Subject) -> Iterator[str]:
-    for drawing in without_luck(subject):
+    for drawing in subject.drawings:
         graded = drawing.graded
         outcomes = {f"number {n}": drawing.outcomes(lazy) for n, lazy in enumerate(LAZY[subject.id])}
         for name, lazy in FROM_THE_ANSWER.items():
@@ -217,7 +215,7 @@ def answers_without_the_idea_earn_a_tenth_at_most(subject: Subject) -> Iterator[
 @rule
 def enough_cases_need_the_idea(subject: Subject) -> Iterator[str]:
     """One of those of `check` at least, so that the case separates answers with the idea from those without."""
-    for drawing in without_luck(subject):
+    for drawing in subject.drawings:
         hard = [at for at in range(len(drawing.graded.cases)) if not drawing.graded.ways([at])]
         if len(hard) < 2 or hard[0] >= len(drawing.visible.cases):
             yield f"seed {drawing.seed}: only {[drawing.graded.cases[at].name for at in hard]}"
@@ -228,7 +226,3 @@ def what_an_exercise_lists_as_trivial_is_right_somewhere(subject: Subject) -> It
     for trivial in subject.exercise.trivial:
         if all(subject.first.differences(subject.first.outcomes(trivial.function))):
             yield f"{trivial.name} is never right: leave it out"
-
-
-def without_luck(subject: Subject) -> list[Drawing]:
-    return [drawing for drawing in subject.drawings if drawing.seed not in LUCK.get(subject.id, ())]

@@ -273,6 +273,8 @@ def test_where_progress_cannot_be_kept_hints_come_one_by_one_all_the_same(home, 
         said = capsys.readouterr().out
         assert said.count("Hint ") == seen
         assert f"Progress was not stored: cannot write to {home} (Read-only). Set COURSE_HOME" in said
+    check("wanda.keep_rows", lambda weight, score, sparsity: weight)
+    assert "All 3 hints were shown" in capsys.readouterr().out
     check("wanda.score", right)
     said = capsys.readouterr().out
     assert said.startswith("Right")

@@ -209,7 +209,7 @@ def test_every_exercise_has_a_solution_to_unfold_in_a_checkout(exercise):
 def test_a_right_answer_unfolds_it_and_a_copy_without_masters_has_none(tmp_path, monkeypatch):
     assert masters.solution("wanda.score", tmp_path) == ""
     shown = []
-    monkeypatch.setattr(show, "verdict", lambda verdict, record, surroundings: shown.append(surroundings.solution))
+    monkeypatch.setattr(show, "verdict", lambda verdict, record, surroundings, _: shown.append(surroundings.solution))
     check("wanda.score", squared)
     check("wanda.score", right)
     monkeypatch.setattr(masters, "solution", broken)
@@ -328,6 +328,8 @@ STEPS = {
     "mended": "def wanda_score(weight, inputs):\n    return weight.abs() * inputs.norm(dim=0)",
     "right": 'check("wanda.score", wanda_score)',
     "all": "check_all()",
+    "other": 'check("wanda.keep_rows", lambda weight, score, sparsity: weight)',
+    "hint": 'from course_lib.workbook import hint\nhint("wanda.keep_rows")',
 }
 
 
@@ -357,6 +359,16 @@ def test_a_wrong_answer_has_a_button_and_in_place_of_it_nothing_where_there_are_
 def test_each_press_shows_one_more_hint_and_nothing_is_shown_before(outputs):
     said = "".join(output.text for output in outputs["pressed"])
     assert said.splitlines() == ["Hint 1 of 3 ''", "Hint 2 of 3 1", "All 3 hints 3"]
+
+
+def test_the_card_of_a_check_offers_the_hint_after_those_that_were_shown(outputs):
+    cards = {step: outputs[step][0].data for step in ("wrong", "other")}
+    rows = {step: card["text/plain"].partition("  Hints: ")[2].splitlines()[0] for step, card in cards.items()}
+    assert rows == {
+        "wrong": 'All 3 hints were shown; hint("wanda.score") shows them again.',
+        "other": 'hint("wanda.keep_rows") in a new cell shows hint 2 of 3.',
+    }
+    assert "shows hint 2 of 3." in cards["other"]["text/html"]
 
 
 def test_once_the_students_own_function_is_right_the_cell_that_used_the_courses_is_marked(outputs):

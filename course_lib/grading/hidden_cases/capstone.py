@@ -77,13 +77,25 @@ def _front(generator: torch.Generator) -> list[Case]:
     cost, losses = drawn(8, 5, 0.1, 500)
     order = torch.randperm(24, generator=generator)
     triplets = torch.cat([cost, cost, cost + 100])[order], losses.repeat(3, 1)[order]
+    noisy = drawn(15, 3, 0.3, 40)
+    noisy[0][7] = 0.5  # cheapest, so it is on the front, although its loss is far above the average
+    noisy[1][7] += 3
     return [
         Case("30 models, 12 windows that are equally hard", drawn(30, 12, 0.15, 10_000, 0.05)),
-        Case("all cost the same", (torch.full((10,), 7.0), drawn(10, 8, 0.08, 100)[1])),
+        Case("all cost the same", (torch.full((10,), 7.0), _two_best(generator))),
         Case("each model three times", triplets),
-        Case("15 noisy models, 3 windows", drawn(15, 3, 0.3, 40)),
+        Case("15 noisy models, 3 windows", noisy),
         Case("two models", drawn(2, 6, 0.02, 50)),
     ]
+
+
+def _two_best(generator: torch.Generator) -> Tensor:
+    """Losses (10, 8): two models with the same mean, one of which swings, and eight worse ones, some below average."""
+    swing = torch.tensor([1.0, -1.0]).repeat(4)
+    levels = torch.cat([torch.zeros(2), 0.2 * torch.arange(1.0, 9.0)])[:, None] + torch.zeros(8)
+    levels[1] += 0.1 * swing
+    losses = 2.5 + randn(generator, 8) + levels + 0.01 * randn(generator, 10, 8)
+    return losses[torch.randperm(10, generator=generator)]
 
 
 def _speculate(generator: torch.Generator) -> list[Case]:

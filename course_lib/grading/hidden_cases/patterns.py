@@ -122,7 +122,7 @@ def _bitmap(generator: torch.Generator) -> list[Case]:
 def _break_even(generator: torch.Generator) -> list[Case]:
     index_bytes = int(torch.randint(1, 9, (), generator=generator))
     return [
-        Case("values in float64", (8, 4)),
+        Case("values in float64", (8, 2)),
         Case("values and indices of one byte", (1, 1)),
         Case("2-bit values, 2-byte indices", (0.25, 2)),
         Case("12-bit values, a random index", (1.5, index_bytes)),

@@ -1,12 +1,14 @@
 """Tables of one run of `make gpu`, kernels/bench/results/gpu_h200.json, for the lessons.
 
-A bench consists of contests. A contest compares several sides (implementations) with its first side, the anchor. The
-verdicts "wins" and "loses" come from the file: the range from 10 to 90 % of the repetitions excludes the anchor's time.
+A bench consists of comparisons ("contests" in the file). Each compares several implementations ("sides") with the first
+one, the reference ("anchor"). The verdicts come from the file, in other words: an implementation is faster or slower if
+the range from 10 to 90 % of the repetitions excludes the time of the reference.
 """
 
 import math
 from collections.abc import Sequence
 
+from course_lib.kernels.timing import WORDS
 from course_lib.lessons.common.effects import Row, of_repetitions, side_by_side
 from course_lib.lessons.common.results import Measured, listed, load_bench, wrapped
 from course_lib.lessons.common.table import Table, number, percent, with_range
@@ -14,7 +16,7 @@ from course_lib.lessons.common.verdicts import Effect
 
 RESULT = "gpu_h200"
 NOTED = {"tokens/s": 0, "memory (GB)": 1}  # columns that only some benches of a model have, and their decimals
-SAID = {"wins": "wins", "even": "is even", "loses": "loses"}  # by verdict
+PART = "part only"  # instead of a verdict on a row such as "index alone", which does less than the reference
 ONCE = "one run"  # instead of a verdict, which needs more than one repetition
 
 
@@ -46,8 +48,8 @@ def timed(
     benches = (measured or results())["benches"]
     _expect("bench", [bench], [name for name, entry in benches.items() if entry["rows"]])
     rows = benches[bench]["rows"]
-    _expect(f"contest of {bench}", contests, list(dict.fromkeys(row["contest"] for row in rows)))
-    _expect(f"side of {bench}", sides, list(dict.fromkeys(row["side"] for row in rows)))
+    _expect(f"comparison of {bench}", contests, list(dict.fromkeys(row["contest"] for row in rows)))
+    _expect(f"implementation of {bench}", sides, list(dict.fromkeys(row["side"] for row in rows)))
     rows = [row for row in rows if not contests or row["contest"] in contests]
     return [row for row in rows if not sides or row["side"] in sides]
 
@@ -55,7 +57,7 @@ def timed(
 def table(
     bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None
 ) -> Table:
-    """Tabulate a bench, one row per side: time, lower bound, and speedup over the anchor."""
+    """Tabulate a bench, one row per implementation: time, lower bound, and speedup over the reference."""
     measured = measured or results()
     entry = measured["benches"][bench]
     rows = timed(bench, contests, sides, measured)
@@ -70,18 +72,18 @@ def table(
             "bound / time": _fraction,
             ("speedup", "slowest", "fastest"): _speedup,
         },
-        note="bound: the least time that the GPU needs for the bytes and the arithmetic. speedup: over the anchor, the "
-        f"side that all others are compared with; in brackets, 10 % to 90 % of the repetitions.{stopped}",
+        note="bound: the least time that the GPU needs for the bytes and the arithmetic. speedup: over the "
+        f"reference of the same comparison; in brackets, 10 % to 90 % of the repetitions.{_parts(rows)}{stopped}",
     )
 
 
 def whole_model(
     bench: str, contests: Sequence[str] = (), sides: Sequence[str] = (), measured: Measured | None = None
 ) -> Table:
-    """Tabulate a bench of a whole model, one row per side: time, tokens per second, memory and speedup."""
+    """Tabulate a bench of a whole model, one row per method: time, tokens per second, memory and speedup."""
     measured = measured or results()
-    measured = measured or results()
-    rows = [_row_of_model(row) for row in timed(bench, contests, sides, measured)]
+    stored = timed(bench, contests, sides, measured)
+    rows = [_row_of_model(row) for row in stored]
     noted = [name for name in ("tokens/s", "memory (GB)") if any(row[name] is not None for row in rows)]
     rows = [{name: value for name, value in row.items() if name in noted or name not in NOTED} for row in rows]
     return Table(
@@ -92,21 +94,14 @@ def whole_model(
             **{name: number(digits) for name, digits in NOTED.items() if name in noted},
             ("speedup", "slowest", "fastest"): _speedup,
         },
-        note="speedup: over the first side of the same setting; in brackets, 10 % to 90 % of the repetitions."
+        note="speedup: over the first method of the same setting; in brackets, 10 % to 90 % of the repetitions."
+        + _parts(stored)
         + _earlier(bench, measured),
     )
 
 
-def everywhere(bench: str, side: str, measured: Measured | None = None) -> str:
-    """Say in one sentence in which contests of a bench a side wins, is even or loses."""
-    rows = timed(bench, sides=[side], measured=measured)
-    by_verdict = {word: [row["contest"] for row in rows if row["verdict"] == word] for word in SAID}
-    parts = [f"{SAID[word]} {_at(names, len(rows))}" for word, names in by_verdict.items() if names]
-    return f"{bench}: compared with {rows[0]['anchor']!r}, {side!r} {'; '.join(parts)}."
-
-
 def faster(bench: str, side: str, than: str | None = None, measured: Measured | None = None) -> list[Effect]:
-    """Return a side's log speedup over the anchor, or over another side: one effect per contest."""
+    """Return the log speedup of a side over the reference, or over another side: one effect per contest."""
     rows = timed(bench, sides=[side], measured=measured)
     if than is None:
         return [of_repetitions(row) for row in rows]
@@ -114,20 +109,9 @@ def faster(bench: str, side: str, than: str | None = None, measured: Measured | 
     return [side_by_side(row, row_by_contest[row["contest"]]) for row in rows]
 
 
-def _at(names: list[str], n: int) -> str:
-    """List names of contests; words that all of them begin with appear only in the first."""
-    if len(names) == n:
-        return f"in all {n} contests" if n > 1 else f"at {names[0]}"
-    columns = zip(*(name.split(" ") for name in names), strict=False)
-    shared = next((index for index, words in enumerate(columns) if len(set(words)) > 1), 0)
-    first, *others = names
-    others = [" ".join(name.split(" ")[shared:]) for name in others]
-    return f"at {('; ' if ',' in ''.join(names) else ', ').join([first, *others])}"
-
-
 def _row(row: Row) -> Row:
     """Return the row of a table; None where a side was not timed, NaN for the range of a single repetition."""
-    texts = {"contest": f"{row['contest']} ({' × '.join(map(str, row['shape']))})", "side": row["side"]}
+    texts = {"comparison": f"{row['contest']} ({' × '.join(map(str, row['shape']))})", "implementation": row["side"]}
     is_timed, is_anchor = bool(row["repetitions"]), row["side"] == row["anchor"]
     microseconds = [row[key] * 1e6 if is_timed else None for key in ("median_seconds", "bound_seconds")]
     ends = ("", "_low", "_high")
@@ -140,8 +124,24 @@ def _row(row: Row) -> Row:
         | dict(zip(("time (µs)", "bound (µs)"), microseconds, strict=True))
         | {"bound / time": row["share_of_bound"] if is_timed else None}
         | dict(zip(("speedup", "slowest", "fastest"), speedup, strict=True))
-        | {"verdict": "anchor" if is_timed and is_anchor else ONCE if is_single else row["verdict"]}
+        | {"verdict": _verdict(row)}
     )
+
+
+def _verdict(row: Row) -> str:
+    if row["repetitions"] and row["side"] == row["anchor"]:
+        return WORDS["anchor"]
+    if row["repetitions"] and _is_part(row):
+        return PART
+    return ONCE if row["repetitions"] == 1 else WORDS.get(row["verdict"], row["verdict"])
+
+
+def _is_part(row: Row) -> bool:
+    return row["side"].endswith(" alone")
+
+
+def _parts(rows: list[Row]) -> str:
+    return f" {PART}: less work than the reference." if any(map(_is_part, rows)) else ""
 
 
 def _row_of_model(row: Row) -> Row:

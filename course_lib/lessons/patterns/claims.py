@@ -216,7 +216,7 @@ PACKED_NO_FASTER = _formats(
     refuted="a method that is faster than dense with 2:4 weights on a CPU without support for them",
 )
 _on_a_gpu = partial(
-    _formats, results=("bench/gpu_h200",), quantity="dense time over the time of the sparse product, by contest"
+    _formats, results=("bench/gpu_h200",), quantity="dense time over the time of the sparse product, by comparison"
 )
 
 

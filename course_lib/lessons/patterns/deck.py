@@ -208,7 +208,7 @@ def times_faster(lines: dict[str, claims.Points], processor: str) -> Figure:
 
 def _finding(lines: dict[str, claims.Points]) -> str:
     won = {name: [d for d, row in points.items() if row["times_anchor"] > 1] for name, points in lines.items()}
-    gains = [f"{name} wins up to a density of {max(densities):g}" for name, densities in won.items() if densities]
+    gains = [f"{name} is faster up to a density of {max(densities):g}" for name, densities in won.items() if densities]
     lost = [row["times_anchor"] for name, points in lines.items() if not won[name] for row in points.values()]
     if lost:
         gains.append(f"the others reach at most {max(lost):.2f} of the dense speed")

@@ -1,6 +1,7 @@
 """What the lessons print of a run of `make gpu`, from a made-up one."""
 
 import math
+import re
 
 import pytest
 from table_cells import headings, rows
@@ -39,11 +40,12 @@ def test_where_the_times_come_from():
 def test_a_line_a_side_with_its_bound_and_its_spread():
     table = gpu.table("product", contests=["tokens: 1"], measured=RUN)
     assert table.caption == "product (bfloat16): time on the GPU"
+    assert headings(table)[:2] == ["comparison", "implementation"]
     assert headings(table)[2:5] == ["time (µs)", "bound (µs)", "bound / time"]
     assert rows(table) == [
-        ["tokens: 1 (3 × 8)", "dense", "40.0", "10.0", "25 %", "–", "anchor"],
-        ["tokens: 1 (3 × 8)", "torch", "80.0", "10.0", "12 %", "0.50 (0.50–0.51)", "loses"],
-        ["tokens: 1 (3 × 8)", "kernel", "20.0", "10.0", "50 %", "2.00 (1.98–2.02)", "wins"],
+        ["tokens: 1 (3 × 8)", "dense", "40.0", "10.0", "25 %", "–", "reference"],
+        ["tokens: 1 (3 × 8)", "torch", "80.0", "10.0", "12 %", "0.50 (0.50–0.51)", "slower"],
+        ["tokens: 1 (3 × 8)", "kernel", "20.0", "10.0", "50 %", "2.00 (1.98–2.02)", "faster"],
     ]
 
 
@@ -56,8 +58,8 @@ def test_a_whole_model_shows_what_the_bench_noted():
     table = gpu.whole_model("decoding", measured=RUN | {"benches": {"decoding": bench}})
     assert headings(table)[:5] == ["setting", "method", "time (ms)", "tokens/s", "memory (GB)"]
     assert rows(table) == [
-        ["32k", "Full", "0.04", "400", "–", "–", "anchor"],
-        ["32k", "H2O", "0.02", "800", "25.0", "2.00 (1.98–2.02)", "wins"],
+        ["32k", "Full", "0.04", "400", "–", "–", "reference"],
+        ["32k", "H2O", "0.02", "800", "25.0", "2.00 (1.98–2.02)", "faster"],
     ]
 
 
@@ -69,7 +71,7 @@ def test_a_whole_model_without_notes_has_no_such_columns():
 
 def test_the_sides_that_are_asked_for_in_their_order():
     table = gpu.table("product", sides=["kernel", "dense"], measured=RUN)
-    assert table.frame["side"].tolist() == ["dense", "kernel"] * 3
+    assert table.frame["implementation"].tolist() == ["dense", "kernel"] * 3
 
 
 def test_what_was_not_timed_says_so():
@@ -95,9 +97,25 @@ def test_a_single_repetition_has_neither_a_range_nor_a_verdict():
     run = RUN | {"benches": {"product": {"dtype": "bfloat16", "rows": once + rows_of_two}}}
     for table in (gpu.table("product", measured=run), gpu.whole_model("product", measured=run)):
         said = [cells[-2:] for cells in rows(table)]
-        assert said == [["–", "anchor"], ["2.00", "one run"], ["–", "anchor"], ["2.00 (1.98–2.02)", "wins"]]
+        assert said == [["–", "reference"], ["2.00", "one run"], ["–", "reference"], ["2.00 (1.98–2.02)", "faster"]]
     run["benches"]["product"]["rows"] = once
     assert rows(gpu.whole_model("product", measured=run))[1][-2:] == ["2.00", "one run"]
+
+
+def test_a_part_of_the_work_is_neither_faster_nor_slower():
+    made = [row("8k", "dense"), row("8k", "index alone", 9.0, "wins"), row("8k", "kernel", 2.0, "wins")]
+    run = RUN | {"benches": {"product": {"dtype": "float16", "rows": made}}}
+    for table in (gpu.table("product", measured=run), gpu.whole_model("product", measured=run)):
+        assert [cells[-1] for cells in rows(table)] == ["reference", "part only", "faster"]
+        assert "part only: less work than the reference." in table.note
+    assert "part only" not in gpu.table("product", measured=RUN).note
+
+
+@pytest.mark.parametrize("bench", [name for name, entry in gpu.results()["benches"].items() if entry["rows"]])
+def test_no_table_of_the_committed_run_says_contest_side_or_anchor(bench):
+    for table in (gpu.table(bench), gpu.whole_model(bench)):
+        said = re.findall(r"\b(?:contests?|sides?|anchor|wins|loses)\b", str(table) + table.note)
+        assert not said
 
 
 def test_a_share_below_a_half_per_cent_is_no_zero():
@@ -118,25 +136,17 @@ def test_the_widest_lines_of_the_committed_run_fit():
         ({"bench": "model"}, "got bench 'model', which is not in gpu_h200.json; expected product"),
         (
             {"bench": "product", "contests": ["tokens: 2"]},
-            "got contest of product 'tokens: 2'.*tokens: 1, tokens: 8 and",
+            "got comparison of product 'tokens: 2'.*tokens: 1, tokens: 8 and",
         ),
-        ({"bench": "product", "sides": ["CSR"]}, "got side of product 'CSR'.*expected dense, torch and kernel"),
+        (
+            {"bench": "product", "sides": ["CSR"]},
+            "got implementation of product 'CSR'.*expected dense, torch and kernel",
+        ),
     ],
 )
 def test_what_the_run_has_not_is_refused(asked, said):
     with pytest.raises(ValueError, match=said):
         gpu.table(**asked, measured=RUN)
-
-
-def test_in_words():
-    assert gpu.everywhere("product", "torch", RUN) == "product: compared with 'dense', 'torch' loses in all 3 contests."
-    said = "product: compared with 'dense', 'kernel' wins at tokens: 1; is even at tokens: 8; loses at tokens: 64."
-    assert gpu.everywhere("product", "kernel", RUN) == said
-    names = ("half, batch 1", "half, batch 8", "all, batch 8")
-    made = [row(name, "kernel", said=word) for name, word in zip(names, ("wins", "wins", "loses"), strict=True)]
-    run = {"benches": {"b": {"rows": made}}}
-    said = "b: compared with 'dense', 'kernel' wins at half, batch 1; 8; loses at all, batch 8."
-    assert gpu.everywhere("b", "kernel", run) == said
 
 
 def test_effects_come_contest_by_contest():

@@ -1,5 +1,6 @@
 """Slips in the exercises of lesson 10 that were told another slip's name, each with the name it gets."""
 
+import numpy
 import torch
 
 # --- before: prompt, text, real ---
@@ -73,6 +74,17 @@ METRIC = {
     "divided by N": (compared(lambda d: d.mean().exp() * d.std() / len(d)), "divided by N"),
     "variance over N": (compared(lambda d: d.mean().exp() * d.var() / len(d)), "the square of the error"),
     "N − 1 twice": (compared(lambda d: d.mean().exp() * d.std() / (len(d) - 1) ** 0.5), "√(N − 1) instead of √N"),
+    "N − 1 without a root": (compared(lambda d: d.mean().exp() * d.std() / (len(d) - 1)), "divided by N"),
+    "numpy's std, in nats": (compared(lambda d: numpy.std(d.numpy()) / len(d) ** 0.5), "error of the logarithm"),
+    "numpy's std, of a window": (compared(lambda d: d.mean().exp() * numpy.std(d.numpy())), "spread of the windows"),
+    "around zero": (
+        compared(lambda d: d.mean().exp() * d.square().mean() ** 0.5 / len(d) ** 0.5),
+        "mean not subtracted",
+    ),
+    "numpy's std, of the windows' ratios": (
+        compared(lambda d: numpy.std(d.exp().numpy()) / len(d) ** 0.5, lambda d: d.exp().mean()),
+        "mean of the windows' ratios",
+    ),
     "windows' ratios": (compared(usual, lambda d: d.exp().mean()), "mean of the windows' ratios"),
 }
 
@@ -105,6 +117,16 @@ TRANSFER = {
 # --- bytes: layers, others, prompt, bits, group ---
 
 
+def ratio_of(average, with_the_rest=False):
+    """How many times smaller: an average of the ratios of the layers."""
+
+    def answer(layers, others, prompt, bits, group):
+        ratios = [stored()((layer,), 0, 0, bits, group)[1] for layer in layers] + [1] * with_the_rest
+        return stored()(layers, others, prompt, bits, group)[0], average(ratios)
+
+    return answer
+
+
 def stored(codes=lambda k, bits, n: -(-k * bits // 8), bitmap=lambda rows, columns, k: rows * -(-columns // 8)):
     def answer(layers, others, prompt, bits, group):
         total = 2 * (others + prompt)
@@ -123,6 +145,9 @@ BYTES = {
         stored(bitmap=lambda rows, columns, k: -(-(rows * columns - k) // 8)),
         "bitmap for some weights",
     ),
+    "mean over the layers": (ratio_of(numpy.mean), "mean of ratios"),
+    "mean over the layers and the rest": (ratio_of(numpy.mean, with_the_rest=True), "mean of ratios"),
+    "harmonic mean over the layers": (ratio_of(lambda each: 1 / numpy.mean(1 / numpy.array(each))), "mean of ratios"),
     "a byte a code": (stored(codes=lambda k, bits, n: k), "codes not packed"),
     "nothing left out": (
         stored(lambda k, bits, n: -(-n * bits // 8), lambda rows, columns, k: -4 * (rows + 1)),

@@ -498,7 +498,10 @@ WRONG = {
         "order of scores": lambda s, g, n, m: torch.stack(
             [row[score[row].argsort(descending=True)] for row, score in zip(heads_by_loop(s, g, n, m), s, strict=True)]
         ),
-        "group by group turned": lambda s, g, n, m: heads_by_loop(s, g, n, m).unflatten(1, (-1, m)).mT.flatten(1),
+        "group by group turned": (
+            lambda s, g, n, m: heads_by_loop(s, g, n, m).unflatten(1, (-1, m)).mT.flatten(1),
+            "groups alternate",
+        ),
         "the groups": lambda s, g, n, m: g,
         "a mask": lambda s, g, n, m: torch.zeros(s.shape).scatter(1, heads_by_loop(s, g, n, m), 1.0) > 0,
         "three axes": lambda s, g, n, m: heads_by_loop(s, g, n, m).reshape(len(s), -1, m),

@@ -73,6 +73,36 @@ def cut_with(rows_of_q=True, columns_of_o=True, columns_of_down=True):
     return cut
 
 
+def cut_interleaved(in_q=True, in_o=True, group_by_group=True):
+    """Query heads g, g + G, … for a group, in q, in o or in both."""
+
+    def cut(q, k, v, o, gate, up, down, groups, neurons, n_key_value):
+        size, stays = len(k) // n_key_value, groups.tolist()
+        heads = [h for g in stays for h in range(g, len(q) // size, n_key_value)]
+        rows = [h * size + i for h in (heads if group_by_group else sorted(heads)) for i in range(size)]
+        answer = cut_with()(q, k, v, o, gate, up, down, groups, neurons, n_key_value)
+        return answer | ({"q": q[rows]} if in_q else {}) | ({"o": o[:, rows]} if in_o else {})
+
+    return cut
+
+
+def heads_interleaved(ranked, numbered):
+    """Consecutive heads, or heads at a distance of G, for a group: in the ranking and in the numbers."""
+
+    def answer(scores, groups, n_groups, n_each):
+        size, rows = scores.shape[1] // n_groups, []
+        for score, stays in zip(scores.tolist(), groups.tolist(), strict=True):
+            row = []
+            for g in stays:
+                of_group = score[g::n_groups] if ranked else score[g * size : (g + 1) * size]
+                best = sorted(range(size), key=lambda i, of_group=of_group: -of_group[i])[:n_each]
+                row += [g + n_groups * i if numbered else g * size + i for i in best]
+            rows.append(row)
+        return torch.tensor(rows)
+
+    return answer
+
+
 RIGHT = {
     "minitron.distil": {"formulas": distil_on_paper(softmax_of, lambda z: log_softmax(z, -1))},
     "minitron.heads": {"every group first": keep_by(lambda scores: scores)},
@@ -89,6 +119,13 @@ WRONG = {
         "o and down as they were": (
             cut_with(columns_of_o=False, columns_of_down=False),
             "down and output projection not pruned",
+        ),
+        "query heads interleaved": (cut_interleaved(), "heads by the remainder"),
+        "query heads interleaved in q": (cut_interleaved(in_o=False), "q and o of different heads"),
+        "query heads interleaved in o": (cut_interleaved(in_q=False), "q and o of different heads"),
+        "interleaved in q, ascending": (
+            cut_interleaved(in_o=False, group_by_group=False),
+            "q and o of different heads",
         ),
     },
     "minitron.count": {
@@ -124,6 +161,9 @@ WRONG = {
             lambda s, g, n, m: keep_by(lambda s: s)(s, g[:1].repeat(len(g), 1), n, m),
             "first block's groups for all",
         ),
+        "interleaved": (heads_interleaved(ranked=True, numbered=True), "groups by the remainder"),
+        "interleaved scores": (heads_interleaved(ranked=True, numbered=False), "ranked and numbered differently"),
+        "interleaved numbers": (heads_interleaved(ranked=False, numbered=True), "ranked and numbered differently"),
     },
     "minitron.influence": {
         "minus": (lambda s: -cosine_similarity(s[:-1], s[1:], dim=-1).mean(1), "minus the cosine"),

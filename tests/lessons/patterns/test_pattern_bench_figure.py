@@ -16,7 +16,7 @@ def test_the_title_follows_from_the_rows():
     assert {name: list(points) for name, points in lines.items()} == {"CSR": [0.5, 0.1], "bitmap": [0.5]}
     title = times_faster(lines, "a processor").axes[0].get_title(loc="left")
     assert "a processor" in title
-    assert "CSR wins up to a density of 0.1" in title
+    assert "CSR is faster up to a density of 0.1" in title
     assert "at most 0.25 of the dense speed" in title
 
 

@@ -433,6 +433,10 @@ RIGHT = {
 WRONG = {
     "sparsegpt.layer_error": {
         "Cholesky of G, which may be singular": lambda w, p, g: ((w - p) @ torch.linalg.cholesky(g)).square().sum(),
+        "factor of G, transposed": (
+            lambda w, p, g: ((w - p) @ torch.linalg.cholesky(g, upper=True)).norm() ** 2,
+            "factor on the wrong side",
+        ),
         "the diagonal alone": lambda w, p, g: ((w - p) ** 2 @ g.diagonal()).sum(),
         "the root of it": lambda w, p, g: ((w - p) @ g * (w - p)).sum() ** 0.5,
         "mean over outputs": lambda w, p, g: torch.einsum("oi,ij,oj->o", w - p, g, w - p).mean(),
@@ -505,6 +509,10 @@ WRONG = {
         "entry by entry, no outer product": lambda a, removed: each(
             lambda x, q: x - x[:, q] * x[q] / x[q, q], a, removed
         ),
+        "row times column": (
+            lambda a, removed: each(lambda x, q: x - x[q].dot(x[:, q]) / x[q, q], a, removed),
+            "row times column",
+        ),
         "divided by the diagonal": lambda a, removed: each(
             lambda x, q: x - torch.outer(x[:, q], x[q]) / x.diagonal(), a, removed
         ),
@@ -572,7 +580,11 @@ WRONG = {
         "zero for all": lambda w, v, u, j: frozen(w, v, usual(u, j), j).index_fill(1, torch.tensor([j]), 0),
         "row of the inverse": lambda w, v, u, j: frozen(w, v, right_of((u.T @ u)[j] / (u.T @ u)[j, j], j), j),
         "row of the inverse, on both sides": lambda w, v, u, j: frozen(w, v, (u.T @ u)[j] / (u.T @ u)[j, j], j),
-        "row of UUᵀ": lambda w, v, u, j: frozen(w, v, right_of((u @ u.T)[j] / (u @ u.T)[j, j], j), j),
+        "row of UUᵀ": (lambda w, v, u, j: frozen(w, v, right_of((u @ u.T)[j] / (u @ u.T)[j, j], j), j), "row of UUᵀ"),
+        "row of UUᵀ, on both sides": (
+            lambda w, v, u, j: frozen(w, v, (u @ u.T)[j] / (u @ u.T)[j, j], j),
+            "row of UUᵀ",
+        ),
         "one column off": frozen_by_shifted_row,
         "the next column only": frozen_next_column_only,
         "half of it": lambda w, v, u, j: frozen(w, v, usual(u, j) / 2, j),
@@ -635,6 +647,10 @@ WRONG = {
         "divided twice behind": lambda w, u, s, b: pruned(w, u, s, b, twice_divided=True),
         "row of the inverse inside": lambda w, u, s, b: pruned(
             w, u, s, b, row=lambda u, j: (u.T @ u)[j] / (u.T @ u)[j, j]
+        ),
+        "row of UUᵀ inside": (
+            lambda w, u, s, b: pruned(w, u, s, b, row=lambda u, j: (u @ u.T)[j] / (u @ u.T)[j, j]),
+            "row of UUᵀ",
         ),
         "one block of all columns": lambda w, u, s, b: pruned(w, u, s, w.shape[1]),
         "a mask for each column": lambda w, u, s, b: pruned(w, u, s, 1),

@@ -223,12 +223,14 @@ def _near_two_errors(generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
     Of the six numbers ±1 the mean is 0 and the standard error √(6/5) / √6 = 1/√5, so a mean of m/√5 is m of them.
     """
-    signs = torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0])
-    losses = [3 + 0.5 * randn(generator, 6)]
-    for n_errors in (1.98, 2.02, 1.97):
-        losses.append(losses[0] + 0.2 * (signs[torch.randperm(6, generator=generator)] + n_errors / 5**0.5))
+    signs = torch.tensor([[1.0, 1, 1, -1, -1, -1], [1, -1, -1, 1, 1, -1], [-1, 1, -1, 1, -1, 1]])
+    signs = signs[:, torch.randperm(6, generator=generator)]  # no two rows alike, so none of the three beats another
+    n_errors = torch.tensor([[1.98], [2.02], [1.97]])
+    cheapest = 3 + 0.5 * randn(generator, 6)
+    losses = torch.cat([cheapest[None], cheapest + 0.2 * (signs + n_errors / 5**0.5)])
     order = torch.randperm(4, generator=generator)
-    return torch.tensor([1.0, 4.0, 3.0, 2.0])[order], torch.stack(losses)[order]
+    order = order if order[-1] != 2 else order.flip(0)  # the beaten one is not the last: the first three are wrong
+    return torch.tensor([1.0, 4.0, 3.0, 2.0])[order], losses[order]
 
 
 _COSTS = torch.tensor([4.0, 5.0, 6.0, 7.0, 8.0])

@@ -4,6 +4,7 @@ Dimension key, of each layer: O outputs (rows), I inputs (columns), K weights th
 """
 
 from functools import partial
+from statistics import fmean, harmonic_mean
 from typing import Any
 
 import torch
@@ -31,6 +32,11 @@ def _bytes(layers: tuple, others: int, prompt: int, bits: int, group: int) -> tu
     total = codes + bitmap + starts + scales + zeros + rest + vectors
     times = dense / total
     return total, times
+
+
+def _ratios(layers: tuple, bits: int, group: int) -> list[Number]:
+    """How many times smaller each layer is, taken alone."""
+    return [_bytes((layer,), 0, 0, bits, group)[1] for layer in layers]
 
 
 def _bytes_cases(generator: torch.Generator) -> list[Case]:

@@ -42,6 +42,11 @@ def _by_remainder(n_rows: int, size: int, groups: Tensor, n_key_value: int) -> T
     return _entries(heads[torch.isin(heads % n_key_value, groups)], size)
 
 
+def _interleaved(n_rows: int, size: int, groups: Tensor, n_key_value: int) -> Tensor:
+    """Return the rows of heads g, g + G, g + 2G, … for each group g, one group after the other."""
+    return torch.arange(n_rows).unflatten(0, (-1, n_key_value, size))[:, groups].transpose(0, 1).flatten()
+
+
 def _others(n: int, of: Tensor) -> Tensor:
     return torch.tensor(sorted(set(range(n)) - set(of.tolist())), dtype=torch.long)
 

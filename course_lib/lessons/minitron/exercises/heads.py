@@ -74,6 +74,11 @@ def _best(scores: Tensor, n: int) -> Tensor:
     return scores.topk(n, dim=-1).indices.sort(dim=-1).values
 
 
+def _best_first(scores: Tensor, n: int) -> Tensor:
+    """Return the n highest of each row, the highest first."""
+    return scores.topk(n, dim=-1).indices
+
+
 def _inside(choose: Callable[[Tensor, int], Tensor]) -> Callable:
     """The answer with another choice of n among the heads of each group (L, g, H / G)."""
 
@@ -86,7 +91,7 @@ def _inside(choose: Callable[[Tensor, int], Tensor]) -> Callable:
 
 
 _keep_best = _inside(_best)
-_keep_best_first = _inside(lambda stay, n: stay.topk(n, dim=-1).indices)  # as topk gives them, not sorted
+_keep_best_first = _inside(_best_first)
 _keep_same_places = _inside(lambda stay, n: _best(stay.sum(dim=1, keepdim=True), n).expand(-1, stay.shape[1], -1))
 
 
@@ -101,11 +106,30 @@ def _of_all(lowest: float, choose: Callable[[Tensor, int], Tensor] = _best) -> C
     return heads
 
 
-def _by_remainder(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:
+def _by_remainder(
+    scores: Tensor, groups: Tensor, n_groups: int, n_each: int, choose: Callable[[Tensor, int], Tensor] = _best
+) -> Tensor:
     """Heads h, h + G, … taken for a group."""
     inside = scores.unflatten(1, (-1, n_groups)).mT  # (L, G, H/G)
     stay = inside.gather(1, groups[:, :, None].expand(-1, -1, inside.shape[2]))
-    return (_best(stay, n_each) * n_groups + groups[:, :, None]).flatten(1)
+    return (choose(stay, n_each) * n_groups + groups[:, :, None]).flatten(1)
+
+
+def _interleaved(
+    scores: Tensor,
+    groups: Tensor,
+    n_groups: int,
+    n_each: int,
+    ranking: bool,
+    choose: Callable[[Tensor, int], Tensor] = _best,
+) -> Tensor:
+    """Heads h, h + G, … taken for a group in the ranking but not in the numbers, or in the numbers alone."""
+    size = scores.shape[1] // n_groups
+    if not ranking:
+        places = _inside(choose)(scores, groups, n_groups, n_each).unflatten(1, (-1, n_each)) % size
+        return (places * n_groups + groups[:, :, None]).flatten(1)
+    places = _by_remainder(scores, groups, n_groups, n_each, choose).unflatten(1, (-1, n_each)) // n_groups
+    return (places + size * groups[:, :, None]).flatten(1)
 
 
 def _in_order_of_scores(scores: Tensor, groups: Tensor, n_groups: int, n_each: int) -> Tensor:

@@ -145,6 +145,17 @@ def _prune_eagerly(weight: Tensor, upper: Tensor, sparsity: float, block_size: i
     return weight
 
 
+def _prune_by_wrong_product(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
+    """Every column updates all columns to its right with its row of UUᵀ."""
+    product = upper @ upper.T
+    for start in range(0, weight.shape[1], block_size):
+        end = min(start + block_size, weight.shape[1])
+        keep = mask_of_block(weight[:, start:end], upper.diagonal()[start:end], sparsity)
+        for j in range(start, end):
+            weight = freeze_by_mask(weight, keep[:, j - start], product, j)
+    return weight
+
+
 def _never_zeroed(weight: Tensor, upper: Tensor, sparsity: float, block_size: int) -> Tensor:
     weight = weight.clone()
     for start in range(0, weight.shape[1], block_size):

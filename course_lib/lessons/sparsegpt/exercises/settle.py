@@ -82,6 +82,12 @@ def _freeze_by_inverse(weight: Tensor, values: Tensor, upper: Tensor, j: int) ->
     return _with_column(weight - torch.outer(error / inverse[j, j], inverse[j]), values, j)
 
 
+def _freeze_by_wrong_product(weight: Tensor, values: Tensor, upper: Tensor, j: int, scale: float = 1.0) -> Tensor:
+    """Update the columns after j with row j of UUᵀ."""
+    row = (upper @ upper.T)[j]
+    return _freeze_along(weight, values, scale * row.where(torch.arange(len(row)) > j, 0) / row[j], j)
+
+
 def _freeze_along(weight: Tensor, values: Tensor, row: Tensor, j: int) -> Tensor:
     return _with_column(weight - torch.outer(weight[:, j] - values, row), values, j)
 

@@ -2,21 +2,30 @@
 
 import torch
 
+from course_lib.checking.draws import whole
 from course_lib.checking.exercise import Case, Exercise, Variant
 from course_lib.checking.mistakes import read_mistakes
 
 
 def _sparsity_cases(generator: torch.Generator) -> list[Case]:
+    """The random tensors have fewer zeros than other entries, so their mean, 1/2 and 1/3 are wrong answers."""
     by_hand = torch.tensor([[0.0, 2.0, 0.0, -1.0], [3.0, 0.0, -0.0, 5.0], [1.0, 1.0, 1.0, 1.0]])
     tiny = torch.tensor([[1e-30, 0.0], [-1e-6, 1.0]])
-    uniform = torch.rand(7, 11, generator=generator)
+    three_axes = _with_zeros(torch.ones(2, 3, 5), generator, 11, 14)
+    uniform = _with_zeros(1 + torch.rand(7, 11, generator=generator), generator, 20, 32)
     return [
         Case("3 × 4, four zeros, one of them negative", (by_hand,)),
         Case("tiny numbers that are not zero", (tiny,)),
-        Case("three axes", (torch.rand(2, 3, 5, generator=generator).round(),)),
+        Case("three axes", (three_axes,)),
         Case("all zeros", (torch.zeros(4, 2),)),
-        Case("random, about a third zero", (uniform * (uniform > 1 / 3),)),
+        Case("random, about a third zero", (uniform,)),
     ]
+
+
+def _with_zeros(tensor: torch.Tensor, generator: torch.Generator, least: int, limit: int) -> torch.Tensor:
+    """Set between `least` and `limit` - 1 random entries to zero."""
+    order = torch.randperm(tensor.numel(), generator=generator).reshape(tensor.shape)
+    return tensor * (order >= whole(generator, least, limit))
 
 
 def _sparsity_picture(case: Case, got: object, expected: float) -> "matplotlib.figure.Figure":
