@@ -667,9 +667,8 @@ plots.bytes_per_weight(weight)
 # - `encode` builds the tensors of the drawing in section 6. The row starts are the cumulative sum of the counts per
 #   row, with a zero in front. Bits and positions are shifted into bytes as in section 5 (your `compress`).
 # - `decode_and_multiply` goes back. CSR is a tensor type of its own in PyTorch, `torch.sparse_csr`, so we only hand
-#   over our three tensors. (PyTorch warns once that this type is in beta; you can ignore the warning.) The bitmap uses
-#   your `decode_bitmap`. In 2:4, value $j$ of a row belongs to group $\lfloor j / 2 \rfloor$, so it multiplies input
-#   $4 \lfloor j / 2 \rfloor$ plus its position.
+#   over our three tensors. The bitmap uses your `decode_bitmap`. In 2:4, value $j$ of a row belongs to group
+#   $\lfloor j / 2 \rfloor$, so it multiplies input $4 \lfloor j / 2 \rfloor$ plus its position.
 
 
 # %%
