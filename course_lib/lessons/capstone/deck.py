@@ -108,5 +108,6 @@ def verdicts() -> Figure:
     found = claim_counts()
     judged = sum(found[word] for word in WORDS)
     title = f"Of {judged} claims that were judged {found[WORDS[0]]} hold and {found[WORDS[1]]} hold partly"
-    label(axes, f"{title}; {len(all_claims()) - judged} are not measured", "claims", "lesson")
+    others = f"{claim_counts(NO_LESSON)[NOT_MEASURED]} more, of no lesson, are not measured"
+    label(axes, title, f"claims ({others})", "lesson")
     return fig

@@ -50,7 +50,7 @@ def quadratics(surfaces: Mapping[str, Quadratic] | None = None) -> Figure:
         "no correlation, other weights": quadratic((0.2, -0.3)),
         "correlated": quadratic((0.2, -0.3), 30.0),
     }
-    fig, axes = figure(len(surfaces), width=3.6, height=4.3)
+    fig, axes = figure(len(surfaces), width=4.1, height=4.3)
     ends = (-0.2, 0.5), (-0.62, 0.2)
     x, y = torch.meshgrid(*(torch.linspace(*limits, 121, dtype=DTYPE) for limits in ends), indexing="xy")
     for panel, (name, surface) in zip(axes, surfaces.items(), strict=True):

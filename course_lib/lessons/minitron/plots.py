@@ -75,7 +75,7 @@ def pruned_together() -> Figure:
     for axes, (name, strips) in zip(panels, strips_by_title.items(), strict=True):
         _draw_matrices(axes, strips)
         axes.set_title(name, loc="left", fontsize=12)
-    fig.suptitle("The strips of the neuron and of the channel are 25 times too thick", x=0.99, ha="right", fontsize=9)
+    fig.suptitle("The strips of the neuron and of the channel are 25 times too thick", x=0.01, ha="left", fontsize=12)
     return fig
 
 
@@ -90,8 +90,8 @@ def _draw_matrices(axes: Axes, strips: Strips) -> None:
                 axes.add_patch(Rectangle((matrix.left, matrix.top + first), matrix.inputs, last - first, **dark))
             else:
                 axes.add_patch(Rectangle((matrix.left + first, matrix.top), last - first, matrix.outputs, **dark))
-        axes.text(matrix.left, matrix.top - 0.25, matrix.name, fontsize=10, va="bottom")
-    axes.text(21.6, 17.0, "outputs ↓\ninputs →", fontsize=9, va="center")
+        axes.text(matrix.left, matrix.top - 0.25, matrix.name, fontsize=11, va="bottom")
+    axes.text(21.6, 17.0, "outputs ↓\ninputs →", fontsize=11, va="center")
     axes.set(xlim=(-0.4, 30.4), ylim=(24.4, -1.6))
     axes.axis("off")
 

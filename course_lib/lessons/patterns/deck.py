@@ -102,7 +102,7 @@ def order() -> Figure:
         axes.set_yticks(range(len(judged.effects)), list(judged.effects))
         axes.set_ylim(len(judged.effects) - 0.4, -0.6)
         title = f"{percent(sparsity)} pruned, a stricter pattern\ncosts more: {judged.words}"
-        label(axes, title, f"nats per token ({error_bars(n_windows)})")
+        label(axes, title, f"nats per token\n({error_bars(n_windows)})")
     return fig
 
 

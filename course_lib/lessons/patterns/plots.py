@@ -154,11 +154,11 @@ def _times(factor: float) -> str:
 
 
 def rounded(value: int | float) -> str:
-    """Write a perplexity with the digits that matter: 65, 4 280, 103 000, 6.2 million."""
+    """Write a perplexity with the digits that matter: 65, 4,280, 103,000, 6.2 million."""
     for size, name in ((1e9, "billion"), (1e6, "million")):
         if value >= size:
             return f"{value / size:,.2g} {name}" if value < 100 * size else f"{value / size:,.0f} {name}"
-    return f"{float(f'{value:.3g}') if value >= 1e4 else value:,.0f}".replace(",", " ")
+    return f"{float(f'{value:.3g}') if value >= 1e4 else value:,.0f}"
 
 
 def fractions_by_count(keep: Bool[Tensor, "O I"], m: int = 4) -> Float[Tensor, "bins"]:

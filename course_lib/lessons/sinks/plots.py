@@ -97,7 +97,7 @@ def value_norms(norms: Float[Tensor, "L T"]) -> Figure:
     axes.legend(frameon=False, fontsize=9)
     half = len(first) // 2
     ratio = (others[half:] / first[half:]).median().item()
-    title = f"In the deeper half the first token's values are {ratio:.1f} times shorter than the others' (median)"
+    title = f"In the deeper half the first token's values\nare {ratio:.1f} times shorter than the others' (median)"
     label(axes, title, "layer", "norm of the values, mean over heads")
     return fig
 
@@ -112,7 +112,7 @@ def growth(factor: Float[Tensor, "L H"]) -> Figure:
     axes.set_xticks(range(0, len(factor), 5), [str(i) for i in range(0, len(factor), 5)])
     half = len(factor) // 2
     title = f"From layer {half} on all other weights grow {factor[half:].median():.1f} times (median head)"
-    label(axes, title, "layer", "1 / (1 − share), heads of a layer")
+    label(axes, title, "layer", "1 / (1 − fraction), heads of a layer")
     return fig
 
 
@@ -145,11 +145,11 @@ def bars(perplexities: Mapping[str, float], title: str) -> Figure:
     if is_wide:
         axes.plot(values, names, **line_style(0) | {"linestyle": "none"})
         axes.set_ylim(-0.6, len(names) - 0.4)
-        log_scale(axes, "x")
+        axes.set_xscale("log")
     else:
         axes.barh(names, values, color=COLOURS[0], height=0.6)
     for index, value in enumerate(values):
-        axes.annotate(f"  {value:,.1f}", (value, index), va="center", fontsize=9)
+        axes.annotate(f"  {value:,.{1 if value < 1000 else 0}f}", (value, index), va="center", fontsize=9)
     axes.margins(x=0.15)
     label(axes, title, "perplexity (log scale)" if is_wide else "perplexity")
     return fig
@@ -159,7 +159,7 @@ def constant_as_sink(perplexities: Mapping[str, float]) -> Figure:
     """Plot what a constant does in place of the first token: window, logit, logit and value, first token."""
     window, logit, both, token = (math.log(value) for value in perplexities.values())
     restored = [100 * (window - value) / (window - token) for value in (logit, both)]
-    title = f"Logit and value restore {restored[1]:.0f} % of the loss, the logit alone {restored[0]:.0f} %"
+    title = f"Logit and value restore {restored[1]:.0f} % of the loss,\nthe logit alone {restored[0]:.0f} %"
     return bars(perplexities, title)
 
 

@@ -144,7 +144,7 @@ def rivals(measured: Measured | None = None) -> Figure:
     worse = [row["rule"] for row in others if log_gap(mine, row).holds]
     share = f"{100 * prefill.density(mine):.0f} % of the blocks"
     title = f"{share}: clearly worse than FlexPrefill: {listed(worse) if worse else 'none'}"
-    return label(axes, title, f"nats per token above dense ({ERROR_BARS})").figure
+    return label(axes, title, f"loss increase (nats per token; {ERROR_BARS})").figure
 
 
 def _dot(axes: Axes, measured: Measured, place: int, row: Row) -> None:

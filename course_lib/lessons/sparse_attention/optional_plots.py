@@ -92,7 +92,9 @@ def over_threshold(measured: Measured | None = None) -> Figure:
     label(
         left, f"θ = {most['theta']:g} leaves out {100 * most['sparsity']:.0f} % of QKᵀ", "θ (standard deviations)", "%"
     )
-    label(right, _ends(measured, main), "products of QKᵀ left out (%)", f"nats per token above dense\n({ERROR_BARS})")
+    label(
+        right, _ends(measured, main), "products of QKᵀ left out (%)", f"loss increase (nats per token;\n{ERROR_BARS})"
+    )
     return fig
 
 

@@ -188,7 +188,7 @@ def over_gamma(measured: Measured | None = None) -> Figure:
     right.axhline(0, color="black", linewidth=0.8)
     left.legend(frameon=False, fontsize=9, loc="lower right")
     label(left, _densities(measured, lengths), "γ", "blocks read (%)")
-    label(right, _largest_cost(measured), "γ", f"nats per token above dense\n({ERROR_BARS})")
+    label(right, _largest_cost(measured), "γ", f"loss increase (nats per token;\n{ERROR_BARS})")
     return fig
 
 

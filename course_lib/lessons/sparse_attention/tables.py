@@ -19,7 +19,7 @@ from course_lib.lessons.sparse_attention.experiments.drafts import COPYING, HALF
 from course_lib.lessons.sparse_attention.experiments.sparse_attention import RELEASED
 from course_lib.lessons.sparse_attention.experiments.visual_tokens import TOLD
 
-ABOVE = "nats per token above dense"
+ABOVE = "loss increase (nats per token)"
 RULE_NAMES = {
     "vertical-slash": "vertical-slash, one budget for all heads",
     "StreamingLLM": "StreamingLLM (first tokens and a window)",

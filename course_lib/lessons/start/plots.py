@@ -67,8 +67,9 @@ def roofline(device: Device | None = None, timings: Sequence[Timing] = ()) -> Fi
         points = [t.work.intensity for t in chosen], [t.flops_per_second / 1e9 for t in chosen]
         axes.loglog(*points, MARKERS[index], color=COLOURS[index], markersize=8, label=kind)
         for t, x, y in zip(chosen, *points, strict=True):
-            near = {"xytext": (0, 7 if index else -16), "textcoords": "offset points", "ha": "center", "fontsize": 9}
-            axes.annotate(f"{t.n_tokens}", (x, y), **near)  # above one kind, below the other: points may coincide
+            near = {"xytext": (9 if index else -9, -4), "textcoords": "offset points", "fontsize": 9}
+            near["ha"] = "left" if index else "right"
+            axes.annotate(f"{t.n_tokens}", (x, y), **near)  # right of one kind, left of the other: points may coincide
     left, right = f"{device.bytes_per_second / GB:.1f} GB/s", f"{device.flops_per_second / 1e9:.0f} GFLOP/s"
     near = {"textcoords": "offset points", "fontsize": 9}
     middle = (low * device.ridge) ** 0.5, (roof[0] * roof[1]) ** 0.5 / 1e9

@@ -57,7 +57,7 @@ def test_perplexities_give_factors_of_the_dense_model():
     assert "400 million" in [text.get_text() for text in drawn.axes[0].texts]
     more = {"dense": found["dense"], "free": Perplexity(4000.0, 1.0, 100), "rows": Perplexity(8e4, 4e4, 100)}
     drawn = plots.perplexities({0.25: found, 0.5: more}, 49152)
-    assert "50 % pruned: free × 100, rows × 2 000; 0 of 2 worse than a guess" in titles(drawn)  # within its error
+    assert "50 % pruned: free × 100, rows × 2,000; 0 of 2 worse than a guess" in titles(drawn)  # within its error
     assert [tick.get_text() for tick in drawn.axes[0].get_yticklabels()] == ["unstructured / free", "rows"]
 
 
@@ -69,8 +69,8 @@ def test_freedom_is_drawn_with_its_bits(weight):
     ("value", "text"),
     [
         (43.4, "43"),
-        (4280, "4 280"),
-        (103136.4, "103 000"),
+        (4280, "4,280"),
+        (103136.4, "103,000"),
         (6.2e6, "6.2 million"),
         (118e6, "118 million"),
         (3e9, "3 billion"),

@@ -38,7 +38,7 @@ def test_the_first_token_is_compared_with_the_largest_other():
 def test_norms_of_the_first_token_are_compared_with_the_others():
     lengths = torch.ones(4, 10)
     lengths[:, 0] = 0.25
-    assert "values are 4.0 times shorter" in title(plots.value_norms(lengths))
+    assert "values\nare 4.0 times shorter" in title(plots.value_norms(lengths))
     norms = torch.ones(3, 5)
     norms[1, 0], norms[1, 4] = 50.0, 900.0  # a single other token does not move the median
     assert titles(plots.hidden_norms(norms)) == ["50 times the median norm at layer 1"]
@@ -61,7 +61,7 @@ def test_bars_take_a_log_scale_where_values_are_far_apart():
 
 def test_a_constant_is_compared_with_the_first_token():
     drawn = plots.constant_as_sink({"window": 30.0, "logit": 28.0, "both": 12.0, "token": 10.0})
-    assert title(drawn) == "Logit and value restore 83 % of the loss, the logit alone 6 %"
+    assert title(drawn) == "Logit and value restore 83 % of the loss,\nthe logit alone 6 %"
 
 
 def test_positions_in_the_text_and_in_the_cache():

@@ -40,7 +40,7 @@ def parts_added(measured: Measured | None = None) -> Figure:
     times, cost = n_bytes(dense) / n_bytes(steps[-1]), loss_increase(steps[-1], dense, "wikipedia")
     title = f"Five parts take {times:.1f} times fewer bytes, at {cost.value:+.2f} nats per token"
     label(sizes, title, "", "MB in memory")
-    label(losses, "", "", f"loss increase, nats\nper token ({ERROR_BARS})")
+    label(losses, "", "", f"loss increase, nats\nper token\n({ERROR_BARS})")
     return fig
 
 
@@ -134,7 +134,7 @@ def _draw_matrix(axes: Axes, found: Mapping[tuple[str, str], Effect]) -> None:
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
     axes.set_xlabel(
-        "nats per token beyond both costs alone, ± one standard error\ndark: clearly more; hatched: clearly less"
+        "nats per token beyond both costs alone\n(± one standard error)\ndark: clearly more; hatched: clearly less"
     )
 
 
