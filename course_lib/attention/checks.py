@@ -1,12 +1,12 @@
-"""Tensors that a choice compares hold numbers: NaN and infinity are refused by name."""
+"""Check that tensors are finite before their values are compared."""
 
 import torch
 from torch import Tensor
 
 
 def check_finite(what: str, *tensors: Tensor) -> None:
-    """Raises ValueError where tensors hold NaN or infinity, so that nothing is chosen by comparing with these."""
-    if all(tensor.is_cuda for tensor in tensors):  # read once and waited for once; NaN is both least and greatest
+    """Raise ValueError if tensors contain NaN or infinity, so that no choice depends on comparing with these."""
+    if all(tensor.is_cuda for tensor in tensors):  # one read and one wait; NaN is both minimum and maximum
         ends = [end.float() for tensor in tensors for end in tensor.aminmax()]
         if bool(torch.stack(ends).isfinite().all()):
             return

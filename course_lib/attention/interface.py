@@ -1,6 +1,6 @@
-"""The one place where a model is made to attend through a function of ours: transformers' attention interface.
+"""Replace a model's attention function through the attention interface of transformers; only this module does so.
 
-No class of the model is touched, and other models go on as they are.
+The classes of the model do not change, and neither do other models.
 """
 
 import inspect
@@ -17,12 +17,12 @@ from transformers.masking_utils import AttentionMaskInterface
 from course_lib.hooks import hooking
 from course_lib.models import attention_of, blocks, check_is_model, n_positions, trunk
 
-PREFIX = "course_"  # of the names of all our functions
-CHANGES = ("softcap", "s_aux", "position_bias")  # of the softmax, which none of our functions computes
+PREFIX = "course_"  # the names of all our functions start with it
+CHANGES = ("softcap", "s_aux", "position_bias")  # modifications of the softmax, which our functions do not support
 
 
 def padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
-    """The mask as it was given, 1 for tokens and 0 for padding: causality follows from the order."""
+    """Return the mask unchanged, 1 for tokens and 0 for padding; the order of the tokens implies causality."""
     return attention_mask
 
 
@@ -33,14 +33,14 @@ def reading_through(
     """Let a model's layers attend with a function of transformers' attention interface; on exit it is as before.
 
     Args:
-        name: under which the function is registered; it begins with PREFIX.
+        name: the name under which the function is registered; it starts with PREFIX.
         attention: (module, query, key, value, attention_mask, ...) -> (output, None), called in each layer.
-        mask: makes the attention_mask that the function gets.
+        mask: computes the attention_mask for the function.
 
     Raises:
-        ValueError: for a model that attends through such a function already, or whose layers call no such function.
-            Inside, for a cache of fixed size, for a text longer than the learned positions, and where attention weights
-            are asked for, which these functions do not return.
+        ValueError: the model already attends through such a function, or its layers do not use the interface. Inside:
+            a cache of fixed size, a text longer than the learned positions, or a call that requests attention weights,
+            which these functions do not return.
     """
     check_free(model)
     before = model.config._attn_implementation
@@ -60,7 +60,7 @@ def reading_through(
 
 
 def _check_reached(model: PreTrainedModel, name: str) -> None:
-    """transformers only warns where a family has attention classes of its own, and goes on with those."""
+    """Raise an error where transformers only warns: if a family ignores the interface and uses its own classes."""
     kinds = {type(attention_of(block)) for block in blocks(model)}
     if model.config._attn_implementation != name or not all(_uses_interface(kind) for kind in kinds):
         raise ValueError(
@@ -71,7 +71,7 @@ def _check_reached(model: PreTrainedModel, name: str) -> None:
 
 @cache
 def _uses_interface(kind: type[nn.Module]) -> bool:
-    """Whether a class of attention modules looks its function up, as far as its source can be read."""
+    """Return whether a class of attention modules uses the interface, as far as its source code shows."""
     try:
         return "get_interface" in inspect.getsource(kind.forward)
     except (OSError, TypeError):
@@ -79,7 +79,7 @@ def _uses_interface(kind: type[nn.Module]) -> bool:
 
 
 def _check_call(trunk: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> None:
-    """A hook: refuse what no function of ours can give."""
+    """Refuse calls that our functions do not support; this is a hook."""
     if kwargs.get("output_attentions", getattr(trunk.config, "output_attentions", False)):
         raise ValueError(
             "got output_attentions=True in a model that attends through a function that returns no weights; expected "
@@ -94,12 +94,12 @@ def _check_call(trunk: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> Non
 
 
 def _check_positions(most: int, trunk: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> None:
-    """A hook: refuse positions that a model with learned positions does not have."""
+    """Refuse positions that a model with learned positions does not have; this is a hook."""
     position, mask = kwargs.get("position_ids"), kwargs.get("attention_mask")
     if position is not None:
         n_tokens = int(position.max()) + 1
     elif isinstance(mask, Tensor) and mask.ndim == 2:
-        n_tokens = int(mask.sum(dim=1).max())  # padding takes no position
+        n_tokens = int(mask.sum(dim=1).max())  # padding needs no position
     else:
         given = (*args[:1], kwargs.get("input_ids"), kwargs.get("inputs_embeds"))
         new = next((each for each in given if each is not None), None)
@@ -116,7 +116,7 @@ def check_plain(module: nn.Module, settings: Mapping[str, Any], dropout: float =
     """Refuse a layer whose attention is more than a softmax over all earlier tokens.
 
     Args:
-        settings: the further arguments that transformers calls an attention function with.
+        settings: the other arguments that transformers passes to an attention function.
     """
     changes = [name for name in CHANGES if settings.get(name) is not None] + (["dropout"] if dropout else [])
     if changes:
@@ -127,7 +127,7 @@ def check_plain(module: nn.Module, settings: Mapping[str, Any], dropout: float =
 
 
 def check_free(model: PreTrainedModel) -> None:
-    """Refuse what is no model, and a model that is inside such a block."""
+    """Raise ValueError if `model` is not a model, or is already inside such a `with` block."""
     check_is_model(model)
     name = model.config._attn_implementation
     if str(name).startswith(PREFIX):
@@ -135,7 +135,7 @@ def check_free(model: PreTrainedModel) -> None:
 
 
 def check_model(model: PreTrainedModel) -> None:
-    """Refuse a model that is inside such a block, of no known family, or whose layers forget by themselves."""
+    """Raise ValueError for a model inside such a `with` block, of an unknown family, or with windowed layers."""
     check_free(model)
     blocks(model)
     kinds = set(getattr(model.config, "layer_types", None) or ()) - {"full_attention"}

@@ -75,9 +75,9 @@ def attending(model: PreTrainedModel, name: str, attend: Attend) -> Iterator[Non
     """Inside the `with` block, all layers attend through `attend`, with a cache or without; then all is as before.
 
     Raises:
-        ValueError: for a model that attends through such a function already, or whose layers use sliding windows.
-            Inside the `with` block, for padding that is not on the left, dropout, attention with a modified softmax, a
-            cache of fixed size, or a call that requests attention weights.
+        ValueError: the model already attends through such a function, or its layers use sliding windows. Inside:
+            padding that is not on the left, dropout, attention with a modified softmax, a cache of fixed size, or a
+            call that requests attention weights.
     """
     check_model(model)
     with reading_through(model, name, _attention):
@@ -115,7 +115,7 @@ def _attention(
 
 
 def _real(mask: Tensor | None, n_rows: int, n_tokens: int, device: torch.device) -> Bool[Tensor, "B T"]:
-    """Turn the mask of a call into True for tokens; refuse padding that is not on the left."""
+    """Turn the mask of a call into True for tokens; raise ValueError for padding that is not on the left."""
     if mask is None:
         return torch.ones(n_rows, n_tokens, dtype=torch.bool, device=device)
     if tuple(mask.shape) != (n_rows, n_tokens):
@@ -128,6 +128,6 @@ def _real(mask: Tensor | None, n_rows: int, n_tokens: int, device: torch.device)
 
 
 def _positions(given: Tensor | None, n_rows: int, n_tokens: int, device: torch.device) -> Int[Tensor, "B T"]:
-    """The position of each token, counted back from the newest one, because a text has no gaps."""
+    """Return the position of each token, counted back from the newest one, because a text has no gaps."""
     last = torch.full((n_rows, 1), n_tokens - 1, device=device) if given is None else given[:, -1:].expand(n_rows, 1)
     return last - torch.arange(n_tokens - 1, -1, -1, device=device)

@@ -42,7 +42,7 @@ def sink_softmax(logits: Float[Tensor, "... N"], sink: Sink = None) -> Float[Ten
     because no key can take the weight. Half precision is computed in float32.
 
     Raises:
-        ValueError: for a sink of +∞ or NaN, or a tensor that is not one number per head of the logits.
+        ValueError: the sink is +∞ or NaN, or a tensor that does not have one number per head of the logits.
     """
     sink = _a_head(sink, logits.shape[:-1], "logits", logits)
     x = logits.to(sink.dtype)

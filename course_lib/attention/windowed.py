@@ -1,7 +1,7 @@
-"""A window and its sinks in one pass over a text, and what the first token does there: for looking, not for speed.
+"""Attention with a window and sinks in one pass over a text, and the effect of the first token: for analysis only.
 
-Attention with a band for a mask gives every token what a cache of the newest `window` tokens would have left it, since
-keys and values are then also computed from such attention. The weights of a layer are in memory at once.
+With a band mask, every token attends to what a cache of the newest `window` tokens would contain, because keys and
+values are computed from such attention too. All attention weights of a layer are in memory at once.
 
 Dimension key: B sequences, L layers, H query heads, K key-value heads, T tokens, D size of a head.
 """
@@ -24,16 +24,16 @@ from course_lib.models import blocks, check_tokens, heads
 from course_lib.settings import check_count
 
 NAME = "course_bands"
-# (layer, logits (B, H, T, T), values (B, H, T, D)) -> what is read, (B, H, T, D)
+# (layer, logits (B, H, T, T), values (B, H, T, D)) -> the output of attention, (B, H, T, D)
 Reader = Callable[[int, Tensor, Tensor], Tensor]
 _reader: ContextVar[Reader | None] = ContextVar("what turns logits and values into output", default=None)
 
 
 @dataclass(frozen=True)
 class Constant:
-    """The term a head adds to every denominator, exp(logit), and the value that this fraction of attention reads.
+    """A term that a head adds to every denominator, exp(logit), and the value that gets this fraction of attention.
 
-    A first token that is the same for every text is no more than this.
+    A first token that is the same for every text has exactly this effect.
     """
 
     logit: Float[Tensor, "L H"]
@@ -44,15 +44,15 @@ class Constant:
 def windowed(
     model: PreTrainedModel, window: int | None = None, sinks: int = 0, constant: Constant | None = None
 ) -> Iterator[None]:
-    """Inside, each token attends to the newest `window` tokens, itself among them, and to the first `sinks`.
+    """Let each token attend to the newest `window` tokens, including itself, and to the first `sinks`, in the block.
 
     Args:
-        window: all tokens for None.
-        constant: takes part in every softmax as one more token, or with a value of zeros as a sink that says nothing.
+        window: None for all tokens.
+        constant: takes part in every softmax as one more token, or, with a value of zeros, as a sink without a value.
 
     Raises:
-        ValueError: for a window that holds no token, a constant of another model, or a model whose attention is more
-            than a softmax over all earlier tokens.
+        ValueError: the window has no token, the constant is of another model, or the attention of the model is not just
+            a softmax over all earlier tokens.
     """
     if window is not None:
         check_count("window", window, unit="tokens (None for all)")
@@ -75,7 +75,7 @@ def windowed(
 
 
 def band(n_tokens: int, window: int | None, sinks: int) -> Bool[Tensor, "T T"]:
-    """Which tokens (columns) each token (row) attends to."""
+    """Return which tokens (columns) each token (row) attends to."""
     query, key = torch.arange(n_tokens)[:, None], torch.arange(n_tokens)
     near = key > query - (n_tokens if window is None else window)
     return (key <= query) & (near | (key < sinks))
@@ -83,31 +83,31 @@ def band(n_tokens: int, window: int | None, sinks: int) -> Bool[Tensor, "T T"]:
 
 @torch.no_grad()
 def attention_weights(model: PreTrainedModel, ids: Int[Tensor, "B T"]) -> Float[Tensor, "L H T T"]:
-    """Full attention of every layer and head, the mean over sequences."""
+    """Return the full attention weights of every layer and head, mean over sequences."""
     return _collected(model, ids, lambda logits, values: logits.softmax(dim=-1).mean(dim=0))
 
 
 @torch.no_grad()
 def attention_logits(model: PreTrainedModel, ids: Int[Tensor, "1 T"]) -> Float[Tensor, "L H T T"]:
-    """The input of the softmax of every layer and head; −∞ where a query may not look."""
+    """Return the input of the softmax of every layer and head for one text; −∞ for later tokens."""
     return _collected(model, ids, lambda logits, values: logits[0])
 
 
 def received_share(weights: Float[Tensor, "L H T T"], start: int) -> Float[Tensor, "L H T"]:
-    """What each token receives of the queries from `start` on, the mean over those that see it."""
+    """Return the mean weight that each token receives from the queries from `start` on that can attend to it."""
     sees = band(weights.shape[3], None, 0).to(weights.device)[start:]
     return (weights.narrow(2, start, len(sees)) * sees).sum(2) / sees.sum(0)
 
 
 @torch.no_grad()
 def value_lengths(model: PreTrainedModel, ids: Int[Tensor, "B T"]) -> Float[Tensor, "L T"]:
-    """The length of each token's values, a layer; the mean over heads and sequences."""
+    """Return the norm of each token's values per layer, mean over heads and sequences."""
     return _collected(model, ids, lambda logits, values: values.norm(dim=-1).mean(dim=(0, 1)))
 
 
 @torch.no_grad()
 def first_token(model: PreTrainedModel, ids: Int[Tensor, "B T"], start: int = 64) -> Constant:
-    """The logit that queries from `start` on have with the first token, on average, and its value."""
+    """Return the mean logit of the queries from `start` on with the first token, and its value."""
     both = _collected(
         model,
         ids,
@@ -119,7 +119,7 @@ def first_token(model: PreTrainedModel, ids: Int[Tensor, "B T"], start: int = 64
 
 
 def _collected(model: PreTrainedModel, ids: Int[Tensor, "B T"], look: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """What `look` sees in the logits and values of each layer, (L, ...)."""
+    """Return the results of `look` for the logits and values of each layer, (L, ...)."""
     check_tokens(model, ids, "texts")
     by_layer: list[Tensor] = []
 
@@ -147,7 +147,7 @@ def _reading(model: PreTrainedModel, read: Reader) -> Iterator[None]:
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: object = None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """What transformers calls in each layer: (B, heads, T, D) in, (B, T, heads, D) out."""
+    """Compute attention in each layer for transformers: (B, heads, T, D) in, (B, T, heads, D) out."""
     check_plain(module, kwargs, kwargs.get("dropout", 0.0))
     group, scaling = query.shape[1] // key.shape[1], kwargs.get("scaling") or query.shape[-1] ** -0.5
     if query.shape[2] != key.shape[2] or (isinstance(attention_mask, Tensor) and not attention_mask.all()):

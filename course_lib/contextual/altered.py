@@ -1,7 +1,7 @@
-"""Passes in another order, or with less: attention parallel to the MLP, blocks in parallel, blocks left out.
+"""Forward passes in another order or with parts left out: attention parallel to the MLP, parallel or skipped blocks.
 
-If a block changes its input by little, it matters little whether the next one reads what was there before it (Deja Vu,
-appendix L). Everything is computed as before, from other inputs: this measures what is lost, not what is saved.
+If a block changes its input only a little, the next block can also read the input from before it (Deja Vu, appendix L).
+Everything is still computed, only from other inputs, so this measures the loss in quality and not the time saved.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -22,13 +22,13 @@ from course_lib.settings import is_count
 
 @contextmanager
 def halves_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]:
-    """y = x + attention(x) + mlp(x) in every block: the MLP reads what attention read, each through its own norm.
+    """Compute y = x + attention(x) + mlp(x) in every block: the MLP reads the input of attention, through its own norm.
 
     Args:
-        first: blocks below this number are as before; the lowest ones change x the most.
+        first: blocks below this number do not change; the lowest blocks change x the most.
 
     Raises:
-        ValueError: for a model whose second norm is not the one before the MLP, or a number of no block.
+        ValueError: the second norm of the model is not the one before the MLP, or there is no block `first`.
     """
     check_is_model(model)
     _check_first(model, first)
@@ -44,13 +44,13 @@ def halves_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]
 
 @contextmanager
 def pairs_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]:
-    """y = x + F_i(x) + F_{i+1}(x) for every two blocks, the first and second, the third and fourth, ...
+    """Compute y = x + F_i(x) + F_{i+1}(x) for pairs of blocks: the first and second, the third and fourth, ...
 
     Args:
-        first: blocks below this number are as before, and so is a last one without a partner.
+        first: blocks below this number do not change, and neither does a last block without a partner.
 
     Raises:
-        ValueError: for what is no model, or a number of no block.
+        ValueError: `model` is not a supported model, or there is no block `first`.
     """
     check_is_model(model)
     _check_first(model, first)
@@ -66,10 +66,10 @@ def pairs_in_parallel(model: PreTrainedModel, first: int = 0) -> Iterator[None]:
 
 @contextmanager
 def skipping(model: PreTrainedModel, left_out: Collection[int]) -> Iterator[None]:
-    """Blocks of these numbers give what they read; range(3, n, 4) leaves out every fourth.
+    """Skip the blocks with these numbers: their output is their input. range(3, n, 4) skips every fourth block.
 
     Raises:
-        ValueError: for a block that the model has not.
+        ValueError: the model does not have one of these blocks.
     """
     check_is_model(model)
     n_blocks = len(blocks(model))
@@ -91,10 +91,10 @@ def skipping(model: PreTrainedModel, left_out: Collection[int]) -> Iterator[None
 
 @contextmanager
 def activated_by(model: PreTrainedModel, activation: str) -> Iterator[None]:
-    """Every MLP with another nonlinearity, by transformers' name for it, such as "relu"; nothing is trained.
+    """Replace the activation function of every MLP, by its name in transformers, such as "relu"; nothing is trained.
 
     Raises:
-        ValueError: for a name that transformers does not have.
+        ValueError: transformers does not have an activation function of this name.
     """
     if activation not in ACT2FN:
         raise ValueError(f"got activation {activation!r}; expected a name such as relu, silu, gelu.")
@@ -121,7 +121,7 @@ def _hidden(args: tuple, kwargs: dict) -> Tensor:
 
 
 def _note(read: list[Tensor]) -> Callable:
-    """A hook that keeps what a block reads."""
+    """Return a hook that stores the input of a block."""
 
     def hook(_: nn.Module, args: tuple, kwargs: dict) -> None:
         read[:] = [_hidden(args, kwargs)]
@@ -130,7 +130,7 @@ def _note(read: list[Tensor]) -> Callable:
 
 
 def _give(read: list[Tensor]) -> Callable:
-    """A hook that gives what the block read."""
+    """Return a hook that outputs the stored input of the block."""
 
     def hook(_: nn.Module, args: tuple, output: Tensor | tuple) -> Tensor | tuple:
         return _like(output, read[0])
@@ -139,7 +139,7 @@ def _give(read: list[Tensor]) -> Callable:
 
 
 def _swap(read: list[Tensor], between: list[Tensor]) -> Callable:
-    """A hook that has a block read what another one read, and keeps what it would have read."""
+    """Return a hook that replaces a block's input by the input of another block, and stores the original input."""
 
     def hook(_: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         between[:] = [_hidden(args, kwargs)]
@@ -149,7 +149,7 @@ def _swap(read: list[Tensor], between: list[Tensor]) -> Callable:
 
 
 def _add(read: list[Tensor], between: list[Tensor]) -> Callable:
-    """A hook that adds what the block before had added."""
+    """Return a hook that adds the difference that the block before it has made."""
 
     def hook(_: nn.Module, args: tuple, output: Tensor | tuple) -> Tensor | tuple:
         hidden = output[0] if isinstance(output, tuple) else output
@@ -159,5 +159,5 @@ def _add(read: list[Tensor], between: list[Tensor]) -> Callable:
 
 
 def _like(output: Tensor | tuple, hidden: Tensor) -> Tensor | tuple:
-    """Some families give a tuple that begins with the hidden states."""
+    """Return the hidden states in the form of `output`: in some families a tuple that begins with them."""
     return (hidden, *output[1:]) if isinstance(output, tuple) else hidden

@@ -1,4 +1,4 @@
-"""`with contextual(model, selector, density=0.5) as watch:` — each token uses the neurons that the selector gives it.
+"""`with contextual(model, selector, density=0.5) as watch:` — each token uses only the neurons that the selector keeps.
 
 Neurons that are not kept are computed and then multiplied by zero: this measures the loss in quality, not the time
 saved. On a GPU, a pass of few tokens computes only the neurons that are kept (execute/on_kernels.py). For the time
@@ -27,9 +27,9 @@ _inside: WeakSet = WeakSet()  # models in such a block now
 
 
 class Watch:
-    """How dense the passes since the beginning were. Padding is not counted where an attention mask tells of it.
+    """Count the kept neurons of all passes so far. Padding is not counted if there is an attention mask.
 
-    Of a step that is recorded as a CUDA graph, replays are not counted.
+    Replays of a step that is recorded as a CUDA graph are not counted.
 
     Attributes:
         bytes: what the selector stores in addition to the model's own weights.
@@ -43,12 +43,12 @@ class Watch:
         self._kept: list[int | Tensor] = [0] * n_blocks
 
     def count(self, block: int, keep: Bool[Tensor, "T F"], real: Bool[Tensor, "T"]) -> None:
-        """Add what one block kept in one pass."""
+        """Add the kept neurons of one block in one pass."""
         self._begin(block, real.sum())
         self._kept[block] += (keep & real[:, None]).sum() if keep.is_cuda else int(keep[real].sum())
 
     def count_exactly(self, block: int, n_kept: int, seen: Seen) -> None:
-        """Likewise where each token kept so many neurons."""
+        """Add the same for a pass in which each token kept `n_kept` neurons."""
         self._begin(block, seen.real.sum() if seen.is_masked else len(seen.x))
         self._kept[block] = self._kept[block] + n_kept * self._n_real
 
@@ -59,12 +59,12 @@ class Watch:
 
     @property
     def n_tokens(self) -> int:
-        """Real tokens so far."""
+        """The number of tokens so far, without padding."""
         return int(self._n_tokens)
 
     @property
     def density(self) -> tuple[float, ...]:
-        """The fraction of its neurons that each block kept, over all tokens; NaN before the first."""
+        """The fraction of its neurons that each block kept, over all tokens; NaN before the first token."""
         computed = self.n_tokens * self._n_neurons
         return tuple((int(kept) / computed if computed else math.nan) for kept in self._kept)
 
@@ -75,16 +75,16 @@ class Watch:
 
 @contextmanager
 def contextual(model: PreTrainedModel, selector: NeuronSelector, density: float | None = None) -> Iterator[Watch]:
-    """Inside, every token computes with the neurons that the selector keeps for it; on exit the model is as before.
+    """Compute every token with the neurons that the selector keeps for it, inside the `with` block; restore on exit.
 
-    Works with any call, `generate()` among them. A model that was compiled runs eagerly. No weight may change inside.
+    It works with any call, including `generate()`. A compiled model runs eagerly. Weights must not change inside.
 
     Args:
-        density: in place of the selector's own, in every block.
+        density: replaces the selector's density in every block.
 
     Raises:
-        ValueError: a density outside (0, 1], a selector of another model, a model with experts or of no known family,
-            or one that is inside such a block already.
+        ValueError: a density outside (0, 1]; a selector of another model; a model with experts or of an unknown
+            family, or one that is already inside such a `with` block.
     """
     if not isinstance(selector, NeuronSelector):
         raise ValueError(f"got selector {selector!r}; expected a NeuronSelector, such as Oracle(density=0.5).")
@@ -120,7 +120,7 @@ def contextual(model: PreTrainedModel, selector: NeuronSelector, density: float 
 def choices(
     model: PreTrainedModel, selector: NeuronSelector, ids: Int[Tensor, "N"], density: float | None = None
 ) -> Bool[Tensor, "L N F"]:
-    """Which neurons each token of a text would keep; the model itself stays dense, so no choice changes a later one."""
+    """Return the neurons that each token of a text would keep. The model stays dense, so choices are independent."""
     selector = selector if density is None else replace(selector, density=density, by_block=())
     selector.check_sizes(sizes_of(model))
     by_block: list[Tensor] = []

@@ -85,7 +85,7 @@ def neurons_of(model: PreTrainedModel) -> list[Neurons]:
     """Return the MLPs of all transformer blocks, in order.
 
     Raises:
-        ValueError: for a model of an unknown family, or with experts.
+        ValueError: the model is of an unknown family, or has experts.
     """
     refuse_mixture(model)
     name = activation(model)

@@ -1,4 +1,4 @@
-"""Looking at the MLPs of a model while it runs: what a token has there, block by block, through hooks alone.
+"""Observe the MLPs of a running model through hooks: the inputs and activations of each token, block by block.
 
 Dimension key: T tokens of a pass in one row (B sequences of N), D width, F neurons.
 """
@@ -21,18 +21,18 @@ from course_lib.models import architecture, blocks, trunk
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Seen:
-    """What there is to read of T tokens at one block.
+    """The tensors of T tokens at one block.
 
     Args:
         x: the MLP's input, after its norm.
         embedding: the residual before block 0.
-        earlier: x of as many earlier blocks as was asked for, by their number.
-        hidden: h of all neurons, which only an oracle knows before the MLP is computed; None where only chosen ones
-            will be.
-        ids: of the tokens; None where the model was given embeddings.
-        real: False for padding, as far as the attention mask says.
+        earlier: x of as many earlier blocks as were requested, by block number.
+        hidden: h of all neurons, which only an oracle has before the MLP is computed; None if only chosen neurons will
+            be computed.
+        ids: of the tokens; None if the input of the model is embeddings.
+        real: False for padding, according to the attention mask.
         is_masked: whether there is an attention mask, so that some tokens may be padding.
-        n_sequences: the T tokens are that many sequences of one length, one after the other.
+        n_sequences: the T tokens are this number of sequences of equal length, one after the other.
     """
 
     x: Float[Tensor, "T D"]
@@ -54,14 +54,14 @@ Instead = Callable[[Tensor], Tensor | None]  # what the MLP reads -> its output,
 
 @contextmanager
 def looking(model: PreTrainedModel, look: Look, lookahead: int = 0, compute: Compute | None = None) -> Iterator[None]:
-    """Inside, `look` is called in every block of every pass, before the last matrix of the MLP reads its neurons.
+    """Call `look` in every block of every pass before the MLP's last matrix, inside the `with` block.
 
     Args:
-        lookahead: of how many earlier blocks x is held.
-        compute: asked first, before the MLP; where it gives an output, nothing else of the MLP is computed.
+        lookahead: the number of earlier blocks whose x is stored.
+        compute: called first, before the MLP; if it returns an output, nothing else of the MLP is computed.
 
     Raises:
-        ValueError: for a model of no known family, or with experts.
+        ValueError: the model is of an unknown family, or has experts.
     """
     one_pass = _Pass(look, neurons_of(model), lookahead)
     with hooking() as handles, ExitStack() as stack:
@@ -78,17 +78,17 @@ def looking(model: PreTrainedModel, look: Look, lookahead: int = 0, compute: Com
 
 
 def look_through(model: PreTrainedModel, windows: Int[Tensor, "n N"], look: Look, lookahead: int = 0) -> None:
-    """Run the model over windows of token ids, one at a time and without gradients, and look at each block.
+    """Run the model over windows of token ids, one at a time and without gradients, and call `look` at each block.
 
     Raises:
-        ValueError: without windows, or for a model that cannot be looked at.
+        ValueError: there are no windows, or the model is not supported.
     """
     with looking(model, look, lookahead):
         run_through(model, windows)
 
 
 def importance_of(model: PreTrainedModel, ids: Int[Tensor, "N"]) -> Float[Tensor, "L N F"]:
-    """|h_i| ‖w_i‖ of every neuron at every token of one text, in the dense model."""
+    """Return |h_i| ‖w_i‖ of every neuron at every token of one text, in the dense model."""
     by_block: list[Tensor] = []
     look_through(model, ids[None], lambda _, seen: by_block.append(seen.neurons.importance(seen.hidden)))
     return torch.stack(by_block)
@@ -124,7 +124,7 @@ class _Pass:
 
     def looked(self, block: int) -> Callable:
         def hook(_: nn.Module, args: tuple) -> tuple | None:
-            if self.computed_block == block:  # what comes here is nothing's values
+            if self.computed_block == block:  # these values do not belong to any neuron
                 return None
             found = self.look(block, self._seen(block, _flat(args[0])))
             self.earlier[block] = self.x
@@ -158,15 +158,15 @@ class _Pass:
 
 
 def _flat(hidden: Tensor) -> Float[Tensor, "T D"]:
-    """Tokens in one row; OPT's linears see them so already."""
+    """Put all tokens in one row; OPT's linears have them in one row already."""
     return hidden.reshape(-1, hidden.shape[-1])
 
 
 @contextmanager
 def computing(block: nn.Module, instead: Instead) -> Iterator[None]:
-    """Inside, the MLP's output is what `instead` makes of its input; on exit the modules are as before.
+    """Replace the MLP's output by the result of `instead` for its input, inside the `with` block; restore on exit.
 
-    Any other hook on one of the MLP's linears expects it to run, so then nothing is replaced.
+    Other hooks on the MLP's linears expect them to run, so with such hooks nothing is replaced.
     """
     names = architecture(block).mlp
     linears, path = [block.get_submodule(name) for name in names], names[0].rpartition(".")[0]
@@ -187,7 +187,7 @@ def computing(block: nn.Module, instead: Instead) -> Iterator[None]:
         if y is None:
             return plain[0](x)
         found.append(y)
-        return x.new_zeros(1).expand(*x.shape[:-1], linears[-1].weight.shape[1])  # what nothing reads
+        return x.new_zeros(1).expand(*x.shape[:-1], linears[-1].weight.shape[1])  # its values are never read
 
     def last(hidden: Tensor) -> Tensor:
         return found.pop() if found else plain[1](hidden)

@@ -1,4 +1,4 @@
-"""How large a model is where selectors care, which models they refuse, and how calibration text goes through one.
+"""Check the sizes of models for selectors, refuse unsupported models, and run calibration text through a model.
 
 Dimension key: n windows of N tokens.
 """
@@ -14,7 +14,7 @@ from course_lib.models import MIXTRAL, architecture, blocks, check_is_model, che
 
 
 class Sizes(NamedTuple):
-    """The sizes that a selector, once fitted to a model, must find again."""
+    """The sizes of a model that a fitted selector checks."""
 
     n_blocks: int
     width: int
@@ -22,14 +22,14 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(model: PreTrainedModel) -> Sizes:
-    """How many blocks there are, how wide they are, and how many neurons each has."""
+    """Return the number of blocks, their width, and the number of neurons of each block."""
     first = blocks(model)[0]
     down = weight_of(first.get_submodule(architecture(first).mlp[-1]))
     return Sizes(len(blocks(model)), down.shape[0], n_neurons(first))
 
 
 def refuse_mixture(model: object) -> None:
-    """Raises ValueError for a model some of whose blocks have experts in place of an MLP, or what is no model."""
+    """Raise ValueError if `model` is not a model, or if some of its blocks have experts instead of an MLP."""
     check_is_model(model)
     mixed = [name for name, _ in model.named_parameters() if name.endswith(f".{MIXTRAL.gate}")]
     if mixed:
@@ -41,10 +41,10 @@ def refuse_mixture(model: object) -> None:
 
 @torch.no_grad()
 def run_through(model: PreTrainedModel, windows: Int[Tensor, "n N"]) -> None:
-    """Run the model over windows of token ids, one at a time; what is learnt is learnt by hooks.
+    """Run the model over windows of token ids, one at a time; hooks collect the data.
 
     Raises:
-        ValueError: without windows, or for tokens that this model does not have.
+        ValueError: there are no windows, or the model does not have some of the tokens.
     """
     if windows.ndim != 2 or windows.numel() == 0:
         raise ValueError(f"got windows of shape {tuple(windows.shape)}; expected (n, tokens), at least one of each.")

@@ -1,4 +1,4 @@
-"""How little a token changes from block to block: what makes a choice predictable a block ahead (Deja Vu, section 4.3).
+"""Measure how little a token changes per block, so that a choice can be made a block earlier (Deja Vu, section 4.3).
 
 Dimension key: L blocks, T tokens of all windows in one row, n windows of N tokens, D width.
 """
@@ -18,11 +18,11 @@ from course_lib.models import architecture, blocks
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SlowChange:
-    """Of every token at every block, with X the residual that is read and F(X) what is added to it.
+    """Measurements for every token at every block, where X is the input residual and F(X) is what is added to it.
 
     Attributes:
         cosine: between the residuals before and after the block.
-        attention, mlp: ‖F(X)‖ / ‖X‖ of the block's two halves; the second one reads what the first one left.
+        attention, mlp: ‖F(X)‖ / ‖X‖ of the block's two halves; the second half reads the output of the first one.
     """
 
     cosine: Float[Tensor, "L T"]
@@ -31,10 +31,10 @@ class SlowChange:
 
 
 def slow_change(model: PreTrainedModel, windows: Int[Tensor, "n N"]) -> SlowChange:
-    """Measured in the dense model, for families that add what attention and MLP give to the residual as it is.
+    """Measure the dense model, for families that add the outputs of attention and MLP to the residual unchanged.
 
     Raises:
-        ValueError: for a model of no known family, one that scales or normalises what it adds, or no windows.
+        ValueError: the model is of an unknown family or scales or normalises what it adds, or there are no windows.
     """
     measured = _Residuals(type(model).__name__)
     with hooking() as handles:
@@ -47,7 +47,7 @@ def slow_change(model: PreTrainedModel, windows: Int[Tensor, "n N"]) -> SlowChan
             handles.append(block.register_forward_hook(measured.check))
         run_through(model, windows)
     n_blocks = len(blocks(model))
-    by_block = [  # passes come one after the other, blocks inside of them
+    by_block = [  # the passes follow each other, and each has all blocks in order
         torch.stack([torch.cat(values[block::n_blocks]) for block in range(n_blocks)])
         for values in (measured.cosine, measured.attention, measured.mlp)
     ]

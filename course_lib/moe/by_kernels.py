@@ -1,4 +1,4 @@
-"""The layer on a GPU: three launches for a few tokens, five for many, and no wait for the GPU.
+"""The layer on a GPU: three kernel launches for a few tokens, five for many, and the host never waits for the GPU.
 
 Dimension key: T tokens, E experts, D width.
 """
@@ -20,7 +20,7 @@ from course_lib.moe.routers.olmoe import OLMoE
 from course_lib.moe.routers.switch import Switch
 from course_lib.moe.routing import Router
 
-# The routers that choose the k best logits where nothing is drawn, and how router_topk has to weigh these.
+# The routers that choose the k best logits if nothing is sampled, and how router_topk has to compute their weights.
 WEIGHTS = {
     Mixtral: "chosen",
     NoisyTopK: "chosen",
@@ -39,7 +39,7 @@ def by_kernels(
     tokens: Float[Tensor, "T D"],
     real: Bool[Tensor, "T"] | None,
 ) -> tuple[Float[Tensor, "T D"], Routing] | None:
-    """The routed experts' output and the routing where kernels can compute them, else None.
+    """Return the routed experts' output and the routing, or None if there is no kernel for them.
 
     Unlike PyTorch code, which waits for the logits to check them, this gives NaN where a real token's logits are NaN or
     infinite, and zeros where all tokens are padding.
@@ -66,7 +66,7 @@ def by_kernels(
 
 
 def _chooses_the_best(router: Router) -> bool:
-    """By the logits of the token alone. Of a subclass nothing is known."""
+    """Return whether the router chooses by a token's logits alone; for an unknown subclass, return False."""
     return type(router) in WEIGHTS and router.capacity_factor is None and getattr(router, "n_groups", 1) == 1
 
 

@@ -1,4 +1,4 @@
-"""What routers and layers refuse: got what, expected what, and what to do.
+"""Checks of routers and layers; each error message says what it got, what was expected, and what to do.
 
 Dimension key: T tokens, E experts.
 """
@@ -10,14 +10,14 @@ from course_lib.settings import check_count, check_number
 
 
 def check_settings(k: object, capacity_factor: object) -> None:
-    """Raises ValueError for a count of experts or a capacity that no layer can have."""
+    """Raise ValueError for a number of experts or a capacity factor that no layer can have."""
     check_count("k", k)
     if capacity_factor is not None:
         check_number("capacity_factor", capacity_factor, above=True)
 
 
 def check_logits(logits: object, real: object, k: int) -> None:
-    """Raises ValueError for what cannot be routed. Rows of padding may hold anything."""
+    """Raise ValueError for logits that cannot be routed. The rows of padding may have any values."""
     if not isinstance(logits, Tensor) or logits.ndim != 2 or not logits.is_floating_point():
         what = f"{tuple(logits.shape)} {logits.dtype}" if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(f"got logits {what}; expected floats of shape (tokens, experts): flatten sequences first.")
@@ -46,7 +46,7 @@ def check_logits(logits: object, real: object, k: int) -> None:
 
 
 def check_given(needs: str, logits: Tensor, real: object, ids: object, noise: object) -> None:
-    """Raises ValueError where a router is not given what it needs in addition to the logits."""
+    """Raise ValueError if a router does not get what it needs in addition to the logits."""
     if needs == "ids" and (not isinstance(ids, Tensor) or ids.shape != logits.shape[:1] or ids.is_floating_point()):
         raise ValueError(f"got ids {_what(ids)}; expected token ids of shape ({len(logits)},): this router reads them.")
     if needs == "noise" and (not isinstance(noise, Tensor) or noise.shape != logits.shape):
@@ -62,7 +62,7 @@ def check_given(needs: str, logits: Tensor, real: object, ids: object, noise: ob
 
 
 def check_bias(bias: object, n_experts: int | None = None) -> None:
-    """Raises ValueError for a bias of the choice that is no finite number for each of the experts."""
+    """Raise ValueError for a router bias that does not have one finite number per expert."""
     if bias is None:
         return
     is_row = isinstance(bias, Tensor) and bias.ndim == 1 and bias.is_floating_point()
@@ -77,20 +77,20 @@ def check_bias(bias: object, n_experts: int | None = None) -> None:
 
 
 def check_table(table: object) -> None:
-    """Raises ValueError for a table of experts that is no row of whole numbers."""
+    """Raise ValueError for a table of experts that is not a row of integers."""
     if table is not None and (not isinstance(table, Tensor) or table.ndim != 1 or table.is_floating_point()):
         raise ValueError(f"got table {_what(table)}; expected a row of whole numbers, the expert of each id, or None.")
 
 
 def check_experts(expert: Tensor, n_experts: int) -> None:
-    """Raises ValueError for an expert that there is not."""
+    """Raise ValueError for an expert that does not exist."""
     if (low := int(expert.min())) < 0 or (high := int(expert.max())) >= n_experts:
         wrong = low if low < 0 else high
         raise ValueError(f"got expert {wrong} from the table, and {n_experts} experts; expected 0 to {n_experts - 1}.")
 
 
 def checked_load(load: Tensor) -> Tensor:
-    """The loads, or ValueError where one is NaN or infinite: their signs would be numbers."""
+    """Return the loads; raise ValueError if a load is NaN or infinite, since their signs would still be numbers."""
     if not bool(load.isfinite().all()):
         raise ValueError(
             f"got loads with {int((~load.isfinite()).sum())} of {load.numel()} values that are NaN or infinite; "
@@ -100,13 +100,13 @@ def checked_load(load: Tensor) -> Tensor:
 
 
 def check_cluster(n_groups: object, kept_groups: object) -> None:
-    """Raises ValueError for numbers of groups that no layer can have."""
+    """Raise ValueError for numbers of groups that no layer can have."""
     check_count("n_groups", n_groups)
     check_count("kept_groups", kept_groups)
 
 
 def check_groups(n_experts: int, n_groups: int, kept: int, k: int) -> int:
-    """The size of a group. Raises ValueError for groups of experts that cannot be made, or hold too few."""
+    """Return the number of experts per group. Raise ValueError for groups that are impossible or too small."""
     if n_experts % n_groups or kept > n_groups or k > kept * (n_experts // n_groups):
         raise ValueError(
             f"got {n_experts} experts, {n_groups} groups, {kept} kept, k = {k}; expected groups of one size, "
@@ -116,7 +116,7 @@ def check_groups(n_experts: int, n_groups: int, kept: int, k: int) -> int:
 
 
 def check_capacity(places: int, factor: float, k: int, n_tokens: int, n_experts: int) -> None:
-    """Raises ValueError where an expert would take no token at all."""
+    """Raise ValueError if the capacity of an expert is less than one token."""
     if places < 1:
         least = n_experts / (k * n_tokens)
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What routers share: exact choices, places, and for those that sample the draw and a gradient of its own.
+"""Functions shared by routers: exact top-k, expert capacity, random choices, and gradients of a random choice.
 
 Dimension key: T tokens, E experts.
 """
@@ -12,19 +12,19 @@ from torch import Tensor
 
 
 def highest(score: Float[Tensor, "T E"], k: int) -> Int[Tensor, "T k"]:
-    """The k best experts of each token, exactly k whatever the ties: among equals the lower index."""
+    """Return the k best experts of each token, always exactly k: of equal scores the lower index comes first."""
     return score.sort(dim=1, descending=True, stable=True).indices[:, :k]
 
 
 def among(indices: Int[Tensor, "T k"], n_experts: int) -> Bool[Tensor, "T E"]:
-    """Indices as a mask."""
+    """Turn indices into a mask."""
     return torch.zeros(len(indices), n_experts, dtype=torch.bool, device=indices.device).scatter_(1, indices, True)
 
 
 def sigmoid_shares(
     logits: Float[Tensor, "T E"], keep: Bool[Tensor, "T E"], scaling: float = 1.0
 ) -> Float[Tensor, "T E"]:
-    """scaling · σ(h) over the sum of each row. Where σ underflows, by its logarithm: σ_i / Σ σ_j = softmax(log σ)_i."""
+    """Return scaling · σ(h) over the sum of each row. If σ underflows, use σ_i / Σ σ_j = softmax(log σ)_i."""
     score = logits.sigmoid().where(keep, 0)
     total = score.sum(1, keepdim=True)
     is_tiny = total < 1e-12
@@ -33,24 +33,24 @@ def sigmoid_shares(
 
 
 def admitted(wishes: Sequence[Bool[Tensor, "T E"]], capacity: int) -> Bool[Tensor, "T E"]:
-    """The choices that fit: the first wishes of all tokens in order, then the second ones, until an expert is full."""
+    """Return the choices within capacity: first choices in the order of the tokens, then second choices."""
     keep, taken = torch.zeros_like(wishes[0]), 0
     for wish in wishes:
-        place = wish.cumsum(0) + taken  # (T, E), counted from one
+        place = wish.cumsum(0) + taken  # (T, E), counted from 1
         keep |= wish & (place <= capacity)
         taken = place[-1]
     return keep
 
 
 def near_best(logits: Float[Tensor, "T E"], eps: float) -> Bool[Tensor, "T E"]:
-    """Which experts may be drawn: (max − h) / max(|h|, max) at most 2 ε. Minus infinity never may."""
+    """Return which experts can be sampled: those with (max − h) / max(|h|, max) ≤ 2 ε, but never minus infinity."""
     best = logits.detach().amax(dim=1, keepdim=True)
     distance = (best - logits.detach()) / logits.detach().abs().clamp(min=best)
-    return ~(distance > 2 * eps) & logits.isfinite()  # 0 / 0, where all logits are zero, is near
+    return ~(distance > 2 * eps) & logits.isfinite()  # 0 / 0, if all logits are zero, counts as near
 
 
 def draw(logits: Float[Tensor, "T E"], generator: torch.Generator | None) -> Int[Tensor, "T 1"]:
-    """One expert of each token from softmax(logits), by the largest logit plus Gumbel noise; the largest, without."""
+    """Sample one expert per token from softmax(logits) with Gumbel noise; without generator, return the most likely."""
     logits = logits.detach()
     if generator is None:
         return logits.argmax(dim=1, keepdim=True)
@@ -61,14 +61,14 @@ def draw(logits: Float[Tensor, "T E"], generator: torch.Generator | None) -> Int
 def factor_of(
     drawn: Int[Tensor, "T 1"], logits: Float[Tensor, "T E"], low: float, often: float, generator: torch.Generator
 ) -> Float[Tensor, "T 1"]:
-    """`low` with probability `often`, else 1; 1 in any case where the most likely expert was drawn."""
+    """Return `low` with probability `often`, otherwise 1; always 1 if the most likely expert was sampled."""
     shortened = torch.empty(drawn.shape, device=logits.device).uniform_(generator=generator) < often
     shortened &= drawn != logits.detach().argmax(dim=1, keepdim=True)
-    return torch.where(shortened, logits.new_tensor(low), 1.0)  # a third in the type of the logits, not in float32
+    return torch.where(shortened, logits.new_tensor(low), 1.0)  # 1/3 in the type of the logits, not in float32
 
 
 class _Scaled(torch.autograd.Function):
-    """value x factor, with the gradient slope x g, whatever the factor was."""
+    """value x factor, whose gradient is slope x g for every factor."""
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, value: Tensor, factor: Tensor, slope: float) -> Tensor:
@@ -81,5 +81,5 @@ class _Scaled(torch.autograd.Function):
 
 
 def scaled(value: Float[Tensor, "T 1"], factor: Float[Tensor, "T 1"], slope: float) -> Float[Tensor, "T 1"]:
-    """The multiplier as the experts see it, and the gradient that it passes on."""
+    """Return the experts' multiplier, value x factor, whose gradient is scaled by `slope` instead of `factor`."""
     return _Scaled.apply(value, factor, slope)

@@ -1,10 +1,10 @@
-"""Dispatch and combine: tokens to the experts they go to, and the weighted sum of what comes back.
+"""Dispatch and combine: send tokens to their experts, and sum the weighted outputs.
 
 Dimension key: T tokens, E experts, D width, P pairs of a token and an expert, sorted by expert.
 
     y_t = Σ_e w_te E_e(x_t)    over the experts with keep_te
 
-All ways compute the same; they differ in what they multiply. Sums are in float32 at least.
+All functions return the same result; they differ in what they multiply. Sums are in float32 at least.
 """
 
 import torch
@@ -20,7 +20,7 @@ GROUPED_TYPES = {"cpu": (torch.float32, torch.bfloat16, torch.float16), "cuda": 
 def token_loop(
     experts: Experts, tokens: Float[Tensor, "T D"], weights: Float[Tensor, "T E"], keep: Bool[Tensor, "T E"]
 ) -> Float[Tensor, "T D"]:
-    """The formula, one token after the other: the slow reference for the others."""
+    """Compute the formula token by token: the slow reference for the other functions."""
     total = torch.zeros_like(tokens, dtype=_sum_type(tokens))
     for token, expert in keep.nonzero().tolist():
         total[token] += weights[token, expert] * experts.one(expert, tokens[token : token + 1])[0]
@@ -30,9 +30,9 @@ def token_loop(
 def all_experts(
     experts: Experts, tokens: Float[Tensor, "T D"], weights: Float[Tensor, "T E"], keep: Bool[Tensor, "T E"]
 ) -> Float[Tensor, "T D"]:
-    """Every expert for every token, most of it times zero: E / k times the work, and no dispatch."""
-    # An expert reads zeros in place of tokens that do not go to it. Padding may hold anything, and an expert that was
-    # not chosen may overflow, and a product with a weight of 0 would be NaN.
+    """Compute every expert for every token and multiply most outputs by zero: E / k times the work, but no dispatch."""
+    # Experts get zeros instead of tokens that are not sent to them: padding may have any values, and the output of an
+    # expert that was not chosen may overflow, and its product with a weight of 0 would be NaN.
     rows = [experts.one(e, tokens.where(keep[:, e : e + 1], 0)) for e in range(experts.n_experts)]
     outputs = torch.stack(rows, dim=1).where(keep[..., None], 0)  # (T, E, D)
     return (outputs * weights.where(keep, 0)[..., None]).sum(1).to(tokens.dtype)
@@ -41,7 +41,7 @@ def all_experts(
 def expert_loop(
     experts: Experts, tokens: Float[Tensor, "T D"], weights: Float[Tensor, "T E"], keep: Bool[Tensor, "T E"]
 ) -> Float[Tensor, "T D"]:
-    """Pairs sorted by expert, one product for each expert that has any. Works for every type and width."""
+    """Sort pairs by expert and compute one product per expert that has pairs. This works for every type and width."""
     expert, token = pairs(keep)
     parts = tokens[token].split(keep.sum(0).tolist())
     outputs = [experts.one(e, part) for e, part in enumerate(parts) if len(part)]
@@ -51,11 +51,11 @@ def expert_loop(
 def grouped(
     experts: Experts, tokens: Float[Tensor, "T D"], weights: Float[Tensor, "T E"], keep: Bool[Tensor, "T E"]
 ) -> Float[Tensor, "T D"]:
-    """Pairs sorted by expert, one grouped product for each matrix; the loop over experts where torch has none."""
+    """Sort pairs by expert and compute one grouped product per matrix, or use `expert_loop` if torch has none."""
     expert, token = pairs(keep)
     if not can_group(experts, tokens) or len(token) == 0:
         return expert_loop(experts, tokens, weights, keep)
-    ends = keep.sum(0).cumsum(0, dtype=torch.int32)  # where each expert's rows end; equal ends are an idle expert
+    ends = keep.sum(0).cumsum(0, dtype=torch.int32)  # where each expert's rows end; equal ends mean an idle expert
     hidden = F.grouped_mm(tokens[token], experts.into.transpose(1, 2), offs=ends)  # (P, H)
     hidden = hidden if experts.bias is None else hidden + experts.bias[expert]
     outputs = F.grouped_mm(experts.activation(hidden).contiguous(), experts.out.transpose(1, 2), offs=ends)
@@ -66,7 +66,7 @@ WAYS = {"grouped": grouped, "expert_loop": expert_loop, "all_experts": all_exper
 
 
 def can_group(experts: Experts, tokens: Float[Tensor, "T D"]) -> bool:
-    """Whether torch multiplies these in groups: a type that it has, one type, and rows of a multiple of 16 bytes."""
+    """Return whether torch has a grouped product for these: one supported type, and rows of a multiple of 16 bytes."""
     weights = (experts.into, experts.out)
     if not hasattr(F, "grouped_mm") or any(weight.dtype != tokens.dtype for weight in weights):
         return False
@@ -77,7 +77,7 @@ def can_group(experts: Experts, tokens: Float[Tensor, "T D"]) -> bool:
 
 
 def pairs(keep: Bool[Tensor, "T E"]) -> tuple[Int[Tensor, "P"], Int[Tensor, "P"]]:
-    """Expert and token of each pair, by expert and then by token, without a sort: the mask read column by column."""
+    """Return expert and token of each pair, ordered by expert and then token, from the columns of the mask."""
     expert, token = keep.T.nonzero(as_tuple=True)
     return expert, token
 
@@ -89,7 +89,7 @@ def combined(
     expert: Int[Tensor, "P"],
     token: Int[Tensor, "P"],
 ) -> Float[Tensor, "T D"]:
-    """The weighted sum over each token's experts; zero for a token that has none."""
+    """Return the weighted sum over each token's experts; zero for a token without experts."""
     weighted = outputs * weights[token, expert][:, None]
     total = torch.zeros_like(tokens, dtype=_sum_type(tokens))
     return total.index_add_(0, token, weighted.to(total.dtype)).to(tokens.dtype)

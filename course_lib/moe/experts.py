@@ -1,4 +1,4 @@
-"""E feed-forward networks of one shape, held as two tensors, as transformers holds them.
+"""E feed-forward networks of equal shape, stored as two tensors, as in transformers.
 
 Dimension key: E experts, D width, F neurons of an expert, H rows of its first matrix (2 F where half are gates), T
 tokens.
@@ -22,7 +22,7 @@ def _swiglu(hidden: Float[Tensor, "*t H"]) -> Float[Tensor, "*t F"]:
     return F.silu(gate) * up
 
 
-ACTIVATIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {  # rows of the first matrix for each neuron
+ACTIVATIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {  # rows of the first matrix per neuron
     "swiglu": (2, _swiglu),
     "relu": (1, F.relu),
     "gelu": (1, F.gelu),
@@ -30,12 +30,13 @@ ACTIVATIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {  # rows of th
 
 
 class Experts(nn.Module):
-    """y = W_out a(W_in x + b_in), W_in and W_out of the expert; a is SwiGLU, silu(gate) · up, unless said otherwise.
+    """y = W_out a(W_in x + b_in), with each expert's W_in and W_out; by default a is SwiGLU, silu(gate) · up.
 
     Args:
-        into: (E, H, D), rows of the gate first, then those of the linear half.
+        into: (E, H, D), first the rows of the gate, then those of the linear half.
         out: (E, D, F).
-        bias: (E, H) of the first matrix, where the network has one. One of the second belongs to no expert alone.
+        bias: (E, H) of the first matrix, if it has one. A bias of the second matrix would not belong to a single
+            expert.
 
     Raises:
         ValueError: shapes that do not fit each other, or an unknown activation.
@@ -75,7 +76,7 @@ class Experts(nn.Module):
         return self.out.shape[1]
 
     def one(self, expert: int, tokens: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        """The output of one expert for tokens."""
+        """Return the output of one expert for tokens."""
         bias = None if self.bias is None else self.bias[expert]
         return F.linear(self.activation(F.linear(tokens, self.into[expert], bias)), self.out[expert])
 
@@ -88,7 +89,7 @@ def random_experts(
     std: float = 0.02,
     generator: torch.Generator | None = None,
 ) -> Experts:
-    """Experts of normal weights, no two alike.
+    """Return experts with random normal weights, all of them different.
 
     Raises:
         ValueError: sizes below 1, or an unknown activation.

@@ -1,4 +1,4 @@
-"""The layer: a gate, a router, experts, and whatever expert sees every token.
+"""The layer: a gate, a router, experts, and optionally shared experts for every token.
 
 Dimension key: B sequences, N tokens in each, T tokens, E experts, D width.
 """
@@ -16,16 +16,17 @@ from course_lib.moe.routing import Router
 
 
 class MoE(nn.Module):
-    """y = Σ_e w_e E_e(x), with the weights that the router gives for the logits W x; plus a shared expert's output.
+    """y = Σ_e w_e E_e(x), with the router's weights for the logits W x; plus the output of the shared experts.
 
     Args:
-        router: what turns logits into weights. Sequences are routed one by one where tokens compete for places.
-        gate: W, (E, D); random where it is left out, zero for a router with noise, as in its paper.
-        shared: experts that see every token, weight one.
-        way: how experts are computed: "grouped", "expert_loop", "all_experts" or "token_loop". The result is the same.
+        router: turns logits into weights. Sequences are routed one at a time if tokens compete for expert capacity.
+        gate: W, (E, D); random by default, but zero for a router with noise, as in its paper.
+        shared: experts that process every token, with weight 1.
+        way: how experts are computed: "grouped", "expert_loop", "all_experts" or "token_loop". All have the same
+            result.
 
     Raises:
-        ValueError: a gate that does not fit the experts, an unknown way.
+        ValueError: the gate does not fit the experts, or `way` is unknown.
     """
 
     def __init__(
@@ -59,12 +60,12 @@ class MoE(nn.Module):
         ids: Int[Tensor, "*b"] | None = None,
         generator: torch.Generator | None = None,
     ) -> tuple[Float[Tensor, "*b D"], Routing]:
-        """The output, of the shape of x, and who went where, for the losses and the pictures.
+        """Return the output, with the shape of x, and the routing, for the losses and plots.
 
         Args:
             x: (B, N, D), or tokens of one group (T, D).
-            real: False for padding, whose rows of the output are zero, except for the shared experts' part.
-            generator: while training, see Router.route.
+            real: False for padding, whose rows of the output are zero, except for the output of shared experts.
+            generator: for random routers during training, see Router.route.
         """
         self._check_input(x)
         _check_marks(x, real, ids)
@@ -82,7 +83,7 @@ class MoE(nn.Module):
         return output.reshape(x.shape), routing
 
     def _check_input(self, x: Float[Tensor, "*b D"]) -> None:
-        """Raises ValueError for tokens of another width or type than the experts'; autocast converts types itself."""
+        """Raise ValueError for tokens of another width or type than the experts; autocast converts types itself."""
         _check_is_tensor(x)
         width, dtype = self.experts.width, self.experts.out.dtype
         is_other_type = x.dtype != dtype and not torch.is_autocast_enabled(x.device.type)
@@ -99,7 +100,7 @@ class MoE(nn.Module):
         ids: Int[Tensor, "*b"] | None = None,
         generator: torch.Generator | None = None,
     ) -> Routing:
-        """The routing of all tokens, flat; each sequence has places of its own."""
+        """Return the routing of all tokens in one row; each sequence has its own expert capacity."""
         _check_is_tensor(x)
         _check_marks(x, real, ids)
         if x.numel() == 0:
@@ -139,5 +140,5 @@ def random_layer(
     router: Router,
     generator: torch.Generator | None = None,
 ) -> MoE:
-    """A layer of SwiGLU experts with normal weights."""
+    """Return a layer of SwiGLU experts with random normal weights."""
     return MoE(random_experts(n_experts, width, neurons, generator=generator), router, generator=generator)

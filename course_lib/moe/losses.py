@@ -47,7 +47,7 @@ def importance(weights: Float[Tensor, "T E"], scale: float = 0.1) -> Float[Tenso
 def sent_probability(
     logits: Float[Tensor, "T E"], noisy: Float[Tensor, "T E"], deviation: Float[Tensor, "T E"], k: int
 ) -> Float[Tensor, "T E"]:
-    """P(x, i) = Φ((h_i − kth best of H without i) / deviation_i): the probability that x goes to i if i's noise is new.
+    """P(x, i) = Φ((h_i − kth best of H without i) / deviation_i): the probability to send x to i with new noise of i.
 
     Shazeer and others, 2017, equations 8, 9. `noisy` is H, the logits with the noise of this pass. Unlike a count of
     tokens, P is a smooth function of the logits.
@@ -63,7 +63,7 @@ def sent_probability(
     order = highest(noisy, k + 1)  # (T, k + 1)
     edges = noisy.gather(1, order[:, k - 1 :])  # (T, 2): the kth best, and the best of those left out
     inside = among(order[:, :k], n_experts)
-    threshold = torch.where(inside, edges[:, 1:], edges[:, :1])  # without oneself, the others move up by one
+    threshold = torch.where(inside, edges[:, 1:], edges[:, :1])  # without expert i, the others move up by one rank
     distance = logits - threshold
     is_far = distance.abs() >= FAR * deviation
     near = torch.special.ndtr(distance / deviation.where(~is_far, 1))

@@ -69,7 +69,7 @@ class Router(ABC):
         """Return the capacity of one expert in tokens: ⌊c k T / E⌋, with c the capacity factor.
 
         Raises:
-            ValueError: for a capacity of less than one token.
+            ValueError: the capacity is less than one token.
         """
         if self.capacity_factor is None:
             return n_tokens

@@ -1,6 +1,6 @@
 """Soft MoE. Puigcerver, Riquelme, Mustafa, Houlsby, From sparse to soft mixtures of experts, 2023, https://arxiv.org/abs/2308.00951
 
-No router of the seam: no token goes anywhere, and none is dropped. Experts read slots, which are means of all tokens.
+It has no router: tokens are neither sent nor dropped. Experts process slots, which are weighted means of all tokens.
 
 Dimension key: B sequences, N tokens, D width, E experts, S slots of each.
 """
@@ -14,12 +14,12 @@ from course_lib.moe.experts import Experts
 
 
 class SoftMoE(nn.Module):
-    """X̃ = Dᵀ X, Ỹ = the experts on their slots, Y = C Ỹ (section 2.1), with the logits X Φ.
+    """X̃ = Dᵀ X, Ỹ = the experts' outputs for their slots, Y = C Ỹ (section 2.1), with the logits X Φ.
 
-    D is their softmax over tokens, so a slot is a mean of tokens; C is their softmax over slots, so a token is a mean
-    of outputs. E · S slots cost as much as that many tokens. Every slot sees every token: not causal.
+    D is the softmax of the logits over tokens, so a slot is a mean of tokens; C is the softmax over slots, so a token
+    is a mean of outputs. E · S slots cost as much as E · S tokens. Every slot depends on every token: not causal.
 
-    Deviation: X and Φ are not brought to unit length first, as the paper does for large widths.
+    Deviation: X and Φ are not normalised to unit length first, as the paper does for large widths.
 
     Args:
         slots: Φ, (D, E, S).
@@ -35,10 +35,10 @@ class SoftMoE(nn.Module):
         self.experts, self.slots = experts, nn.Parameter(slots)
 
     def forward(self, x: Float[Tensor, "B N D"], real: Bool[Tensor, "B N"] | None = None) -> Float[Tensor, "B N D"]:
-        """The output; zero where there is padding, which no slot reads.
+        """Return the output; it is zero for padding, which is in no slot.
 
         Raises:
-            ValueError: a sequence without tokens.
+            ValueError: a sequence has no tokens.
         """
         real = torch.ones_like(x[..., 0], dtype=torch.bool) if real is None else real
         if x.shape[1] == 0 or not real.any(1).all():
@@ -53,10 +53,10 @@ class SoftMoE(nn.Module):
 
 
 def random_soft(experts: Experts, n_slots: int, generator: torch.Generator | None = None) -> SoftMoE:
-    """Slots drawn from a normal of deviation 1 / √D.
+    """Return a layer with random normal slots of standard deviation 1 / √D.
 
     Raises:
-        ValueError: less than one slot.
+        ValueError: there is less than one slot.
     """
     check_count("n_slots", n_slots)
     shape = (experts.width, experts.n_experts, n_slots)

@@ -1,5 +1,5 @@
-"""LoRA, an alternative to a prompt: low-rank matrices that learn in place of the linears. Hu and others, 2021,
-https://arxiv.org/abs/2106.09685. The layers are peft's; the text, its order and the schedule are those of a prompt.
+"""LoRA, an alternative to prompt tuning: low-rank matrices are trained and the linears are frozen. Hu and others, 2021,
+https://arxiv.org/abs/2106.09685. The layers are from peft; text, order and schedule are the same as for a prompt.
 
 Dimension key: N windows, L tokens in a window.
 """
@@ -21,7 +21,7 @@ from course_lib.repetition import seeded, seeded_step
 
 @contextmanager
 def adapted(model: PreTrainedModel, settings: LoraConfig, seed: int = 0) -> Iterator[list[nn.Parameter]]:
-    """Inside, the model has adapters, whose numbers are given; on exit they are gone, and no weight has changed."""
+    """Add adapters to the model inside the `with` block and yield their parameters; on exit the model is as before."""
     needed = {parameter: parameter.requires_grad for parameter in model.parameters()}
     with seeded(seed):
         outer = get_peft_model(model, settings)
@@ -40,10 +40,10 @@ def train_adapters(
     recipe: PromptRecipe,
     progress: bool = True,
 ) -> list[float]:
-    """The loss before each step. Windows, their order and the rate are those of `train_prompt` of the same recipe.
+    """Train the adapters and return the loss before each step, with the windows, order and rate of `train_prompt`.
 
     Raises:
-        ValueError: before any step, for windows that cannot be learned from, or where nothing learns.
+        ValueError: before the first step, if the windows cannot be used for training or no parameter is trainable.
     """
     check(model, windows, recipe, None, None)
     if not learning:

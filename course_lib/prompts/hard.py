@@ -1,6 +1,6 @@
 """Hard prompts: words before a text. Xu and others, 2023, https://arxiv.org/abs/2305.11186
 
-A model reads them as a soft prompt of the embeddings of their tokens: `from_ids(model, hard_prompt(tokenizer, text))`.
+For the model it is a soft prompt of the embeddings of its tokens: `from_ids(model, hard_prompt(tokenizer, text))`.
 
 Dimension key: P tokens.
 """
@@ -21,10 +21,10 @@ SENTENCES = {
 
 
 def hard_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> Int[Tensor, "P"]:
-    """The tokens of a text, without any that the tokenizer would put around it.
+    """Return the tokens of a text, without the special tokens that the tokenizer adds around it.
 
     Raises:
-        ValueError: for a text without a token.
+        ValueError: the text has no tokens.
     """
     ids = tokenizer(text, add_special_tokens=False, verbose=False).input_ids
     if not text.strip() or not ids:
@@ -33,9 +33,9 @@ def hard_prompt(tokenizer: PreTrainedTokenizerBase, text: str) -> Int[Tensor, "P
 
 
 def meaningless(tokenizer: PreTrainedTokenizerBase, n: int, generator: torch.Generator) -> Int[Tensor, "P"]:
-    """n different tokens drawn from the vocabulary, special ones left out: as long as a sentence, of no meaning.
+    """Sample n different tokens from the vocabulary, without special ones: as long as a sentence, but without meaning.
 
-    Its effect on a model is that of any tokens in this place; only the rest of a sentence's effect is due to its words.
+    Such a prompt is a control: only an effect beyond its effect is due to the words of a sentence.
     """
     special = set(tokenizer.all_special_ids)
     plain = [token for token in range(len(tokenizer)) if token not in special]

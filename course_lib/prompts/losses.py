@@ -1,4 +1,4 @@
-"""The loss of a prompted model on each token, at the tokens that the model alone is scored at.
+"""The loss of a prompted model for each token, at the same tokens at which the model without a prompt is scored.
 
 Dimension key: N windows, L tokens in a window, P vectors of a prompt, D width.
 """
@@ -30,16 +30,16 @@ def prompted_losses(
     batch_size: int | None = None,
     progress: bool = True,
 ) -> Float[Tensor, "N L-1"]:
-    """−log p(x_{i+1} | p_1 … p_P, x_1 … x_i) in nats, float64; NaN where nothing is scored.
+    """Return −log p(x_{i+1} | p_1 … p_P, x_1 … x_i) in nats, float64; NaN for tokens that are not scored.
 
-    A zero there would be averaged in unnoticed, as in the paper's public code; of NaNs `nanmean` is the only mean.
+    A zero there would change means without notice, as in the paper's public code; with NaN only `nanmean` gives a mean.
 
     Args:
-        prompt: None for the model alone. Both are scored at the same tokens.
-        keep: False for padding; neither it nor the first real token of a row is scored.
+        prompt: None for the model without a prompt. Both are scored at the same tokens.
+        keep: False for padding; neither padding nor the first real token of a row is scored.
 
     Raises:
-        ValueError: for windows and a `keep` that do not fit, or a prompt of another model.
+        ValueError: windows and `keep` do not fit each other, or the prompt is of another model.
     """
     check_windows(model, windows, keep)
     keep = torch.ones_like(windows, dtype=torch.bool) if keep is None else keep
@@ -57,14 +57,14 @@ def prompted_window_losses(
     batch_size: int | None = None,
     progress: bool = True,
 ) -> Float[Tensor, "N"]:
-    """`window_losses` with a prompt before each window: means over the same L − 1 tokens as without one."""
+    """Compute `window_losses` with a prompt before each window: means over the same L − 1 tokens as without one."""
     with with_or_without(model, prompt):
         return window_losses(model, windows, batch_size, progress)
 
 
 @torch.no_grad()
 def first_token_losses(model: PreTrainedModel, prompt: SoftPrompt, windows: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:
-    """−log p(x_1 | p_1 … p_P): what labels with P times −100 in front score too, L tokens against L − 1 without."""
+    """Return −log p(x_1 | p_1 … p_P). Labels with P leading −100 score it: L tokens, but L − 1 without a prompt."""
     check_windows(model, windows)
     prompt.check(model)
     read = prompt.vectors.to(model.device, model.dtype)[None]
@@ -74,10 +74,10 @@ def first_token_losses(model: PreTrainedModel, prompt: SoftPrompt, windows: Int[
 
 
 def zero_averaged(losses: Float[Tensor, "N targets"], n_vectors: int) -> Float[Tensor, "N"]:
-    """Σ losses / (L − 1 + P): what averaging over the zeros of P unscored positions makes of the losses of windows.
+    """Return Σ losses / (L − 1 + P): the wrong mean of window losses that includes P zeros at unscored positions.
 
-    The public code's `evaluate` does so (soft_prompt_learning.py, evaluate_llama.py at f15c334): L = 1024 and P = 100
-    make it 0.911 of the loss, and a perplexity of 20 comes out as 15.3. The model alone has no such zeros.
+    The public code's `evaluate` computes it (soft_prompt_learning.py, evaluate_llama.py at f15c334): with L = 1024 and
+    P = 100 it is 0.911 of the loss, so a perplexity of 20 becomes 15.3. The model without a prompt has no such zeros.
     """
     return losses.nansum(dim=1) / (losses.shape[1] + n_vectors)
 
@@ -87,7 +87,7 @@ def with_or_without(model: PreTrainedModel, prompt: SoftPrompt | None) -> Abstra
 
 
 def mean_loss(model: PreTrainedModel, ids: Int[Tensor, "N L"], keep: Bool[Tensor, "N L"] | None) -> Float[Tensor, ""]:
-    """The mean over all scored tokens of a batch, with a gradient."""
+    """Return the mean over all scored tokens of a batch, with a gradient."""
     hidden = _hidden(model, ids, keep)[:, :-1]
     chosen = torch.ones_like(ids[:, 1:], dtype=torch.bool) if keep is None else scored(keep)
     logits = head(model)(hidden[chosen])
@@ -99,7 +99,7 @@ def _losses(model: PreTrainedModel, ids: Int[Tensor, "N L"], keep: Bool[Tensor, 
     hidden = _hidden(model, ids, keep)[:, :-1].flatten(0, 1)
     losses, place = torch.full(hidden.shape[:1], math.nan, dtype=torch.float64), scored(keep).flatten().nonzero()[:, 0]
     found = -target_log_probs(model, hidden, place.cpu(), ids[:, 1:].flatten()[place].cpu())[0].double()
-    if bool(found.isnan().any()):  # which nanmean would leave out, as what is not scored
+    if bool(found.isnan().any()):  # nanmean would ignore these like tokens that are not scored
         raise ValueError(
             f"got NaN for the losses of {int(found.isnan().sum())} of {len(found)} tokens; expected numbers. Look for "
             "NaN in the model's weights or in the prompt."
@@ -111,7 +111,7 @@ def _losses(model: PreTrainedModel, ids: Int[Tensor, "N L"], keep: Bool[Tensor, 
 def _hidden(
     model: PreTrainedModel, ids: Int[Tensor, "N L"], keep: Bool[Tensor, "N L"] | None
 ) -> Float[Tensor, "N L D"]:
-    """With padding, positions count real tokens alone, so that padding changes nothing."""
+    """Return hidden states; with padding, positions count only real tokens, so that padding changes nothing."""
     if keep is None or bool(keep.all()):
         return hidden_states(model, ids)
     keep = keep.to(model.device)
@@ -120,7 +120,7 @@ def _hidden(
 
 
 def check_windows(model: PreTrainedModel, windows: Tensor, keep: Tensor | None = None) -> None:
-    """Raises ValueError for what cannot be scored."""
+    """Raise ValueError for windows that cannot be scored."""
     if not isinstance(windows, Tensor) or windows.ndim != 2 or windows.is_floating_point() or 0 in windows.shape:
         what = f"{tuple(windows.shape)} {windows.dtype}" if isinstance(windows, Tensor) else type(windows).__name__
         raise ValueError(f"got windows {what}; expected token ids (N, L), as corpora.windows gives them.")

@@ -102,7 +102,7 @@ def scored(keep: Bool[Tensor, "N L"]) -> Bool[Tensor, "N L-1"]:
 
 
 def by_name(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the trunk's forward by name. Raises ValueError for more than one positional argument."""
+    """Return the arguments of the trunk's forward by name. Raise ValueError for more than one positional argument."""
     if len(args) > 1:
         raise ValueError(
             f"got {len(args)} positional arguments; expected the token ids alone. Pass all others by name."

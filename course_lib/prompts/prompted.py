@@ -35,8 +35,8 @@ def prompting(model: PreTrainedModel, prompt: SoftPrompt) -> Iterator[None]:
     gradients, it gets them. Attention weights in the output include the prompt's columns.
 
     Raises:
-        ValueError: for a prompt of another model, or a model that already has a prompt. Inside, for a cache that was
-            started without this prompt, or a text that is too long to fit after it.
+        ValueError: the prompt is of another model, or the model already has a prompt. Inside: the cache was started
+            without this prompt, or the text is too long to fit after it.
     """
     if not isinstance(prompt, SoftPrompt):
         raise ValueError(f"got prompt {prompt!r}; expected a SoftPrompt, such as from_ids(model, ids).")

@@ -1,4 +1,4 @@
-"""How a prompt learns: the settings, which windows come when, and what must be the same for a run to go on.
+"""The settings of prompt tuning, the order of the windows, and the settings that a resumed run has to share.
 
 Dimension key: N windows, B of them in a batch, P vectors, D width.
 """
@@ -19,16 +19,16 @@ from course_lib.settings import check_count, check_number, check_seed
 
 @dataclass(frozen=True, kw_only=True)
 class PromptRecipe:
-    """AdamW, the rate rising over `warm_up` steps and then falling in a line to nothing after the last.
+    """AdamW with a learning rate that rises over `warm_up` steps and then falls linearly to zero after the last step.
 
-    Deviation: the paper's code sums a loss over the tokens of a text, and cuts the gradient of that to length 1; here
-    it is the mean over tokens, whose gradient is far shorter. AdamW itself does not mind the factor.
+    Deviation: the paper's code sums the loss over the tokens of a text and clips its gradient to norm 1; here the loss
+    is the mean over tokens, whose gradient is much smaller. AdamW itself is invariant to this factor.
 
     Args:
-        decay: of the vectors towards zero, AdamW's; the paper's code has none for the prompt.
-        clip: the length to which the gradient is cut.
-        every: steps between two states on the disk.
-        look_every: steps between two looks at held-out windows; 0 for none.
+        decay: AdamW's weight decay of the vectors; the paper's code has none for the prompt.
+        clip: the maximum norm of the gradient.
+        every: number of steps between two stored states.
+        look_every: number of steps between two evaluations on held-out windows; 0 for none.
     """
 
     n_steps: int = 100
@@ -54,9 +54,9 @@ class PromptRecipe:
             raise ValueError(f"got {self}; expected a warm-up that ends, after at most n_steps - 1 steps.")
 
     def rate_at(self, step: int) -> float:
-        """Of a step, counted from 0: the last of the warm-up has the whole rate.
+        """Return the learning rate of a step, counted from 0; the last step of the warm-up has the full rate.
 
-        Deviation: the paper's code begins at a rate of 0, so that its first step does nothing.
+        Deviation: the paper's code starts with a rate of 0, so that its first step changes nothing.
         """
         if step < self.warm_up:
             return self.rate * (step + 1) / self.warm_up
@@ -64,7 +64,7 @@ class PromptRecipe:
 
 
 def rows_of(n_windows: int, recipe: PromptRecipe, step: int) -> Int[Tensor, "B"]:
-    """Which windows a step reads: all come once before any comes again, each time in an order of its own."""
+    """Return the windows of a step: every window is used once per epoch, in a new random order in each epoch."""
     epoch, place = divmod(step, n_windows // recipe.batch)
     order = torch.randperm(n_windows, generator=torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch))
     return order[place * recipe.batch : (place + 1) * recipe.batch]
@@ -76,7 +76,7 @@ def identity(
     recipe: PromptRecipe,
     text: dict[str, Tensor | None],
 ) -> dict[str, str]:
-    """What must be the same for a run to go on, in digests."""
+    """Return digests of everything that has to be the same when a run is resumed."""
     return {
         "model": digest_of(model.state_dict().items()),
         "model configuration": settings_of(model),
@@ -88,7 +88,7 @@ def identity(
 def check(
     model: PreTrainedModel, windows: Tensor, recipe: PromptRecipe, keep: Tensor | None, held_out: Tensor | None
 ) -> None:
-    """Raises ValueError for text that cannot be learned from."""
+    """Raise ValueError for windows that cannot be used for training."""
     check_windows(model, windows, keep)
     if len(windows) < recipe.batch:
         raise ValueError(f"got {len(windows)} windows; expected at least {recipe.batch}, one batch.")

@@ -21,7 +21,7 @@ _FIRST = "model.layers.0."
 def as_model(weights: "Weights | PreTrainedModel") -> "PreTrainedModel":
     """Build the Llama with these weights, ready for training: all parameters have requires_grad=True.
 
-    The embedding table is the LM head too. A model is returned as it is.
+    The embedding table is also the LM head. If `weights` is a model, it is returned unchanged.
 
     Args:
         weights: the named parameters of a LlamaForCausalLM whose attention heads are HEAD_WIDTH wide.
@@ -50,15 +50,14 @@ def as_model(weights: "Weights | PreTrainedModel") -> "PreTrainedModel":
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """The named parameters of a model as plain tensors; the inverse of `as_model`."""
+    """Return the named parameters of a model as plain tensors; the inverse of `as_model`."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 def random_weights(
     generator: torch.Generator, vocabulary: int, heads: int, n_blocks: int = 1, size: float = 1.5
 ) -> dict[str, Tensor]:
-    """Random weights for `as_model`, with as many attention heads, half as many key-value heads, and a width of two
-    per head.
+    """Return random weights for `as_model`: `heads` attention heads, half as many key-value heads, width 2 per head.
 
     Args:
         size: the standard deviation of the embedding table.

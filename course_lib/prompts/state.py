@@ -79,7 +79,7 @@ class Run:
         """Restore the state that `save` wrote, if the file exists.
 
         Raises:
-            ValueError: for the file of a run with other settings, or one that cannot be read.
+            ValueError: the file belongs to a run with other settings, or cannot be read.
         """
         if not path.exists():
             return

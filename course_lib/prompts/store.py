@@ -1,4 +1,4 @@
-"""Soft prompts on the disk: one small safetensors file each, which says what table its vectors belong to."""
+"""Store soft prompts: one small safetensors file each, with the fingerprint of the embedding table."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ KIND = "soft prompt"
 
 
 def save_prompt(prompt: SoftPrompt, path: Path, dtype: torch.dtype = torch.float32) -> Path:
-    """Whole or not at all; 20 vectors of 576 numbers take 46,080 bytes in float32, and a header."""
+    """Write the file completely or not at all; 20 vectors of 576 numbers in float32 take 46,080 bytes and a header."""
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise ValueError(f"got dtype {dtype!r}; expected torch.float32, torch.bfloat16 or torch.float16.")
     vectors = prompt.vectors.detach().cpu().to(dtype).contiguous()
@@ -28,10 +28,10 @@ def save_prompt(prompt: SoftPrompt, path: Path, dtype: torch.dtype = torch.float
 
 
 def load_prompt(path: Path, model: PreTrainedModel) -> SoftPrompt:
-    """What `save_prompt` wrote, in float32 and on the model's device.
+    """Load in float32 what `save_prompt` wrote, onto the model's device.
 
     Raises:
-        ValueError: no such file, no soft prompt, or one of another model.
+        ValueError: there is no such file, it has no soft prompt, or the prompt is of another model.
     """
     if not path.is_file():
         raise ValueError(f"got {path}, which is not there; expected a file of save_prompt.")

@@ -56,7 +56,7 @@ def transfer_grid(
         prompts: prompts by name. They may come from another text or task than the windows.
 
     Raises:
-        ValueError: for no prompts, or a prompt that does not fit a model; the latter before that model is evaluated.
+        ValueError: there are no prompts, or a prompt does not fit a model (found before that model is evaluated).
     """
     if not prompts:
         raise ValueError("got no prompts; expected at least one, by name.")

@@ -1,4 +1,4 @@
-"""Which words the vectors of a learned prompt are near to.
+"""Find the tokens whose embeddings are nearest to the vectors of a trained prompt.
 
 Dimension key: P vectors of a prompt, D width of the embeddings, V words of the vocabulary.
 """
@@ -17,7 +17,7 @@ from course_lib.prompts.soft import SoftPrompt, table_of
 
 @dataclass(frozen=True)
 class Near:
-    """A word, and its cosine with a vector or its distance from it."""
+    """A token, and its cosine similarity with a vector or its distance from it."""
 
     token: str
     id: int
@@ -31,12 +31,12 @@ def nearest_words(
     k: int = 3,
     measure: Literal["cosine", "distance"] = "cosine",
 ) -> list[list[Near]]:
-    """For each vector the k words with the highest cosine, or with the smallest ‖p_i − E(w)‖; the nearest first.
+    """Return for each vector the k tokens with the highest cosine or the smallest ‖p_i − E(w)‖, nearest first.
 
-    Only words that the tokenizer has: a table may be longer.
+    Only tokens of the tokenizer count: the embedding table may be longer.
 
     Raises:
-        ValueError: for a prompt of another model, more words than there are, or an unknown measure.
+        ValueError: the prompt is of another model, k is larger than the vocabulary, or the measure is unknown.
     """
     prompt.check(model)
     table = table_of(model)[: len(tokenizer)].float()
@@ -59,7 +59,7 @@ def _cosine(vectors: Float[Tensor, "P D"], table: Float[Tensor, "V D"]) -> Float
 
 
 def _distance(vectors: Float[Tensor, "P D"], table: Float[Tensor, "V D"]) -> Float[Tensor, "P V"]:
-    # Without the shortcut by a product, which loses the small distances in rounding.
+    # Do not use the product formula for distances: rounding errors would hide the small ones.
     return torch.cdist(vectors, table, compute_mode="donot_use_mm_for_euclid_dist")
 
 

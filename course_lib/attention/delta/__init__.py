@@ -1,4 +1,4 @@
-"""Delta attention: a channel of the keys is sent again only when it has moved.
+"""Delta attention: a channel of the keys is sent again only after it has changed by a threshold.
 
-`code` holds the deltas and the sums over them, `spread` the unit of a threshold, `apply` puts both into a model.
+`code` computes the deltas and their sums, `spread` the unit of a threshold, and `apply` puts both into a model.
 """

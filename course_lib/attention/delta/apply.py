@@ -71,8 +71,8 @@ def delta_attention(
         sinks: number of first tokens of which all channels are sent. The very first token always is.
 
     Raises:
-        ValueError: for theta below 0, a window below 1, sinks below 0, the spread of another model, or a model that is
-            already inside such a `with` block.
+        ValueError: theta is below 0, the window below 1, or sinks below 0; the spread is of another model; or the model
+            is already inside such a `with` block.
     """
     _check(model, theta, spread, window, sinks)
     thresholds = theta * spread.deviation.to(model.device, model.dtype)  # θ in the unit of the keys, (L, H, D)
@@ -108,7 +108,7 @@ def _check(model: PreTrainedModel, theta: object, spread: object, window: object
 
 @dataclass
 class _Coder:
-    """Codes the keys of one layer, continuing from the code of earlier passes.
+    """Encode the keys of one layer, continuing from the code of earlier passes.
 
     The code is a function of the keys alone, so the stored code only saves time. If the stored keys are no prefix of
     the present ones (the cache was cropped, reordered or cleared), we code all keys from scratch.
@@ -132,7 +132,7 @@ class _Coder:
         return code
 
     def _held(self, seen: Pass) -> DeltaCode | None:
-        """The code of earlier passes if its keys are a prefix of the present ones, otherwise None."""
+        """Return the code of earlier passes if its keys are a prefix of the present ones, otherwise None."""
         if self.coded is None:
             return None
         keys, first, code = self.coded

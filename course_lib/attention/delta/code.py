@@ -1,10 +1,10 @@
-"""Keys as deltas: a channel keeps the value that was sent last until the new one differs from it by the threshold.
+"""Keys as deltas: a channel keeps its last sent value until the new value differs from it by at least the threshold.
 
-Ours, after DeltaLLM (Qi and others, 2025, https://arxiv.org/abs/2507.19608), of which the abstract alone could be read:
-it joins full attention in a local window with a delta approximation outside. How deltas are made is that of its roots,
+This is our variant of DeltaLLM (Qi and others, 2025, https://arxiv.org/abs/2507.19608), of which we could read only
+the abstract: full attention in a local window, and a delta approximation outside. The deltas follow its predecessors,
 delta networks (Neil and others, 2016, https://arxiv.org/abs/1612.05571) and the delta keyword transformer (Jelčicová,
-Verhelst, 2022, https://arxiv.org/abs/2204.03479). The comparison is with the last value that was sent, not with the
-token before: errors stay below the threshold and never add up.
+Verhelst, 2022, https://arxiv.org/abs/2204.03479). We compare with the last value that was sent, not with the previous
+token: so errors stay below the threshold and never add up.
 
 Dimension key: H key-value heads, heads = H * G query heads, Q newest of T tokens, D size of a head.
 """
@@ -18,7 +18,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class DeltaCode:
-    """Approximate keys K̂, and which of their channels were sent. A channel not sent has a delta of exactly zero."""
+    """Approximate keys K̂, and which of their channels were sent. The delta of a channel that was not sent is zero."""
 
     keys: Float[Tensor, "*rows T D"]
     sent: Bool[Tensor, "*rows T D"]
@@ -35,17 +35,17 @@ def delta_code(
     whole: Bool[Tensor, "*#rows T"] | None = None,
     before: DeltaCode | None = None,
 ) -> DeltaCode:
-    """K̂_j = K_j where |K_j − K̂_{j−1}| >= θ, else K̂_{j−1}, channel by channel: |K − K̂| < θ wherever θ > 0.
+    """Compute K̂_j = K_j where |K_j − K̂_{j−1}| >= θ, else K̂_{j−1}, per channel: |K − K̂| < θ wherever θ > 0.
 
-    NaN is sent as it is, and so is the first number after it.
+    NaN is always sent, and so is the first number after it.
 
     Args:
-        threshold: θ of each channel, in the keys' own unit; at 0 everything is sent.
-        whole: tokens of which every channel is sent, such as sinks; the first always is.
-        before: the code of the tokens so far, which these keys go on.
+        threshold: θ of each channel, in the unit of the keys; with 0 every value is sent.
+        whole: tokens of which every channel is sent, such as sinks; the first token always is.
+        before: the code of the tokens so far, which these keys continue.
 
     Raises:
-        ValueError: a threshold below 0, or no keys.
+        ValueError: the threshold is below 0, or there are no keys.
     """
     threshold = torch.as_tensor(threshold, dtype=keys.dtype, device=keys.device)
     if not bool((threshold >= 0).all()):
@@ -64,7 +64,7 @@ def delta_code(
 
 
 def joined(first: DeltaCode, second: DeltaCode) -> DeltaCode:
-    """The code of a text whose two parts these are."""
+    """Concatenate the codes of two parts of a text."""
     pairs = (first.keys, second.keys), (first.sent, second.sent)
     return DeltaCode(*(torch.cat(pair, dim=-2) for pair in pairs))
 
@@ -75,10 +75,10 @@ def delta_logits(
     approximate: Float[Tensor, "*rows T D"],
     window: int,
 ) -> Float[Tensor, "*rows Q T"]:
-    """s_ij = q_i·K_j for the `window` tokens up to the query, else q_i·K̂_j. Later tokens are for a mask to hide.
+    """Return s_ij = q_i·K_j for the `window` tokens up to the query, otherwise q_i·K̂_j. Later tokens are not masked.
 
     Raises:
-        ValueError: a window without the query's own token.
+        ValueError: the window does not contain the query's own token.
     """
     check_window(window)
     n_new, n_tokens = query.shape[-2], keys.shape[-2]
@@ -88,9 +88,9 @@ def delta_logits(
 
 
 def summed_logits(query: Float[Tensor, "*rows Q D"], code: DeltaCode) -> Float[Tensor, "*rows Q T"]:
-    """s_ij = s_{i,j−1} + q_i·d̂_j: what a machine would compute, which leaves out every channel that is zero in d̂_j.
+    """Return s_ij = s_{i,j−1} + q_i·d̂_j, as an implementation would, which skips every channel that is zero in d̂_j.
 
-    It equals q_i·K̂_j, as a sum of differences ends at the last term.
+    It equals q_i·K̂_j, since the sum of the differences is K̂_j.
     """
     return (query @ code.deltas.mT).cumsum(dim=-1)
 
@@ -98,13 +98,13 @@ def summed_logits(query: Float[Tensor, "*rows Q D"], code: DeltaCode) -> Float[T
 def n_products(
     sent: Bool[Tensor, "*rows T D"], window: int, n_new: int, first: Int[Tensor, "*#rows"] | None = None
 ) -> tuple[int, int]:
-    """Multiply-adds of q_i·d̂_j and, in the window, q_i·K_j for the newest `n_new` queries: (done, all causal ones).
+    """Count multiply-adds of q_i·d̂_j and, in the window, q_i·K_j for the newest `n_new` queries: (done, all causal).
 
-    The chain of sums of query i ends at the last token before its window, so that no token costs twice. The comparisons
-    that make a code, one a value and not one a query, are not counted.
+    The sum of query i ends at the last token before its window, so that no token is counted twice. The comparisons of
+    the encoder are not counted: there is one per value, not one per query.
 
     Args:
-        first: the first real token of each row; padding before it counts neither way.
+        first: the first real token of each row; padding before it is not counted.
     """
     check_window(window)
     n_tokens, size = sent.shape[-2:]
@@ -122,6 +122,6 @@ def n_products(
 
 
 def check_window(window: object) -> None:
-    """Raises a ValueError unless a window holds the query's own token."""
+    """Raise ValueError unless a window contains the query's own token."""
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         raise ValueError(f"got window={window!r}; expected a whole number of tokens, 1 (the query's own) or more.")

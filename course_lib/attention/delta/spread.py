@@ -1,8 +1,8 @@
-"""How far the keys of a model spread: the unit of a threshold, one a channel.
+"""Measure the spread of a model's keys, which is the unit of a threshold for each channel.
 
-Channels of one layer's keys differ by a factor of 4 to 23 in the default model, so that one threshold for all would
-freeze some and send others always. It is measured on calibration text: measured on the text itself, the threshold of a
-token would depend on later ones, and decoding would send other values than reading does.
+In the default model, the spread of the channels in one layer differs by a factor of 4 to 23. With a single threshold,
+some channels would never be sent and others always. The spread is measured on calibration text: on the text itself, a
+token's threshold would depend on later tokens, so decoding would send other values than a pass over the whole text.
 
 Dimension key: L layers, H key-value heads, D size of a head, n windows of N tokens.
 """
@@ -22,31 +22,31 @@ SIDES = ("after", "before")  # of RoPE
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The standard deviation of each channel of the keys, and on which side of RoPE it was measured.
+    """The standard deviation of each channel of the keys, measured before or after RoPE.
 
-    Sums over deltas need keys *after* RoPE. Keys coded before it are then turned by each token's own angle, so that
-    s_ij is no longer s_{i,j−1} and a few products: a delta of zero saves a value's way from memory, no multiplication.
+    Sums over deltas need keys *after* RoPE. Keys encoded before RoPE are rotated by each token's own angle afterwards,
+    so s_ij is not s_{i,j−1} plus a few products: a delta of zero saves memory traffic, but no multiplication.
     """
 
     deviation: Float[Tensor, "L H D"]
     side: str = "after"
-    frequencies: Float[Tensor, "half"] | None = None  # of RoPE, to turn keys back where `side` is before it
+    frequencies: Float[Tensor, "half"] | None = None  # of RoPE, to rotate keys back if `side` is before it
 
     def keys_of(self, seen: Pass) -> Float[Tensor, "B H T D"]:
-        """The keys on this side of RoPE."""
+        """Return the keys on this side of RoPE."""
         return seen.keys if self.frequencies is None else turned(seen.keys, -seen.position, self.frequencies)
 
     def as_read(self, keys: Float[Tensor, "B H T D"], seen: Pass) -> Float[Tensor, "B H T D"]:
-        """Keys of this side as a query reads them."""
+        """Turn keys of this side into keys after RoPE, which queries multiply."""
         return keys if self.frequencies is None else turned(keys, seen.position, self.frequencies)
 
 
 def key_spread(model: PreTrainedModel, windows: Int[Tensor, "n N"], side: str = "after") -> Spread:
-    """Measure it over the tokens of windows of calibration text; best of a length like that of the texts to come.
+    """Measure the spread over windows of calibration text, ideally as long as the texts it will be used for.
 
     Raises:
-        ValueError: an unknown side, "before" for a model without RoPE, fewer than two tokens, or tokens that this
-            model does not have.
+        ValueError: the side is unknown, or "before" for a model without RoPE; there are fewer than two tokens; or the
+            model does not have some of the tokens.
     """
     if side not in SIDES:
         raise ValueError(f"got side {side!r}; expected 'after' RoPE or 'before' it.")
@@ -74,7 +74,7 @@ def key_spread(model: PreTrainedModel, windows: Int[Tensor, "n N"], side: str = 
 def turned(
     keys: Float[Tensor, "B H T D"], by: Int[Tensor, "B T"], frequencies: Float[Tensor, "half"]
 ) -> Float[Tensor, "B H T D"]:
-    """Keys turned on by so many positions, in pairs of channels (i, i + D/2) as RoPE does; angles in float32."""
+    """Rotate keys by this number of positions, in pairs of channels (i, i + D/2) as RoPE does; angles are float32."""
     angle = (by[..., None].float() * frequencies.to(keys.device))[:, None]  # (B, 1, T, D/2)
     cos, sin = angle.cos().to(keys.dtype), angle.sin().to(keys.dtype)
     low, high = keys.chunk(2, dim=-1)

@@ -1,6 +1,6 @@
-"""Sparse prefill: which blocks of keys each block of a prompt's queries reads, and attention that computes no others.
+"""Sparse prefill: choose the key blocks for each block of a prompt's queries, and compute attention only for these.
 
-`index` is the index as data, `pattern` the seam of the rules that make one: `flexprefill`, and `baselines` to compare
-it with. `execute` computes, `coverage` says how much of the true attention an index holds, `apply` puts a rule into a
-model.
+`index` stores the choice, `pattern` is the interface of the rules that make it: `flexprefill`, and `baselines` for
+comparison. `execute` computes attention, `coverage` measures how much of the dense attention an index contains, and
+`apply` uses a rule in a model.
 """

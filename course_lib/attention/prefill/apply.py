@@ -1,7 +1,7 @@
 """`with prefilling(model, FlexPrefill(gamma=0.95)) as watch:` — prompts are read sparsely, decoding stays dense.
 
-A registered attention function is all there is; no class of the model is touched. It works with `generate()`, cached or
-not. Where there are other keys than those of the new tokens, as in decoding, attention is transformers' own.
+A registered attention function replaces the model's own; no class of the model changes. It works with `generate()`,
+with a cache or without. If there are more keys than new tokens, as in decoding, attention is that of transformers.
 
 Dimension key: B sequences, L layers, H key-value heads, heads = H * G query heads, T tokens, D size of a head.
 """
@@ -25,23 +25,23 @@ from course_lib.attention.prefill.watch import Watch
 from course_lib.models import blocks, check_is_model, heads
 
 NAME = "course_prefill"
-_inside: dict[int, tuple[SparsePrefill, Watch]] = {}  # by the id of a configuration, which lives as long as the block
+_inside: dict[int, tuple[SparsePrefill, Watch]] = {}  # by the id of a configuration, which exists as long as the block
 
 
 @contextmanager
 def prefilling(model: PreTrainedModel, rule: SparsePrefill, measured: str = "last") -> Iterator[Watch]:
-    """Inside, a prompt's queries read the blocks that `rule` gives them; on exit the model is as before.
+    """Let a prompt's queries attend only to the blocks that `rule` chooses, inside the `with` block; restore on exit.
 
-    A text of at most `rule.longest_dense` tokens is read in full, and a warning says so where no text was longer.
+    A text of at most `rule.longest_dense` tokens is read densely; a warning says so if no text was longer.
 
     Args:
-        measured: whose coverage the watch knows: that of the "last" block of queries, which costs little, of "all",
-            which costs what dense attention does, or of "none", to take the time.
+        measured: the queries whose coverage the watch measures: the "last" block, which is cheap; "all", which is as
+            expensive as dense attention; or "none", to measure time.
 
     Raises:
-        ValueError: for what is no such rule, or a model that attends through another such block already. Inside, for
-            dropout, a mask with holes or of more than padding, attention with a softmax of its own, a cache of fixed
-            size, and where attention weights are asked for.
+        ValueError: `rule` is not a rule, or the model is already inside such a `with` block. Inside: dropout, a mask
+            with holes or with more than padding, attention with a modified softmax, a cache of fixed size, or a call
+            that requests attention weights.
     """
     check_rule(rule)
     check_is_model(model)
@@ -61,7 +61,7 @@ def prefilling(model: PreTrainedModel, rule: SparsePrefill, measured: str = "las
 
 
 def check_rule(rule: object) -> None:
-    """Refuse what is no rule, a share alone for example."""
+    """Raise ValueError for anything but a rule, for example a fraction."""
     if not isinstance(rule, SparsePrefill):
         raise ValueError(f"got rule {rule!r}; expected a SparsePrefill, such as FlexPrefill(gamma=0.95).")
 
@@ -76,7 +76,7 @@ def _attention(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in each layer: (B, heads, T, D) in, (B, T, heads, D) out."""
+    """Compute attention in each layer for transformers: (B, heads, T, D) in, (B, T, heads, D) out."""
     if id(module.config) not in _inside:
         raise ValueError("got a forward pass outside of this model's `with prefilling(...)`; expected it inside.")
     check_plain(module, kwargs, dropout)
@@ -85,11 +85,11 @@ def _attention(
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     rule, watch = _inside[id(module.config)]
     real = real_tokens(attention_mask, query.shape[0], query.shape[2])
-    if real is None:  # texts of one length: so many times more heads
+    if real is None:  # for texts of equal length, the batch is an additional factor of the number of heads
         folded = (each.flatten(0, 1) for each in (query, key, value))
         output = _read(rule, watch, module.layer_idx, *folded, scaling).view(*query.shape[:3], -1)
     else:
-        output = query.new_zeros(*query.shape[:3], value.shape[3])  # padding reads nothing
+        output = query.new_zeros(*query.shape[:3], value.shape[3])  # padding attends to nothing
         for sequence, some in enumerate(real):
             text = (each[sequence, :, some] for each in (query, key, value))
             output[sequence, :, some] = _read(rule, watch, module.layer_idx, *text, scaling)
@@ -99,7 +99,7 @@ def _attention(
 def _read(
     rule: SparsePrefill, watch: Watch, layer: int, query: Tensor, keys: Tensor, values: Tensor, scaling: float
 ) -> Tensor:
-    """One layer of texts of one length, (heads, T, D) each."""
+    """Compute one layer for texts of equal length, (heads, T, D) each."""
     index = rule.index(query, keys, scaling, layer)
     with torch.no_grad():
         watch.count(layer, query, keys, index, scaling, is_short=index.n_tokens <= rule.longest_dense)

@@ -1,4 +1,4 @@
-"""Sparse prefill of a given density, to compare a rule with: what stays is the same number of blocks for every head.
+"""Baselines for sparse prefill with a fixed density: every head reads the same number of blocks.
 
 Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, D size of a head.
 """
@@ -18,8 +18,8 @@ from course_lib.settings import check_count, is_real
 
 @dataclass(frozen=True, kw_only=True)
 class OfDensity(SparsePrefill):
-    """Exactly round(density · N (N + 1) / 2) blocks a head, those of the highest score; never fewer than the first
-    block of keys and the diagonal."""
+    """Read exactly round(density · N (N + 1) / 2) blocks per head, those of the highest score; the first block of keys
+    and the diagonal are always read."""
 
     density: float = 0.5
 
@@ -35,7 +35,7 @@ class OfDensity(SparsePrefill):
         n = score.shape[1]
         causal, always = causal_blocks(n, score.device), always_read(n, score.device)
         score = score.masked_fill(~causal, -torch.inf).masked_fill(always, torch.inf).flatten(1)
-        count = max(round(self.density * n * (n + 1) / 2), 2 * n - 1)  # of which `always` has so many
+        count = max(round(self.density * n * (n + 1) / 2), 2 * n - 1)  # `always` has 2 n − 1 blocks
         kept = score.argsort(dim=1, descending=True, stable=True)[:, :count]
         reads = torch.zeros_like(score, dtype=torch.bool).scatter(1, kept, True).view(-1, n, n)
         return BlockIndex(reads, query.shape[1], self.block_size, is_checked=True)
@@ -44,12 +44,12 @@ class OfDensity(SparsePrefill):
     def _score(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
     ) -> Float[Tensor, "heads N N"]:
-        """High stays."""
+        """Return the score of each block; high = read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkAndWindow(OfDensity):
-    """The first block and the nearest ones, whatever the text. Xiao and others, StreamingLLM, 2023,
+    """Read the first block and the nearest ones for every text. Xiao and others, StreamingLLM, 2023,
     https://arxiv.org/abs/2309.17453"""
 
     def _score(
@@ -61,8 +61,8 @@ class SinkAndWindow(OfDensity):
 
 @dataclass(frozen=True, kw_only=True)
 class VerticalSlash(OfDensity):
-    """The vertical and slash lines that the last queries attend to most, as many for every head and every text. Jiang
-    and others, MInference, 2024, https://arxiv.org/abs/2407.02490
+    """Read the vertical and slash lines to which the last queries attend most, equally many for every head and text.
+    Jiang and others, MInference, 2024, https://arxiv.org/abs/2407.02490
 
     Deviation: one budget for both kinds of line, and each line is one block wide.
     """
@@ -77,7 +77,7 @@ class VerticalSlash(OfDensity):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomBlocks(OfDensity):
-    """Any blocks, others in each layer and head: what a rule must be better than."""
+    """Read random blocks, different in each layer and head: the random baseline of a rule."""
 
     seed: int = 0
 

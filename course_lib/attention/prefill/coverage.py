@@ -1,4 +1,4 @@
-"""How much of the true attention an index reads. It costs what dense attention costs, so it is for looking.
+"""Measure the fraction of dense attention that an index reads; this is as expensive as dense attention.
 
 Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, D size of a head.
 """
@@ -20,13 +20,13 @@ def coverage(
     scaling: float,
     n_last: int | None = None,
 ) -> Float[Tensor, "heads"]:
-    """Σ_j softmax(q_i Kᵀ)_j over the keys that the index reads, the mean over queries i.
+    """Return Σ_j softmax(q_i Kᵀ)_j over the keys that the index reads, as the mean over queries i.
 
     Args:
-        n_last: of so many of the last queries; of all for None.
+        n_last: the number of last queries in the mean; None for all.
 
     Raises:
-        ValueError: for an index of other heads or another length, or no query to measure.
+        ValueError: the index has other heads or another length, or there is no query to measure.
     """
     check_heads(query, keys)
     check_index(query, index)

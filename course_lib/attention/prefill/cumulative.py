@@ -15,24 +15,24 @@ from course_lib.kernels.dispatch import kernel_for
 def smallest_set(
     mass: Float[Tensor, "*rows N"], share: float, at_least: int = 1, always: Bool[Tensor, "*rows N"] | None = None
 ) -> Bool[Tensor, "*rows N"]:
-    """Which entries of each row to keep, so that their sum is at least `share` of the row's: as few as that takes.
+    """Return the smallest set of entries of each row whose sum is at least `share` of the row's sum.
 
-    min |K| subject to Σ_{i in K} mass_i >= share · Σ_i mass_i: the largest first, until what came before is enough.
+    min |K| subject to Σ_{i in K} mass_i >= share · Σ_i mass_i: take the largest entries first, until the sum is enough.
 
     Args:
-        mass: not negative. share: in [0, 1]; 1 keeps everything, 0 what the others ask for.
-        at_least: entries a row, however concentrated it is; more than there are is all of them.
-        always: entries that are kept in any case, and whose mass counts.
+        mass: not negative. share: in [0, 1]; 1 keeps everything, 0 only what `at_least` and `always` require.
+        at_least: the minimum number of entries per row; if it is larger than the row, all are kept.
+        always: entries that are always kept; their mass counts.
 
     Raises:
-        ValueError: for a mass or a share that is negative or NaN.
+        ValueError: a mass or a share is negative or NaN.
     """
     check_masses(share, mass)
     return smallest_set_of_checked(mass, share, at_least, always)
 
 
 def check_masses(share: float, *masses: Tensor) -> None:
-    """Refuse what has no smallest set. A GPU is waited for once, however many masses there are."""
+    """Raise ValueError for negative masses or NaN. The host waits for a GPU only once for all masses."""
     if not share >= 0 or not bool(torch.stack([(mass >= 0).all() for mass in masses]).all()):
         n_wrong = sum(int((~(mass >= 0)).sum()) for mass in masses)
         raise ValueError(
@@ -44,11 +44,11 @@ def check_masses(share: float, *masses: Tensor) -> None:
 def smallest_set_of_checked(
     mass: Float[Tensor, "*rows N"], share: float, at_least: int = 1, always: Bool[Tensor, "*rows N"] | None = None
 ) -> Bool[Tensor, "*rows N"]:
-    """As `smallest_set`, of masses that are known not to be negative or NaN."""
-    if share >= 1:  # rounding would call it reached while small entries are left, which other queries may need
+    """Compute `smallest_set` for masses that are known to be neither negative nor NaN."""
+    if share >= 1:  # rounding could end the sum before small entries, which other queries may need
         return torch.ones_like(mass, dtype=torch.bool)
     forced = torch.zeros_like(mass, dtype=torch.bool) if always is None else always
-    shape = (mass.shape[:-1].numel(), mass.shape[-1])  # also of a single row
+    shape = (mass.shape[:-1].numel(), mass.shape[-1])  # works for a single row as well
     rows = mass.reshape(shape), forced.expand_as(mass).reshape(shape)
     if kernel := kernel_for("cache.smallest_set", *rows):
         return kernel.launch(*rows, share, at_least).view(mass.shape)

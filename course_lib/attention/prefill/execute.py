@@ -32,7 +32,7 @@ def block_sparse_attention(
     (`course bench sparse_prefill`).
 
     Raises:
-        ValueError: for an index with another number of heads or tokens.
+        ValueError: the index has another number of heads or tokens.
     """
     check_heads(query, keys)
     check_index(query, index)
@@ -52,7 +52,7 @@ def block_sparse_attention(
     columns, counts = index.lists()
     counts = counts.tolist()
     blocks = _in_blocks(keys, index), _in_blocks(values, index)  # (H, N, S·D)
-    # (S, S): in the block on the diagonal, True where a key comes after the query.
+    # (S, S): in the block on the diagonal, True if a key comes after the query.
     is_later = torch.ones(index.block_size, index.block_size, dtype=torch.bool, device=query.device).triu(1)
     for head in (~is_dense).nonzero()[:, 0].tolist():
         head_blocks = [vectors[head // group] for vectors in blocks]

@@ -1,6 +1,6 @@
-"""The same index read by torch's own block-sparse attention, `torch.nn.attention.flex_attention`.
+"""Compute the same index with torch's block-sparse attention, `torch.nn.attention.flex_attention`.
 
-It pays only compiled, which takes a C++ compiler and several seconds per shape. So the library reads an index with the
+It is fast only if it is compiled, which takes a C++ compiler and several seconds per shape. So the library uses the
 loop of `execute.py`, and `course bench sparse_prefill` compares the two.
 
 Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, D size of a head.
@@ -25,17 +25,17 @@ def flex_block_sparse_attention(
     scaling: float,
     attend: Callable[..., Tensor] = flex_attention,
 ) -> Float[Tensor, "heads T D"]:
-    """What `block_sparse_attention` gives, without gradients; `attend` is flex_attention, or `compiled()`."""
+    """Compute `block_sparse_attention` without gradients; `attend` is flex_attention, or `compiled()`."""
     inputs = (part[None] for part in (query, keys, values))
-    with torch.no_grad():  # with them, each mode would be compiled for itself
+    with torch.no_grad():  # with gradients, each mode would be compiled separately
         return attend(*inputs, block_mask=mask, scale=scaling, enable_gqa=True)[0]
 
 
 def block_mask(index: BlockIndex) -> BlockMask:
-    """The index as flex_attention takes it: blocks before the diagonal are read whole, those on it up to each query.
+    """Return the index as a BlockMask: blocks before the diagonal are read completely, those on it up to each query.
 
-    Compiled, it reads the lists of blocks; not compiled, it knows the rule for a query and a key alone. Both say the
-    same.
+    Compiled, flex_attention reads the lists of blocks; otherwise it only uses the rule for a query and a key. Both are
+    equivalent.
     """
     reads, size = index.reads, index.block_size
     diagonal = torch.eye(reads.shape[1], dtype=torch.bool, device=reads.device)
@@ -50,11 +50,11 @@ def block_mask(index: BlockIndex) -> BlockMask:
 
 @cache
 def compiled() -> Callable[..., Tensor]:
-    """flex_attention compiled for each shape by itself, and an error rather than the slow way where that fails."""
+    """Return flex_attention compiled per shape; if compiling fails there is an error instead of the slow version."""
     return torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
 
 def _lists(reads: Bool[Tensor, "heads N N"]) -> tuple[Int[Tensor, "1 heads N"], Int[Tensor, "1 heads N N"]]:
-    """How many blocks of keys each block of queries reads, and which, those first; one shape for all of a length."""
+    """Return the number of key blocks for each block of queries, and their indices first; one shape per text length."""
     columns = reads.int().argsort(dim=2, descending=True, stable=True)
     return reads.sum(dim=2, dtype=torch.int32)[None], columns.int()[None].contiguous()

@@ -23,21 +23,22 @@ from course_lib.settings import check_count, is_real
 
 @dataclass(frozen=True, kw_only=True)
 class FlexPrefill(SparsePrefill):
-    """Each head gets its own pattern, and as many blocks as hold the share γ of what it is seen to attend to.
+    """Each head gets its own pattern, with as many blocks as hold a fraction γ of its estimated attention.
 
-    A head is query-aware where the attention of block means predicts that of the last queries,
-    √JSD(softmax(q̄ K̄ᵀ), mean of softmax(Q̂ Kᵀ)) < τ (section 3.1): it reads the blocks that the means of all queries
-    ask for. Elsewhere the means are no guide, and it reads the vertical and slash lines that hold γ of what the last
-    queries attend to. Every head reads at least `min_budget` tokens of either line, the first block and its own.
+    A head is query-aware if the attention of block means predicts that of the last queries,
+    √JSD(softmax(q̄ K̄ᵀ), mean of softmax(Q̂ Kᵀ)) < τ (section 3.1): it reads the blocks chosen by the means of all
+    queries. For other heads the means are no good estimate, and they read the vertical and slash lines that hold γ of
+    the last queries' attention. Every head reads at least `min_budget` tokens of each kind of line, the first block and
+    its own.
 
-    Deviation: the paper's lines are one token wide. Here a line is a block wide, as it has to be to be left out, and
-    those kept hold γ of the attention in blocks: each of the two kinds does, so their union does too.
+    Deviation: the paper's lines are one token wide. Here a line is one block wide, so that blocks can be skipped, and
+    the kept lines of each kind hold γ of the attention in blocks, so their union does too.
     Deviation: in a query-aware head the first column and the diagonal count towards γ. The released code selects its
-    blocks without them and adds them afterwards, so it may read a block more. γ is held either way.
+    blocks without them and adds them afterwards, so it may read more blocks. Both hold γ.
 
     Args:
         gamma: in (0, 1]; 1 is dense attention. tau: 0 makes every head vertical-slash.
-        min_budget: in tokens. A text no longer than this is attended to in full.
+        min_budget: in tokens. A text that is not longer than this is read densely.
     """
 
     gamma: float = 0.95
@@ -78,25 +79,25 @@ class FlexPrefill(SparsePrefill):
             super()._check_numbers(query, keys)
 
     def _kernel(self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"]) -> ModuleType | None:
-        if type(self) is not FlexPrefill:  # it may choose by other masses
+        if type(self) is not FlexPrefill:  # a subclass may use other masses
             return None
         return kernel_for("cache.prefill_index", query, keys, block_size=self.block_size)
 
     def _choose_on_kernels(
         self, kernel: ModuleType, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
     ) -> BlockIndex:
-        """The same in few launches, all of which are queued before the only wait for the GPU: the check of numbers."""
+        """Choose the index with a few kernel launches; the host waits for the GPU only once, to check for NaN."""
         query_means, key_means = block_means(query, self.block_size), block_means(keys, self.block_size)
         masses = torch.stack(line_masses(query, keys, scaling, self.block_size))  # (2, heads, N)
         lines, budget = self._enough(masses, self.gamma), self._enough(masses, share=0.0)
         aware = kernel.aware_heads(query.contiguous(), key_means, masses[0], scaling, self.tau, self.block_size)
-        if self.tau == 0:  # no head is query-aware, so what these say is not read
+        if self.tau == 0:  # no head is query-aware, so the means are not used
             blocks = masses.new_empty(query.shape[0], masses.shape[2], masses.shape[2], dtype=torch.bool)
         else:
             guess, always = self._map(query_means, key_means, scaling)
             blocks = smallest_set_of_checked(guess.flatten(1), self.gamma, always=always.flatten(1)).view_as(guess)
         reads = kernel.blocks_read(lines, budget, blocks, aware)
-        if not bool((query_means.sum() + key_means.sum() + masses.sum()).isfinite()):  # or too large for their sum
+        if not bool((query_means.sum() + key_means.sum() + masses.sum()).isfinite()):  # or their sum overflows
             check_finite("queries and keys", query, keys)
             check_masses(self.gamma, *masses)
         return BlockIndex(reads, query.shape[1], self.block_size, aware, is_checked=True)
@@ -104,7 +105,7 @@ class FlexPrefill(SparsePrefill):
     def _masses(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
     ) -> tuple[Tensor, ...]:
-        """The mass that the last queries give to columns of blocks, and the other sums that `_lines` needs."""
+        """Return the mass that the last queries give to columns of blocks, and the other sums that `_lines` needs."""
         return line_masses(query, keys, scaling, self.block_size)
 
     def _divergence(
@@ -120,17 +121,17 @@ class FlexPrefill(SparsePrefill):
     def _guess(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
     ) -> Float[Tensor, "heads N"]:
-        """The attention of the last queries' mean to the mean keys of blocks, ā; that of those queries is â."""
+        """Return ā, the attention of the last queries' mean to the mean keys of blocks; that of these queries is â."""
         mean_query = query[:, -self.block_size :].float().mean(dim=1, keepdim=True)  # (heads, 1, D)
         return _products(mean_query, block_means(keys, self.block_size), scaling).softmax(dim=-1)[:, 0]
 
     def _lines(self, masses: tuple[Tensor, ...], share: float) -> Bool[Tensor, "heads N N"]:
-        """Columns and diagonals of blocks, as many as hold the share and the budget asks for (algorithm 3)."""
+        """Choose as many columns and diagonals of blocks as the fraction and the budget require (algorithm 3)."""
         columns, diagonals = masses
         return where_lines_are(self._enough(columns, share), self._enough(diagonals, share))
 
     def _enough(self, mass: Float[Tensor, "*heads N"], share: float) -> Bool[Tensor, "*heads N"]:
-        """Which lines of one kind stay; the first column and the main diagonal do in any case."""
+        """Return which lines of one kind are kept; the first column and the main diagonal always are."""
         first = torch.zeros_like(mass, dtype=torch.bool)
         first[..., 0] = True
         return smallest_set_of_checked(mass, share, ceil(self.min_budget / self.block_size), always=first)
@@ -138,14 +139,14 @@ class FlexPrefill(SparsePrefill):
     def _blocks(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float
     ) -> Bool[Tensor, "heads N N"]:
-        """The fewest blocks of the whole map of block means that hold γ of it (algorithm 4)."""
+        """Choose the fewest blocks in the map of block means that hold γ of it (algorithm 4)."""
         guess, always = self._map(block_means(query, self.block_size), block_means(keys, self.block_size), scaling)
         return smallest_set(guess.flatten(1), self.gamma, always=always.flatten(1)).view_as(guess)
 
     def _map(
         self, query_means: Float[Tensor, "heads N D"], key_means: Float[Tensor, "H N D"], scaling: float
     ) -> tuple[Float[Tensor, "heads N N"], Bool[Tensor, "heads N N"]]:
-        """The attention of block means to block means, and which blocks are read in any case."""
+        """Return the attention of block means to block means, and which blocks are always read."""
         logits = _products(query_means, key_means, scaling)
         n = logits.shape[1]
         guess = logits.masked_fill(~causal_blocks(n, logits.device), -torch.inf).softmax(dim=-1)
@@ -155,5 +156,5 @@ class FlexPrefill(SparsePrefill):
 def _products(
     query: Float[Tensor, "heads M D"], keys: Float[Tensor, "H N D"], scaling: float
 ) -> Float[Tensor, "heads M N"]:
-    """scaling · q kᵀ; each key-value head serves G neighbouring query heads."""
+    """Compute scaling · q kᵀ; each key-value head serves G adjacent query heads."""
     return query * scaling @ keys.repeat_interleave(query.shape[0] // keys.shape[0], dim=0).transpose(1, 2)

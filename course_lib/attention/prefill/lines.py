@@ -1,8 +1,8 @@
 """The attention of the last queries of a prompt, and the vertical and slash lines in it.
 
-A column of the attention matrix that many queries read is a vertical line; keys at one distance from their queries are
-a slash. FlexPrefill (https://arxiv.org/abs/2502.20766, section 3.1) looks at the last block of queries alone, since it
-is the one that sees all keys.
+A column of the attention matrix that many queries attend to is a vertical line; keys at the same distance from their
+queries form a slash. FlexPrefill (https://arxiv.org/abs/2502.20766, section 3.1) uses only the last block of queries,
+since only these can attend to all keys.
 
 Dimension key: H key-value heads, heads = H * G query heads, T tokens in N blocks of S, R last queries, D size of a
 head.
@@ -20,12 +20,12 @@ from course_lib.kernels.dispatch import kernel_for
 def last_weights(
     query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, n_last: int
 ) -> Float[Tensor, "heads R T"]:
-    """Softmax attention of the last queries, in float32."""
+    """Return the softmax attention of the last queries in float32."""
     n_tokens = keys.shape[1]
     rows = query[:, -n_last:].float() * scaling
     grouped = rows.reshape(keys.shape[0], -1, query.shape[2])  # (H, G·R, D): a group's queries share one product
     logits = (grouped @ keys.float().transpose(1, 2)).view(*rows.shape[:2], n_tokens)
-    n_last = rows.shape[1]  # no more than there are
+    n_last = rows.shape[1]  # at most the number of queries
     later = torch.ones(n_last, n_last, dtype=torch.bool, device=keys.device).triu(1)
     logits[:, :, -n_last:].masked_fill_(later, -torch.inf)
     return logits.softmax(dim=-1)
@@ -34,8 +34,8 @@ def last_weights(
 def line_masses(
     query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, block_size: int
 ) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
-    """The last block of queries' attention on columns of blocks, and on diagonals of blocks; on a GPU without the
-    weights, of which there are T · S for each head."""
+    """Return the last block of queries' attention to columns and diagonals of blocks; on a GPU without storing the
+    weights, which are T · S per head."""
     if kernel := kernel_for("cache.line_masses", query, keys, block_size=block_size):
         return kernel.launch(query.contiguous(), keys.contiguous(), scaling, block_size)
     weights = last_weights(query, keys, scaling, block_size)
@@ -43,15 +43,15 @@ def line_masses(
 
 
 def on_columns(weights: Float[Tensor, "heads R T"], block_size: int) -> Float[Tensor, "heads N"]:
-    """The attention that each block of keys gets from a query, on average. They sum to 1."""
+    """Return the mean attention that each block of keys receives from a query. The results sum to 1."""
     return _block_sums(weights.mean(dim=1), block_size)
 
 
 def slashes(weights: Float[Tensor, "heads R T"]) -> Float[Tensor, "heads T"]:
-    """The attention at each distance δ = query − key, on average over the queries. They sum to 1."""
+    """Return the mean attention over queries at each distance δ = query − key. The results sum to 1."""
     n_heads, n_queries, n_tokens = weights.shape
-    # Row r is the query T − R + r, so that its key at distance δ is R − 1 − r columns before that of the last row.
-    # In a view whose rows begin one number later than a row ends, all keys at one distance are one column.
+    # Row r is the query T − R + r, so its key at distance δ is R − 1 − r columns before that of the last row.
+    # In a view whose rows start one number later than a row ends, all keys at one distance form one column.
     wide = pad(weights, (n_queries - 1, 0))
     width = wide.shape[2]
     aligned = wide.as_strided((n_heads, n_queries, n_tokens), (n_queries * width, width + 1, 1))
@@ -59,7 +59,7 @@ def slashes(weights: Float[Tensor, "heads R T"]) -> Float[Tensor, "heads T"]:
 
 
 def on_block_diagonals(slash: Float[Tensor, "heads T"], block_size: int) -> Float[Tensor, "heads N"]:
-    """What each diagonal of blocks, i − j = k, holds of the slashes. They sum to 1.
+    """Return the slashes' attention in each diagonal of blocks, i − j = k. The results sum to 1.
 
     A slash at distance δ = k·S + r passes through two diagonals of blocks: (S − r)/S of it lies in diagonal k, and r/S
     in k + 1.
@@ -73,19 +73,19 @@ def on_block_diagonals(slash: Float[Tensor, "heads T"], block_size: int) -> Floa
 
 
 def where_lines_are(columns: Bool[Tensor, "heads N"], diagonals: Bool[Tensor, "heads N"]) -> Bool[Tensor, "heads N N"]:
-    """The causal blocks on any of these columns and diagonals of blocks."""
+    """Return the causal blocks on any of these columns and diagonals of blocks."""
     reads = columns[:, None, :] | diagonals[:, block_distance(columns.shape[1], columns.device).clamp(min=0)]
     return reads & causal_blocks(columns.shape[1], columns.device)
 
 
 def block_distance(n: int, device: torch.device | str = "cpu") -> Int[Tensor, "N N"]:
-    """i − j: the diagonal of blocks that each block lies on."""
+    """Return i − j, the number of the diagonal on which each block lies."""
     block = torch.arange(n, device=device)
     return block[:, None] - block
 
 
 def block_means(vectors: Float[Tensor, "*heads T D"], block_size: int) -> Float[Tensor, "*heads N D"]:
-    """The mean vector of each block, in float32; of the last, over the tokens that it has."""
+    """Return the mean vector of each block in float32; for a shorter last block, over its own tokens."""
     n_whole = vectors.shape[-2] // block_size * block_size
     means = vectors[..., :n_whole, :].unflatten(-2, (-1, block_size)).mean(dim=-2, dtype=torch.float32)
     ragged = vectors[..., n_whole:, :]

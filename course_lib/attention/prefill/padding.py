@@ -1,4 +1,4 @@
-"""Which tokens of a batch are real, read from the mask that transformers hands to an attention function.
+"""Find the real tokens of a batch from the mask that transformers passes to an attention function.
 
 Dimension key: B sequences, T tokens.
 """
@@ -11,20 +11,20 @@ REMEDY = "expected None or padding before or after each text, as a tokenizer mak
 
 
 def real_tokens(mask: Tensor | None, n_sequences: int, n_tokens: int) -> list[slice] | None:
-    """The positions of each sequence's text; None where there is no padding at all.
+    """Return the positions of each sequence's text, or None if there is no padding at all.
 
     Args:
         mask: (B, 1, T, T), whether a query may read a key, as transformers makes it for sdpa.
 
     Raises:
-        ValueError: for a mask that is more than causal and padding (packed texts, windows), or of which a sequence has
-            holes or no token.
+        ValueError: the mask is not only causal and padding (packed texts, windows), or a sequence has holes or no
+            tokens.
     """
     if mask is None:
         return None
     if mask.dtype != torch.bool or mask.shape != (n_sequences, 1, n_tokens, n_tokens):
         raise ValueError(f"got an attention mask of shape {tuple(mask.shape)} and type {mask.dtype}; {REMEDY}")
-    real = mask[:, 0, -1]  # keys that the last query may read, itself padding or not
+    real = mask[:, 0, -1]  # keys that the last query, real or padding, may attend to
     causal = torch.ones(n_tokens, n_tokens, dtype=torch.bool, device=mask.device).tril()
     if not torch.equal(mask[:, 0], causal & real[:, None]):
         raise ValueError(
@@ -36,7 +36,7 @@ def real_tokens(mask: Tensor | None, n_sequences: int, n_tokens: int) -> list[sl
 
 
 def _where(real: Bool[Tensor, "T"], sequence: int) -> slice:
-    """The one run of real tokens."""
+    """Return the single run of real tokens."""
     places = real.nonzero()[:, 0]
     if not len(places) or int(places[-1] - places[0]) + 1 != len(places):
         raise ValueError(

@@ -1,7 +1,7 @@
-"""The seam of sparse prefill: from a layer's queries and keys to an index of blocks. One rule is one class.
+"""The interface of sparse prefill: from a layer's queries and keys to a block index. Each rule is one class.
 
 Dimension key: H key-value heads, heads = H * G query heads (neighbours share their keys), T tokens in N blocks of S, D
-size of a head. Several sequences of one length are so many times more heads.
+size of a head. For several sequences of one length, the number of heads is multiplied by their number.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from course_lib.settings import check_count
 
 @dataclass(frozen=True, kw_only=True)
 class SparsePrefill(ABC):
-    """Settings of a rule; `index` applies it."""
+    """The settings of a rule; `index` applies the rule."""
 
     block_size: int = 128
 
@@ -26,21 +26,21 @@ class SparsePrefill(ABC):
 
     @property
     def longest_dense(self) -> int:
-        """Up to so many tokens attention is dense: of two blocks, the first and the diagonal are all there is."""
+        """The longest text with dense attention: with two blocks, the first block and the diagonal are all blocks."""
         return 2 * self.block_size
 
     def index(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int = 0
     ) -> BlockIndex:
-        """Which blocks the layer reads.
+        """Choose the blocks that the layer reads.
 
         Args:
-            query, keys: of a whole text, after RoPE. scaling: of their products, as a rule 1 / √D.
-            layer: for rules that choose differently in each.
+            query, keys: of a whole text, after RoPE. scaling: of their products, usually 1 / √D.
+            layer: for rules that choose differently in each layer.
 
         Raises:
-            ValueError: for heads that are no multiple of the key-value heads, another number of queries than keys, or
-                NaN among them.
+            ValueError: the number of heads is not a multiple of the key-value heads, the numbers of queries and keys
+                differ, or there is NaN.
         """
         check_heads(query, keys)
         if query.shape[1] <= self.longest_dense:
@@ -49,18 +49,18 @@ class SparsePrefill(ABC):
         return self._choose(query, keys, scaling, layer)
 
     def _check_numbers(self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"]) -> None:
-        """Refuse NaN and infinity; for rules that find them while they choose to do so there."""
+        """Raise ValueError for NaN and infinity; rules that detect them while choosing override this."""
         check_finite("queries and keys", query, keys)
 
     @abstractmethod
     def _choose(
         self, query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, layer: int
     ) -> BlockIndex:
-        """The rule, for more than two blocks."""
+        """Apply the rule to a text of more than two blocks."""
 
 
 def check_heads(query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H others size"]) -> None:
-    """Refuse what is not the queries and keys of one text."""
+    """Raise ValueError unless these are the queries and keys of one text."""
     if not keys.shape[0] or query.shape[0] % keys.shape[0] or query.shape[1:] != keys.shape[1:]:
         raise ValueError(
             f"got queries {tuple(query.shape)} and keys {tuple(keys.shape)}; expected (heads, tokens, size) and "
@@ -69,7 +69,7 @@ def check_heads(query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H others
 
 
 def check_index(query: Float[Tensor, "heads T D"], index: BlockIndex) -> None:
-    """Refuse the index of other heads, or of a text of another length."""
+    """Raise ValueError for an index of other heads, or of a text of another length."""
     if index.reads.shape[0] != query.shape[0] or index.n_tokens != query.shape[1]:
         raise ValueError(
             f"got an index of {index.reads.shape[0]} heads and {index.n_tokens} tokens for queries "

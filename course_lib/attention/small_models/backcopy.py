@@ -1,8 +1,8 @@
-"""Bigram-backcopy, a tiny language in which a head is idle most of the time.
+"""Bigram-backcopy: a tiny language in which a head has nothing to attend to at most positions.
 
-Guo, Pai, Bai, Jiao, Jordan, Mei, 2024, https://arxiv.org/abs/2410.13835, section 2. A letter is drawn after the one
-before it, as letters follow each other in English; but after a trigger comes a copy of the letter before the trigger.
-A head has to look back after triggers, and nothing to look for elsewhere.
+Guo, Pai, Bai, Jiao, Jordan, Mei, 2024, https://arxiv.org/abs/2410.13835, section 2. Each letter is sampled given the
+letter before it, with the bigram frequencies of English; but after a trigger comes a copy of the letter before the
+trigger. A head has to look back after triggers, and has nothing to attend to elsewhere.
 
 Dimension key: B sequences, T tokens, V letters.
 """
@@ -20,7 +20,7 @@ from course_lib.attention.small_models.streaming import streaming_losses
 
 @dataclass(frozen=True)
 class Language:
-    """Letters, which of them are triggers, and how likely each letter is after each (rows)."""
+    """The letters, which of them are triggers, and the probability of each letter after each letter (rows)."""
 
     letters: str
     triggers: Bool[Tensor, "V"]
@@ -28,10 +28,10 @@ class Language:
 
     @staticmethod
     def of(text: str, n_letters: int = 32, triggers: str = "aeiou") -> "Language":
-        """The most common characters of a text in lower case; other characters are left out.
+        """Build a language of the most common characters of a text in lower case; other characters are left out.
 
         Raises:
-            ValueError: triggers of which none is among the letters, or that are all of them.
+            ValueError: none of the letters is a trigger, or all of them are.
         """
         text = text.lower()
         letters = "".join(letter for letter, _ in Counter(text).most_common(n_letters))
@@ -41,11 +41,11 @@ class Language:
         place = {letter: index for index, letter in enumerate(letters)}
         ids = torch.tensor([place[letter] for letter in text if letter in place])
         pairs = torch.bincount(ids[:-1] * len(letters) + ids[1:], minlength=len(letters) ** 2)
-        counts = pairs.view(len(letters), -1).float() + 0.1  # every letter may follow every other
+        counts = pairs.view(len(letters), -1).float() + 0.1  # so every letter can follow every other
         return Language(letters, marked, counts / counts.sum(dim=1, keepdim=True))
 
     def draw(self, n_sequences: int, length: int, generator: torch.Generator) -> Int[Tensor, "B T"]:
-        """Sequences that begin with any letter but a trigger, which would have nothing before it to copy."""
+        """Sample sequences; their first letter is not a trigger, since there is nothing before it to copy."""
         first = (~self.triggers).float().expand(n_sequences, -1)
         letters = [torch.multinomial(first, 1, generator=generator)[:, 0]]
         while len(letters) < length:
@@ -57,21 +57,21 @@ class Language:
         return "".join(self.letters[index] for index in ids.tolist())
 
     def copies(self, ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B T-1"]:
-        """Of each token after the first: whether it is a copy, since the one before it is a trigger."""
+        """Return whether each token after the first is a copy: whether the token before it is a trigger."""
         return self.triggers[ids[:, :-1]]
 
     def least(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T-1"]:
-        """The loss of each token after the first for who knows the language, in nats: 0 for a copy."""
+        """Return the lowest possible loss of each token after the first, in nats, which is 0 for a copy."""
         return torch.where(self.copies(ids), 0, -self.following[ids[:, :-1], ids[:, 1:]].log())
 
 
 def excess(
     model: SinkLM, language: Language, ids: Int[Tensor, "B T"], sinks: int, window: int
 ) -> dict[str, Float[Tensor, "B"]]:
-    """How far a model that streams is from the least loss, in nats per token, mean over each sequence's tokens.
+    """Return the excess of a streaming model's loss over the lowest possible loss, in nats per token, per sequence.
 
-    Only tokens that are read when something has left the cache of `window` slots. "copies" are the tokens after
-    triggers, "others" the rest.
+    Only tokens after the first eviction from the cache of `window` slots count. "copies" are the tokens after triggers,
+    "others" all other tokens.
     """
     late = slice(window + 1, None)
     more = (streaming_losses(model, ids, sinks, window) - language.least(ids))[:, late]
@@ -82,7 +82,7 @@ def excess(
 
 @torch.no_grad()
 def attention_of(model: SinkLM, ids: Int[Tensor, "T"]) -> Float[Tensor, "T slots"]:
-    """The weights of the first layer's first head; the learned sink is the first slot where there is one."""
+    """Return the weights of the first layer's first head; a learned sink, if there is one, is the first slot."""
     block = model.blocks[0]
     weights = block.attention.weights(block.norm(model.embedded(ids[None])))
     return weights[0, 0, -len(ids) :]
@@ -90,7 +90,7 @@ def attention_of(model: SinkLM, ids: Int[Tensor, "T"]) -> Float[Tensor, "T slots
 
 @torch.no_grad()
 def value_norms(model: SinkLM, ids: Int[Tensor, "B T"]) -> Float[Tensor, "slots"]:
-    """The mean norm of the value in each slot, in the first layer's first head."""
+    """Return the mean norm of the values in each slot, in the first layer's first head."""
     block = model.blocks[0]
     _, _, values = block.attention.projected(block.norm(model.embedded(ids)), None)
     return values[:, 0].norm(dim=2).mean(dim=0)

@@ -1,8 +1,8 @@
-"""A language model of bytes that learns in minutes, in a class of transformers, so that it can be cut and distilled.
+"""A byte-level language model that trains in minutes, a class of transformers, so that it can be pruned and distilled.
 
 A Llama of four blocks, 128 wide, with 512 neurons: 1.08 million parameters. `course reproduce byte_model` trains it
-from nothing on the calibration texts; its weights lie next to the others. Other configurations, such as one with
-experts, are made, trained and kept by the same functions.
+from scratch on the calibration texts; its weights are stored with those of the other models. The same functions build,
+train and store models of other configurations, such as one with experts.
 
 Dimension key: N windows, L bytes in a window, B sequences, T bytes.
 """
@@ -29,7 +29,7 @@ NAME = "byte_model"
 
 
 class ByteModel(NamedTuple):
-    """The trained model in float32, windows of bytes (n, 128) that it never read, and windows of what it read."""
+    """The trained model in float32, held-out windows of bytes (n, 128), and training windows."""
 
     model: PreTrainedModel
     held_out: Int[Tensor, "N L"]
@@ -37,7 +37,7 @@ class ByteModel(NamedTuple):
 
 
 def configuration(width: int = 128, n_blocks: int = 4, n_heads: int = 4, n_neurons: int = 512) -> LlamaConfig:
-    """Its sizes. The head is tied; no byte begins or ends a text, so none stops `generate`."""
+    """Return the configuration. The LM head is tied; there is no BOS or EOS, so no byte stops `generate`."""
     return LlamaConfig(
         vocab_size=256,
         hidden_size=width,
@@ -54,12 +54,12 @@ def configuration(width: int = 128, n_blocks: int = 4, n_heads: int = 4, n_neuro
 
 
 def schedule() -> Schedule:
-    """800 steps of 16 sequences."""
+    """Return the schedule: 800 steps of 16 sequences."""
     return Schedule(n_steps=800, batch=16, length=LENGTH, rate=3e-3, warm_up=40, decay=0.1)
 
 
 def untrained(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
-    """First weights as transformers draws them, the same for the same seed."""
+    """Return a model with transformers' random initialisation, which depends only on the seed."""
     with seeded(seed):
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
@@ -71,15 +71,14 @@ def byte_losses(model: PreTrainedModel, ids: Int[Tensor, "B T"]) -> Float[Tensor
 
 
 def byte_windows(n: int | None, split: str = "evaluation", length: int = LENGTH, seed: int = 0) -> Int[Tensor, "N L"]:
-    """Windows that do not overlap, in random order; a larger n begins with the windows of a smaller one.
+    """Return non-overlapping windows in random order; a larger n starts with the windows of a smaller one.
 
     Args:
-        n: how many; None takes all there are.
-        split: "evaluation" reads Wikipedia's articles that nothing is trained on, "calibration" what models are
-            trained on.
+        n: the number of windows; None for all.
+        split: "evaluation" reads Wikipedia articles that no model is trained on, "calibration" the texts for training.
 
     Raises:
-        ValueError: for another split, sizes that make no window, or more windows than there are.
+        ValueError: the split is unknown, the sizes make no window, or there are fewer than n windows.
     """
     if split not in ("calibration", "evaluation"):
         raise ValueError(f"got split {split!r}; expected 'calibration' or 'evaluation'.")
@@ -95,17 +94,17 @@ def byte_windows(n: int | None, split: str = "evaluation", length: int = LENGTH,
 
 
 def save_half(model: PreTrainedModel, folder: Path, name: str = NAME) -> Path:
-    """Weights in float16 and the configuration in one file, whole or not at all; a tied head is written once."""
+    """Write float16 weights and the configuration to one file, atomically; a tied LM head is stored only once."""
     halves = {key: weight.detach().half().contiguous() for key, weight in model.named_parameters()}
     metadata = {"config": json.dumps(model.config.to_dict())}
     return write(as_bytes(halves, metadata), folder / f"{name}.safetensors")
 
 
 def load_half(folder: Path = WEIGHTS, name: str = NAME) -> PreTrainedModel:
-    """What `save_half` wrote, in float32, ready for evaluation.
+    """Load in float32 what `save_half` wrote, in evaluation mode.
 
     Raises:
-        ValueError: when no such file is there.
+        ValueError: there is no such file.
     """
     path = folder / f"{name}.safetensors"
     if not path.exists():
@@ -122,5 +121,5 @@ def load_half(folder: Path = WEIGHTS, name: str = NAME) -> PreTrainedModel:
 
 
 def load_byte_model(n_held_out: int = 48, n_training: int = 2048, folder: Path = WEIGHTS) -> ByteModel:
-    """The teacher of the lessons' live runs, with text to look at and text to learn from, the same every time."""
+    """Load the teacher of the lessons' live runs with held-out and training windows, the same in every call."""
     return ByteModel(load_half(folder), byte_windows(n_held_out), byte_windows(n_training, "calibration"))

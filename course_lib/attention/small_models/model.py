@@ -1,15 +1,15 @@
-"""A small language model in plain torch, with a sink or without: Llama's block, keys cached before RoPE turns them.
+"""A small language model in plain torch with or without a sink: Llama's block, with keys cached before RoPE.
 
 Three variants, as in StreamingLLM (Xiao, Tian, Chen, Han, Lewis, 2023, https://arxiv.org/abs/2309.17453), section 3.3:
 
-    vanilla          softmax as always; text begins with its first token
+    vanilla          the usual softmax; the text starts with its first token
     zero sink        softmax-off-by-one in every head
     learnable sink   one learned token before every training sample
 
-A key's position is its slot in the cache, as there: nothing but `Past` is needed to stream.
+    As in the paper, a key's position is its slot in the cache, so streaming only needs `Past`.
 
-Dimension key: B sequences, T tokens, N slots (those of the cache and the new ones), H heads, D size of a head, V tokens
-of the vocabulary, C width.
+Dimension key: B sequences, T tokens, N slots (cached and new), H heads, D size of a head, V tokens of the vocabulary,
+C width.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ Past = list[tuple[Tensor, Tensor]]  # of every layer: keys before RoPE and value
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the model."""
+    """The sizes of the model."""
 
     vocabulary: int = 256
     width: int = 96
@@ -38,7 +38,7 @@ class Shape:
 
 
 class Attention(nn.Module):
-    """Multi-head attention with RoPE, over what was there before and what is new."""
+    """Multi-head attention with RoPE over cached and new tokens."""
 
     def __init__(self, shape: Shape, zero_sink: bool):
         super().__init__()
@@ -47,7 +47,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(shape.width, shape.width, bias=False)
 
     def projected(self, x: Float[Tensor, "B T C"], past: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (B, H, T, D) of the new tokens, keys and values (B, H, N, D) of all; no position in them yet."""
+        """Return queries (B, H, T, D) of the new tokens, keys and values (B, H, N, D) of all, before RoPE."""
         query, keys, values = self.into(x).unflatten(2, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
         if past is not None:
             keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
@@ -56,17 +56,17 @@ class Attention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T C"], past: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Float[Tensor, "B T C"], tuple[Tensor, Tensor]]:
-        """The attention output of the new tokens, and the cache with them. After a past, tokens come one at a time."""
+        """Return the attention output of the new tokens, and the new cache. With a past, tokens come one at a time."""
         query, keys, values = self.projected(x, past)
         n_slots, n_new = keys.shape[2], x.shape[1]
         read_from = [turn(query, n_slots), turn(keys, n_slots), values]
-        if self.zero_sink:  # a key and a value of zeros, which RoPE leaves alone; a query too, for torch's is_causal
+        if self.zero_sink:  # add a key and a value of zeros, which RoPE does not change; a query too, for is_causal
             read_from = [pad(tensor, (0, 0, 1, 0)) for tensor in read_from]
         read = scaled_dot_product_attention(*read_from, is_causal=n_new > 1)[:, :, -n_new:]
         return self.out(read.transpose(1, 2).flatten(2)), (keys, values)
 
     def weights(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T T"]:
-        """The same attention, written out, to be looked at."""
+        """Return the weights of the same attention, computed explicitly, for analysis."""
         query, keys, _ = self.projected(x, None)
         logits = turn(query, x.shape[1]) @ turn(keys, x.shape[1]).transpose(2, 3) * query.shape[3] ** -0.5
         later = torch.ones(logits.shape[2:], dtype=torch.bool).triu(1)
@@ -74,7 +74,7 @@ class Attention(nn.Module):
 
 
 def turn(vectors: Float[Tensor, "B H T D"], n_slots: int) -> Float[Tensor, "B H T D"]:
-    """RoPE, for the last T of so many slots: pairs (i, i + D/2) turned by the slot times 10000^(−2i/D)."""
+    """Apply RoPE to the last T of `n_slots` slots: rotate pairs (i, i + D/2) by the slot times 10000^(−2i/D)."""
     half = vectors.shape[3] // 2
     place = torch.arange(n_slots - vectors.shape[2], n_slots)[:, None]
     angle = place * 10000.0 ** -(torch.arange(half) / half)
@@ -83,7 +83,7 @@ def turn(vectors: Float[Tensor, "B H T D"], n_slots: int) -> Float[Tensor, "B H 
 
 
 class Block(nn.Module):
-    """Attention and a SwiGLU network, each after its norm and added to the residual."""
+    """Attention and a SwiGLU network, each with a norm before it and added to the residual."""
 
     def __init__(self, shape: Shape, zero_sink: bool):
         super().__init__()
@@ -100,7 +100,7 @@ class Block(nn.Module):
 
 
 class SinkLM(nn.Module):
-    """`model(ids)` gives logits and the cache; `model(ids, past)` goes on from a cache, one token at a time."""
+    """`model(ids)` returns logits and the cache; `model(ids, past)` continues a cache, one token at a time."""
 
     def __init__(self, shape: Shape, variant: str, generator: torch.Generator):
         super().__init__()
@@ -111,20 +111,20 @@ class SinkLM(nn.Module):
         self.blocks = nn.ModuleList(Block(shape, variant == "zero sink") for _ in range(shape.n_layers))
         self.norm = nn.RMSNorm(shape.width, eps=1e-5)
         for name, weight in self.named_parameters():
-            if weight.ndim == 2:  # what writes to the residual begins smaller, since 2 · n_layers of them add up
+            if weight.ndim == 2:  # output projections start smaller, since 2 · n_layers of them add up in the residual
                 deep = (2 * shape.n_layers) ** -0.5 if name.endswith(("out.weight", "down.weight")) else 1.0
                 nn.init.normal_(weight, std=0.02 * deep, generator=generator)
-        self.sink = None  # after the others, so that all variants begin with the same weights
+        self.sink = None  # initialised after the others, so that all variants start with the same weights
         if variant == "learnable sink":
             self.sink = nn.Parameter(0.02 * torch.randn(shape.width, generator=generator))
 
     def embedded(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B tokens C"]:
-        """Tokens as vectors, after the learned sink where there is one."""
+        """Return the token embeddings, after the learned sink if there is one."""
         x = self.embedding(ids)
         return x if self.sink is None else torch.cat([self.sink.expand(len(ids), 1, -1), x], dim=1)
 
     def forward(self, ids: Int[Tensor, "B T"], past: Past | None = None) -> tuple[Float[Tensor, "B T V"], Past]:
-        """Logits of the token after each of ids, and the cache; the learned sink is its first slot."""
+        """Return the logits of the token after each of ids, and the cache; a learned sink is its first slot."""
         x, new = self.embedding(ids) if past else self.embedded(ids), []
         for index, block in enumerate(self.blocks):
             x, held = block(x, past[index] if past else None)

@@ -1,6 +1,6 @@
-"""Train small language models from nothing: the same tokens in the same order, from the same weights, for all.
+"""Train small language models from scratch: all variants get the same tokens in the same order and the same weights.
 
-A token is a byte: no tokenizer to train, and no large table of words in a model that has few weights.
+A token is a byte: this needs no trained tokenizer, and no large embedding table in a model with few weights.
 
 Dimension key: B sequences, T tokens.
 """
@@ -28,7 +28,7 @@ WEIGHTS = Path(__file__).with_name("weights")
 
 @dataclass(frozen=True)
 class Schedule:
-    """AdamW, the rate rising over `warm_up` steps and falling along a cosine to a tenth."""
+    """AdamW with a learning rate that rises over `warm_up` steps and then falls along a cosine to a tenth."""
 
     n_steps: int = 4000
     batch: int = 8
@@ -44,7 +44,7 @@ class Schedule:
         check_number("decay", self.decay)
 
     def rate_at(self, step: int) -> float:
-        """Of a step, counted from 0."""
+        """Return the learning rate of a step, counted from 0."""
         if step < self.warm_up:
             return self.rate * (step + 1) / self.warm_up
         done = (step - self.warm_up) / max(1, self.n_steps - self.warm_up)
@@ -52,29 +52,29 @@ class Schedule:
 
 
 def training_texts() -> list[str]:
-    """Documents of the calibration splits, Wikipedia's articles and BoolQ's paragraphs."""
+    """Return the documents of the calibration splits: Wikipedia articles and BoolQ paragraphs."""
     return [document for corpus in ("wikipedia", "boolq") for document in DOCUMENTS[corpus]("calibration")]
 
 
 def running(texts: list[str]) -> Int[Tensor, "T"]:
-    """All texts as one line of bytes, an empty line between two."""
+    """Concatenate all texts as bytes, with an empty line between two texts."""
     return torch.frombuffer(bytearray("".join(f"{text}\n\n" for text in texts).encode()), dtype=torch.uint8).long()
 
 
 def batch_at(tokens: Int[Tensor, "T"], schedule: Schedule, generator: torch.Generator) -> Int[Tensor, "B length"]:
-    """Samples that begin anywhere in the text, one token longer than what is read."""
+    """Return samples that start at random places of the text, one token longer than the model's input."""
     starts = torch.randint(len(tokens) - schedule.length, (schedule.batch,), generator=generator)
     return tokens[starts[:, None] + torch.arange(schedule.length + 1)]
 
 
 def losses(model: SinkLM, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T-1"]:
-    """Negative log-likelihood of each token after the first, in nats."""
+    """Return the negative log-likelihood of each token after the first, in nats."""
     logits, _ = model(ids[:, :-1])
     return cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
 
 
 def groups(model: nn.Module, decay: float) -> list[dict]:
-    """What learns, for AdamW: matrices decay, also those of several experts in one tensor; vectors do not."""
+    """Return parameter groups for AdamW: matrices decay, also stacked matrices of experts; vectors do not."""
     learning = [weight for weight in model.parameters() if weight.requires_grad]
     return [
         {"params": [weight for weight in learning if weight.ndim >= 2], "weight_decay": decay},
@@ -90,10 +90,10 @@ def train(
     look: Callable[[int, float], None] = lambda step, loss: None,
     objective: Callable[[nn.Module, Tensor], Tensor] = losses,
 ) -> None:
-    """In place. `look(step, loss)` is called after every step, with the loss before it.
+    """Train the model in place. `look(step, loss)` is called after every step, with the loss before it.
 
     Args:
-        objective: what the model is to make small on sequences (B, length + 1); its mean is taken.
+        objective: the loss of sequences (B, length + 1), whose mean is minimised.
     """
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.AdamW(groups(model, schedule.decay), betas=(0.9, 0.95))
@@ -110,14 +110,14 @@ def train(
 
 
 def save(model: SinkLM, folder: Path) -> Path:
-    """Weights in float16, whole or not at all, with what `load` needs to build the model."""
+    """Write float16 weights and what `load` needs to build the model, completely or not at all."""
     metadata = {"variant": model.variant} | {name: str(size) for name, size in asdict(model.shape).items()}
     halves = {name: weight.detach().half().contiguous() for name, weight in model.named_parameters()}
     return write(as_bytes(halves, metadata), file_of(model.variant, folder))
 
 
 def write(content: bytes, path: Path) -> Path:
-    """The file changes in one step."""
+    """Replace the file in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(content)
@@ -129,7 +129,7 @@ def file_of(variant: str, folder: Path) -> Path:
 
 
 def load(variant: str, folder: Path = WEIGHTS) -> SinkLM:
-    """A trained model, in float32: "vanilla", "zero sink" or "learnable sink"."""
+    """Load a trained model in float32: "vanilla", "zero sink" or "learnable sink"."""
     path = file_of(variant, folder)
     if not path.exists():
         raise ValueError(f"got {path}, which is not there; train the models with `course reproduce sink_pretraining`.")

@@ -1,5 +1,5 @@
-"""Speculative decoding: a cheap draft proposes tokens, one pass of the model checks them all.
+"""Speculative decoding: a cheap draft proposes tokens, and one forward pass of the model verifies them all.
 
-`accept` is the rule that leaves the model's distribution as it is, `draft` the seam and its drafts, `cached` a model
-that goes on from any text it shares a beginning with, `decode` the loop.
+`accept` is the rule that preserves the model's distribution, `draft` the interface and its drafts, `cached` a model
+that reuses its cache for the shared prefix of any text, and `decode` the loop.
 """

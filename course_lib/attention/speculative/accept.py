@@ -37,7 +37,7 @@ class Drawn:
 @dataclass(frozen=True, eq=False)
 class Sampling:
     """The distribution of the next token: softmax(logits / temperature); at temperature 0 the most likely token, the
-    first of equals."""
+    first one of equals."""
 
     temperature: float
     chance: Chance
@@ -46,7 +46,7 @@ class Sampling:
         """Return the distribution in float64, so that ratios of small probabilities are accurate.
 
         Raises:
-            ValueError: for logits that define no distribution: NaN, +∞, or a row of only −∞.
+            ValueError: the logits define no distribution: NaN, +∞, or a row of only −∞.
         """
         if not bool(logits.amax(dim=-1).isfinite().all()):
             raise ValueError(
@@ -83,7 +83,7 @@ def verify(
         p: the target model's distributions at the same positions, and at the next one.
 
     Raises:
-        ValueError: for a drafted token that has probability 0 in its own distribution.
+        ValueError: a drafted token has probability 0 in its own distribution.
     """
     for i, token in enumerate(drafted):
         if not q[i, token] > 0:

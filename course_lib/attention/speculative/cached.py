@@ -49,7 +49,7 @@ class CachedModel:
 
 
 def _shared(first: Int[Tensor, "N"], second: Int[Tensor, "M"]) -> int:
-    """Length of the common prefix of two texts, in tokens."""
+    """Return the length of the common prefix of two texts, in tokens."""
     n = min(len(first), len(second))
     return int((first[:n] == second[:n]).long().cumprod(dim=0).sum())
 
@@ -61,7 +61,7 @@ def first_blocks(model: PreTrainedModel, n: int) -> PreTrainedModel:
     changing the attention implementation of one model changes that of the other.
 
     Raises:
-        ValueError: for fewer than one block, or more than the model has.
+        ValueError: n is below 1, or larger than the number of blocks of the model.
     """
     n_blocks = len(blocks(model))
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= n_blocks:
@@ -77,7 +77,7 @@ def first_blocks(model: PreTrainedModel, n: int) -> PreTrainedModel:
 
 
 def _shell(module: nn.Module) -> nn.Module:
-    """A shallow copy whose children can be replaced without changing the original."""
+    """Return a shallow copy whose children can be replaced without changing the original."""
     shell = copy.copy(module)
     shell._modules = dict(module._modules)
     return shell

@@ -95,9 +95,9 @@ def speculate(
         stop: token ids that end the text.
 
     Raises:
-        ValueError: for an empty text or a batch of texts, ids outside the vocabulary, more tokens than the model has
-            positions, n_new or k below 1, a negative temperature, a positive one without a generator, a draft with
-            another vocabulary, or logits that define no distribution.
+        ValueError: the text is empty or a batch of texts, ids are outside the vocabulary, the model has too few
+            positions, n_new or k is below 1, the temperature is negative, or positive without a generator, the draft
+            has another vocabulary, or logits define no distribution.
     """
     check_is_model(model)
     _check(n_new, k, temperature)
@@ -149,7 +149,7 @@ def speculate_from(
 
 
 def _until(tokens: list[int], stop: Collection[int]) -> Int[Tensor, "_"]:
-    """Tokens up to and including the first one that ends a text."""
+    """Return the tokens up to and including the first one that ends a text."""
     ends = [i for i, token in enumerate(tokens) if token in stop]
     return torch.tensor(tokens[: ends[0] + 1] if ends else tokens)
 

@@ -1,6 +1,6 @@
-"""Drafts: whatever proposes next tokens and says how probable it thought them.
+"""Drafts: they propose the next tokens and report the distributions from which they sampled these.
 
-Dimension key: N tokens of a text, k drafted tokens, V words of the vocabulary.
+Dimension key: N tokens of a text, k drafted tokens, V tokens of the vocabulary.
 """
 
 from abc import ABC, abstractmethod
@@ -21,16 +21,16 @@ from course_lib.settings import check_count
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """Drafted tokens, and the distributions that they were drawn from."""
+    """Drafted tokens, and the distributions from which they were sampled."""
 
     tokens: list[int]
     q: Float[Tensor, "k V"]
 
 
 class Draft(ABC):
-    """Proposes up to k tokens after a text; none where it has no idea.
+    """Propose up to k tokens after a text, or none if the draft has no candidate.
 
-    The text is distributed as the model's own for any draft that draws its tokens from the q that it reports.
+    The text has the distribution of the target model for any draft that samples its tokens from the q that it reports.
     """
 
     n_vocabulary: int
@@ -41,10 +41,11 @@ class Draft(ABC):
 
 @dataclass(frozen=True)
 class Lookup(Draft):
-    """Proposes what followed the last tokens earlier in the text: the longest match of at most `longest` tokens, the
-    latest of equals. Saxena, Prompt lookup decoding, 2023, https://github.com/apoorvumang/prompt-lookup-decoding
+    """Propose the tokens that followed the last tokens earlier in the text: after the longest match of up to `longest`
+    tokens, and the latest one of these. Saxena, Prompt lookup decoding, 2023,
+    https://github.com/apoorvumang/prompt-lookup-decoding
 
-    It costs no pass. It is certain of itself, q(x) = 1, so that a token stays with probability p(x).
+    It needs no forward pass. Its draft has q(x) = 1, so a token is accepted with probability p(x).
     """
 
     n_vocabulary: int
@@ -60,7 +61,7 @@ class Lookup(Draft):
 
     def _found(self, ids: Int[Tensor, "N"], k: int) -> Int[Tensor, "_"]:
         for n in range(min(self.longest, len(ids) - 1), 0, -1):
-            same = (ids[:-1].unfold(0, n, 1) == ids[-n:]).all(dim=1)  # of each place but the end itself
+            same = (ids[:-1].unfold(0, n, 1) == ids[-n:]).all(dim=1)  # for each place except the end itself
             if bool(same.any()):
                 start = int(same.nonzero()[-1]) + n
                 return ids[start : start + k]
@@ -69,7 +70,7 @@ class Lookup(Draft):
 
 @dataclass(frozen=True, eq=False)
 class ModelDraft(Draft):
-    """Tokens drawn one by one from a smaller model, k passes for k tokens."""
+    """Sample tokens one at a time from a smaller model, with k forward passes for k tokens."""
 
     logits: Logits
     n_vocabulary: int
@@ -84,10 +85,10 @@ class ModelDraft(Draft):
 
 
 def model_draft(model: PreTrainedModel, inside: Callable[[], AbstractContextManager] = nullcontext) -> ModelDraft:
-    """A draft of any causal model of the same vocabulary, with a cache of its own.
+    """Return a draft that uses any causal model with the same vocabulary, with its own cache.
 
-    A cut model, `first_blocks(model, 24)`, or the model itself with less: `inside` makes the block in which it runs,
-    such as `lambda: contextual(model, selector, density=0.3)`.
+    For example, use an early exit, `first_blocks(model, 24)`, or the model itself with fewer neurons: `inside` makes
+    the context in which the draft runs, such as `lambda: contextual(model, selector, density=0.3)`.
     """
     cached = CachedModel(model)
 

@@ -1,5 +1,5 @@
-"""Attention steering: a reader's attention is moved to what the user, or the model itself, says is important.
+"""Attention steering: increase a model's attention to the text that the user, or the model itself, marks as important.
 
-`steer` is PASTA, `heads` the search for heads to steer, `sentences` which tokens a sentence has and which sentence was
-meant, `auto` is AutoPASTA.
+`steer` is PASTA, `heads` searches the heads to steer, `sentences` finds the tokens of a sentence and the sentence that
+a model's output refers to, and `auto` is AutoPASTA.
 """

@@ -58,7 +58,7 @@ def key_sentence(
     """Return the model's output when prompted for the key sentence, and the sentence of the context nearest to it.
 
     Raises:
-        ValueError: for a context without sentences.
+        ValueError: the context has no sentences.
     """
     sentences = split_sentences(context)
     if not sentences:

@@ -1,8 +1,8 @@
-"""Which heads to steer: coarse to fine. Zhang and others, Model tells itself where to attend, 2024,
+"""Search the heads to steer from coarse to fine. Zhang and others, Model tells itself where to attend, 2024,
 https://arxiv.org/abs/2409.10790
 
-Steering every head of a model is too much, trying each on its own costs a pass over the development set a head. So
-whole layers are steered first, then the single heads of the best ones, then a few sets of the best of these.
+Steering every head of a model is too much, and testing each head needs one pass over the development set per head. So
+the search first steers whole layers, then single heads of the best layers, and then a few sets of the best heads.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from course_lib.attention.steering.steer import Head
 from course_lib.settings import is_real
 
-# What steering these heads is worth on a development set, such as the log-probability of right answers: high = good.
+# The score of steering these heads on a development set, such as the log-probability of right answers: high = good.
 Worth = Callable[[Collection[Head]], float]
 
 
 @dataclass(frozen=True)
 class HeadSearch:
-    """The sets of heads that a search tried, and the best set: of equals the one that was tried first.
+    """The sets of heads that a search tried, and the best set; if several are best, the one that was tried first.
 
-    A development set on which many sets were compared says too much good of the best; measure that on other items.
+    The best of many sets has a biased score on the development set, so evaluate it on other items.
     """
 
     by_layer: tuple[float, ...]
@@ -36,7 +36,7 @@ class HeadSearch:
 
     @property
     def n_tried(self) -> int:
-        """How often the development set was gone through."""
+        """The number of passes over the development set."""
         return len(self.by_layer) + len(self.by_head) + len(self.candidates)
 
 
@@ -48,14 +48,14 @@ def search_heads(
     per_layer: Sequence[int] = (4, 6),
     pooled: Sequence[int] = (8, 16),
 ) -> HeadSearch:
-    """Layers, then the heads of the `best_layers`, then sets: whole layers, the best of each layer, the best of all.
+    """Try layers, then the heads of the `best_layers`, then sets: whole layers, the best per layer, the best of all.
 
     Args:
-        per_layer: sizes of the sets that take so many heads of each layer; those beyond a layer's heads are left out.
-        pooled: sizes of the sets that take the best heads whatever their layer.
+        per_layer: sizes of sets with this number of heads of each layer; larger ones than a layer's heads are skipped.
+        pooled: sizes of sets with the best heads of all layers together.
 
     Raises:
-        ValueError: more layers to keep than there are, or none, or a worth that is no number.
+        ValueError: `best_layers` is below 1 or above the number of layers, or the score is NaN.
     """
     worth = _checked(worth)
     if not 1 <= best_layers <= n_layers:
@@ -68,7 +68,7 @@ def search_heads(
 
 
 def _checked(worth: Worth) -> Worth:
-    """The same, which refuses NaN: no set is better or worse than that."""
+    """Return the same function with a check for NaN, which cannot be compared."""
 
     def number(heads: Collection[Head]) -> float:
         value = worth(heads)
@@ -89,7 +89,7 @@ def _layer(layer: int, n_heads: int) -> tuple[Head, ...]:
 def _sets(
     best: list[int], by_head: dict[Head, float], n_heads: int, per_layer: Sequence[int], pooled: Sequence[int]
 ) -> Iterator[tuple[str, tuple[Head, ...]]]:
-    """The sets to choose from, with names for people, small ones of a kind first."""
+    """Yield the sets to choose from, with readable names; small sets of a kind come first."""
     ranked = sorted(by_head, key=lambda head: -by_head[head])
     for n in range(1, len(best) + 1):
         yield f"best {n} layers", tuple(head for layer in best[:n] for head in _layer(layer, n_heads))

@@ -36,7 +36,7 @@ def highlighted(
     """Tokenize prompts, and mark the tokens of the given pieces wherever they occur in their prompt.
 
     Raises:
-        ValueError: for no prompts, another number of piece lists than prompts, or a piece that is not in its prompt.
+        ValueError: there are no prompts, another number of piece lists than prompts, or a piece is not in its prompt.
     """
     if not prompts or len(prompts) != len(pieces):
         raise ValueError(
@@ -57,7 +57,7 @@ def highlighted(
 
 
 def _tokens(tokenizer: PreTrainedTokenizerBase, prompt: str, pieces: Sequence[str]) -> tuple[list[int], list[bool]]:
-    """The token ids of a prompt, and which of its tokens overlap one of the pieces."""
+    """Return the token ids of a prompt, and which of its tokens overlap one of the pieces."""
     spans = [span for piece in pieces for span in _spans(prompt, piece)]
     encoding = tokenizer(prompt, add_special_tokens=False, return_offsets_mapping=True)
     # A token that contains the space before a piece overlaps the piece, so it is highlighted too.

@@ -1,4 +1,4 @@
-"""`with steering(model, columns, heads, alpha=0.01):` — chosen heads attend to what is highlighted.
+"""`with steering(model, columns, heads, alpha=0.01):` — chosen heads attend more to the highlighted tokens.
 
 PASTA. Zhang and others, Tell your model where to attend, 2023, https://arxiv.org/abs/2311.02262
 
@@ -20,17 +20,17 @@ from course_lib.models import blocks
 from course_lib.models import heads as heads_of
 from course_lib.settings import check_flag
 
-Head = tuple[int, int]  # layer, query head of it
+Head = tuple[int, int]  # layer, query head in the layer
 
 
 def steered(
     logits: Float[Tensor, "*rows Q T"], lowered: Bool[Tensor, "*#rows #Q T"], alpha: float
 ) -> Float[Tensor, "*rows Q T"]:
-    """l_ij + log α where a column is lowered: its weight is multiplied by α, and the softmax divides by the new sum.
+    """Return l_ij + log α in the lowered columns: their weights are multiplied by α, and softmax normalises the row.
 
-    PASTA writes that as α A_ij / C_i, with C_i what makes a row sum to one again. All highlighted spans have one mask:
-    penalties that are added span by span, as the public code does (https://github.com/QingruZhang/PASTA), lower every
-    span by the penalties of the others.
+    PASTA writes this as α A_ij / C_i, where C_i normalises the row. All highlighted spans share one mask: penalties
+    that are added span by span, as in the public code (https://github.com/QingruZhang/PASTA), lower every span by the
+    penalties of the others.
     """
     return logits + math.log(alpha) * lowered.to(logits.dtype)
 
@@ -43,21 +43,21 @@ def steering(
     alpha: float = 0.01,
     spare_first: bool = True,
 ) -> Iterator[None]:
-    """Inside, chosen heads lower the prompt's tokens that are not highlighted, for every query; then all is as before.
+    """Lower the prompt's tokens that are not highlighted in chosen heads, for every query, inside the `with` block.
 
-    Works with `generate()`, cached or not, and with left-padded batches. Generated tokens are never lowered. The first
-    pass is the whole prompt; a text that goes on after it in the same pass has columns of True there.
-    Deviation: the first token, on which heads rest when they have nothing to say, is spared; the paper lowers it, as
-    `spare_first=False` does.
+    It works with `generate()`, with a cache or without, and with left-padded batches. Generated tokens are never
+    lowered. The first pass is the whole prompt; text that follows the prompt in the same pass needs columns of True.
+    Deviation: the first token, the attention sink, is not lowered; the paper lowers it, as `spare_first=False` does.
 
     Args:
-        columns: True for highlighted tokens of each prompt, as `sentences.highlighted` makes them.
-        heads: (layer, query head) pairs; all of them for None.
-        alpha: what a lowered token's weight is multiplied by, before rows are made to sum to one again.
+        columns: True for the highlighted tokens of each prompt, as `sentences.highlighted` computes them.
+        heads: (layer, query head) pairs; None for all heads.
+        alpha: the factor of a lowered token's weight, before rows are normalised again.
 
     Raises:
-        ValueError: a prompt without a highlighted token, heads that the model has not, or none, an alpha that is not
-            positive, or a model that is inside such a block already. Inside, for other prompts than those.
+        ValueError: a prompt has no highlighted token, `heads` is empty or has a head that the model lacks, alpha is not
+            positive, or the model is already inside such a `with` block. Inside: the prompts are not those of
+            `columns`.
     """
     by_layer = _checked(model, columns, heads, alpha)
     check_flag("spare_first", spare_first)
@@ -79,7 +79,7 @@ def steering(
 
 
 def _lowered(columns: Bool[Tensor, "B P"], seen: Pass, spare_first: bool) -> Bool[Tensor, "B T"]:
-    """The prompt's columns that are not highlighted; the first real token where that is not spared."""
+    """Return the prompt's columns that are not highlighted; the first real token only without `spare_first`."""
     n_prompt, n_tokens = columns.shape[1], seen.keys.shape[2]
     at = torch.arange(n_tokens, device=columns.device)
     lowered = torch.zeros(len(columns), n_tokens, dtype=torch.bool, device=columns.device)
@@ -88,9 +88,9 @@ def _lowered(columns: Bool[Tensor, "B P"], seen: Pass, spare_first: bool) -> Boo
 
 
 def _fits(seen: Pass, columns: Bool[Tensor, "B P"], n_before: list[int]) -> None:
-    """The prompts of this pass are as many, and as long, as those that have columns.
+    """Check that the prompts of this pass are as many and as long as those of `columns`.
 
-    A pass without a cache is the prompt, or, as in `generate(use_cache=False)`, one token longer than the last.
+    A pass without a cache is the prompt or, as in `generate(use_cache=False)`, one token longer than the last pass.
     """
     n_rows, n_tokens = seen.real.shape
     if n_rows != len(columns):
@@ -112,7 +112,7 @@ def _fits(seen: Pass, columns: Bool[Tensor, "B P"], n_before: list[int]) -> None
 def _checked(
     model: PreTrainedModel, columns: object, heads: Collection[Head] | None, alpha: object
 ) -> dict[int, set[int]]:
-    """The chosen heads of each layer."""
+    """Return the chosen heads of each layer, after checking the arguments."""
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < math.inf:
         raise ValueError(f"got alpha={alpha!r}; expected more than 0, such as 0.01 (1 changes nothing).")
     if not isinstance(columns, Tensor) or columns.dtype != torch.bool or columns.ndim != 2 or not columns.numel():
@@ -135,5 +135,5 @@ def _checked(
 
 
 def all_heads(model: PreTrainedModel) -> tuple[Head, ...]:
-    """Every (layer, query head) of a model."""
+    """Return every (layer, query head) of a model."""
     return tuple((layer, head) for layer in range(len(blocks(model))) for head in range(heads_of(model).n_query))

@@ -1,6 +1,6 @@
-"""What VFlowOpt's public code does otherwise than its paper, for measuring it. https://github.com/sihany077/VFlowOpt
+"""Reproduce where VFlowOpt's public code differs from the paper, to measure it. https://github.com/sihany077/VFlowOpt
 
-Nothing else here uses these.
+Nothing else in the library uses these.
 
 Dimension key: B canvases, P pixels of a side, N patches.
 """
@@ -18,19 +18,19 @@ from course_lib.settings import is_real
 
 
 def wrapped_entropy(images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B N"]:
-    """Entropy of grey levels that were made −1 to 1 before, then times 255 and cut to 8 bits, where negatives wrap.
+    """Return the entropy of grey levels that were scaled to −1 to 1, multiplied by 255 and cast to 8 bits (modulo 256).
 
-    Level v becomes 2v − 255 modulo 256: v and v + 128 are one.
+    Level v becomes 2v − 255 modulo 256, so v and v + 128 become equal.
     """
     return patch_entropy(((2 * images.int() - 255) % 256).to(torch.uint8))
 
 
 @dataclass(frozen=True)
 class MeanOverContext(TokenScore):
-    """I_i = (1/|K|) Σ_{k∈K} A_ki + α softmax(H)_i: the mean over K in place of the sum, and α of either sign.
+    """I_i = (1/|K|) Σ_{k∈K} A_ki + α softmax(H)_i: the mean over K instead of the sum, and α of either sign.
 
-    Both parts sum to 1 over an image, where equation 4 has |K| and α. Where no patch gets more than t times the mean,
-    the mean over none is NaN, and so is every importance.
+    Both parts sum to 1 and α over an image, while equation 4 has |K| and α. If no patch gets more than t times the
+    mean, K is empty, so the mean is NaN, and every importance too.
     """
 
     t: float = 1.0
@@ -51,9 +51,9 @@ class MeanOverContext(TokenScore):
 
 
 def left_after_recycling(importance: Float[Tensor, "B N"], count: int, side: int) -> Int[Tensor, "B"]:
-    """How many tokens are left where `count` should be.
+    """Return how many tokens remain where `count` should remain.
 
-    N − K + ⌊N / a²⌋ tokens are pruned, as if these hit ⌊N / a²⌋ cells. Each cell that they do hit adds a token.
+    The code prunes N − K + ⌊N / a²⌋ tokens, as if these were in ⌊N / a²⌋ cells. Each cell that they hit adds a token.
     """
     n, cell = importance.shape[1], cells(side)
     n_pruned = min(n, n - count + n // side**2)

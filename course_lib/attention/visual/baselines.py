@@ -1,4 +1,4 @@
-"""Scores to compare an importance with: each of its parts alone, and none of them.
+"""Baselines of an importance: each of its two parts, random scores, and equal scores.
 
 Dimension key: B canvases, N patches.
 """
@@ -15,7 +15,7 @@ from course_lib.settings import check_seed
 
 @dataclass(frozen=True)
 class AttentionReceived(TokenScore):
-    """Σ_i A_ij: how much all patches attend to this one."""
+    """Σ_i A_ij: the attention that all patches pay to this patch."""
 
     def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         return attention.sum(dim=1)
@@ -23,7 +23,7 @@ class AttentionReceived(TokenScore):
 
 @dataclass(frozen=True)
 class EntropyAlone(TokenScore):
-    """softmax(H)_i: needs no model. Equal entropies, such as those of blank patches, rank row by row."""
+    """softmax(H)_i, which needs no model. Equal entropies, such as those of blank patches, rank row by row."""
 
     def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         return entropy.softmax(dim=1)
@@ -31,7 +31,7 @@ class EntropyAlone(TokenScore):
 
 @dataclass(frozen=True)
 class RandomTokens(TokenScore):
-    """Any tokens, others for each image: what a score must be better than."""
+    """Random tokens, different for each image: the random baseline of a score."""
 
     seed: int = 0
 
@@ -45,7 +45,7 @@ class RandomTokens(TokenScore):
 
 @dataclass(frozen=True)
 class AllAlike(TokenScore):
-    """1 for every token: with cells, as many as tokens to keep, this is average pooling."""
+    """1 for every token; with as many cells as tokens to keep, this is average pooling."""
 
     def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         return torch.ones_like(entropy)

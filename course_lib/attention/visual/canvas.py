@@ -1,8 +1,9 @@
-"""Digits on a canvas, clutter between them, and questions: what a small model looks at.
+"""Images for a small vision-language model: digits on a canvas with clutter between them, and questions about them.
 
-scikit-learn's digits (8 × 8 pixels) lie on 48 × 48 pixels, which are 144 patches of 4 × 4. One quadrant holds a digit,
-each other one three times in four, and all of them a piece of clutter: a digit whose pixels are shuffled, as rich in
-grey levels, without a meaning. Each lies on four whole patches, so that an answer needs at most 16 of 144 tokens.
+scikit-learn's digits (8 × 8 pixels) are placed on 48 × 48 pixels, which are 144 patches of 4 × 4. One quadrant has a
+digit for sure, each other one with probability 3/4, and all have a piece of clutter: a digit with shuffled pixels,
+which has the same grey levels but no meaning. Each covers four whole patches, so an answer needs at most 16 of 144
+tokens.
 
 Dimension key: B canvases, P pixels of a side, N patches, W words of a question, Q questions.
 """
@@ -16,8 +17,8 @@ from torch import Tensor
 from course_lib.attention.small_models.registers import digits
 
 SIDE, PATCH, PIECE, CELL = 48, 4, 8, 12  # pixels: of the canvas, a patch, a digit, and the cell in which one lies
-NOTHING = 10  # the answer where a quadrant holds no digit; answers 0 to 9 are digits, and numbers
-CLUTTER = 11  # what a patch may also belong to
+NOTHING = 10  # the answer if a quadrant has no digit; answers 0 to 9 are digits, and numbers
+CLUTTER = 11  # the value of a patch of clutter
 CORNERS = ("top left", "top right", "bottom left", "bottom right")
 QUESTIONS = (*(f"{corner} ?" for corner in CORNERS), "how many ?")
 WORDS = [*map(str, range(10)), "nothing", *dict.fromkeys(word for question in QUESTIONS for word in question.split())]
@@ -25,7 +26,7 @@ WORDS = [*map(str, range(10)), "nothing", *dict.fromkeys(word for question in QU
 
 @dataclass(frozen=True)
 class Canvases:
-    """Images in grey levels 0 to 240, the answer to every question, and what each patch belongs to."""
+    """Images in grey levels 0 to 240, the answer to every question, and the object of each patch."""
 
     images: UInt8[Tensor, "B P P"]
     answers: Int[Tensor, "B Q"]
@@ -33,20 +34,20 @@ class Canvases:
 
 
 def question_ids() -> Int[Tensor, "Q W"]:
-    """The words of each question; an answer a is word a."""
+    """Return the words of each question; the answer a is word a."""
     return torch.tensor([[WORDS.index(word) for word in question.split()] for question in QUESTIONS])
 
 
 def draw(n: int, split: str, seed: int) -> Canvases:
-    """Canvases of the digits to train on ("train"), or of those that no training sees ("test").
+    """Sample canvases of training digits ("train") or of held-out digits ("test").
 
     Raises:
-        ValueError: another split, or no canvas.
+        ValueError: the split is unknown, or the number of canvases is below 1.
     """
     if split not in ("train", "test") or n < 1:
         raise ValueError(f"got split {split!r}, n={n}; expected 'train' or 'test', and at least one canvas.")
     generator = torch.Generator().manual_seed(seed)
-    data = digits(seed=0)  # which digits are held out is the same for every seed
+    data = digits(seed=0)  # the same digits are held out for every seed
     pieces, labels = (data.train, data.train_labels) if split == "train" else (data.test, data.test_labels)
     pieces = ((pieces[:, 0] + 1) * 120).round().to(torch.uint8)  # 17 levels, 15 apart
     chosen = torch.randint(len(pieces), (n, 4), generator=generator)
@@ -67,13 +68,13 @@ def draw(n: int, split: str, seed: int) -> Canvases:
 
 
 def _shuffled(pieces: UInt8[Tensor, "N 8 8"], n: int, generator: torch.Generator) -> UInt8[Tensor, "n 8 8"]:
-    """Any digits, the pixels of each in another order."""
+    """Return random digits with shuffled pixels."""
     flat = pieces[torch.randint(len(pieces), (n,), generator=generator)].flatten(1)
     return flat.gather(1, torch.rand(flat.shape, generator=generator).argsort(dim=1)).view(n, PIECE, PIECE)
 
 
 def _somewhere(corner: int, cell: Int[Tensor, "B"], generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """The index of 8 × 8 pixels of each canvas, somewhere in a cell of the quadrant."""
+    """Return the index of 8 × 8 pixels of each canvas, at a random place in a cell of the quadrant."""
     n = len(cell)
     within = torch.randint((CELL - PIECE) // PATCH + 1, (2, n), generator=generator) * PATCH
     top = corner // 2 * SIDE // 2 + cell // 2 * CELL + within[0]

@@ -1,4 +1,4 @@
-"""How much a patch holds: the entropy of its grey levels. Yang and others, VFlowOpt, 2025,
+"""Measure the information in a patch by the entropy of its grey levels. Yang and others, VFlowOpt, 2025,
 https://arxiv.org/abs/2508.05211
 
 Dimension key: B canvases, P pixels of a side, N patches.
@@ -16,10 +16,10 @@ LEVELS = 256
 def patch_entropy(images: UInt8[Tensor, "B P P"]) -> Float[Tensor, "B N"]:
     """H = −Σ_v p_v log₂ p_v over the 256 grey levels of each patch, in bits (equation 3).
 
-    0 for one level alone; at most log₂ of the number of pixels, which is 4 for 16 of them.
+    It is 0 for a single level, and at most log₂ of the number of pixels, for example 4 for 16 pixels.
 
     Raises:
-        ValueError: images of another size.
+        ValueError: the images have another size.
     """
     pixels = patches(images).long()
     counts = torch.zeros(*pixels.shape[:2], LEVELS).scatter_add_(2, pixels, torch.ones(pixels.shape))

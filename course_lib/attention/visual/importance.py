@@ -1,4 +1,4 @@
-"""Which visual tokens matter, before any question is read. Yang and others, VFlowOpt, 2025,
+"""Measure the importance of visual tokens before any question is read. Yang and others, VFlowOpt, 2025,
 https://arxiv.org/abs/2508.05211
 
 Dimension key: B canvases, H heads, N patches.
@@ -19,29 +19,29 @@ from course_lib.settings import is_real
 
 
 class Evidence(NamedTuple):
-    """The evidence on images: the attention of the encoder's last layer, mean over heads, and entropies in bits."""
+    """Measurements on images: the attention of the encoder's last layer, mean over heads, and entropies in bits."""
 
-    attention: Float[Tensor, "B N N"]  # row i: what patch i attends to
+    attention: Float[Tensor, "B N N"]  # row i: the attention of patch i to each patch
     entropy: Float[Tensor, "B N"]
 
 
 def look(model: SmallVLM, images: UInt8[Tensor, "B P P"]) -> Evidence:
-    """Evidence on images, which the model's encoder reads once."""
+    """Encode images once and return the measurements."""
     return Evidence(model.encoder_attention(images).mean(dim=1), patch_entropy(images))
 
 
 class EmptyContext(ValueError):
-    """An image in which no patch is attended to enough to be asked what matters."""
+    """Raised for an image in which no patch receives enough attention, so that K is empty."""
 
 
 class TokenScore(ABC):
-    """The base of all scores: high stays."""
+    """The base class of all scores: high = keep."""
 
     def __call__(self, evidence: Evidence) -> Float[Tensor, "B N"]:
-        """One number a visual token.
+        """Return one score per visual token.
 
         Raises:
-            ValueError: attention that is not square, that is of other patches than the entropy, or NaN in either.
+            ValueError: attention is not square, has other patches than the entropy, or one of them has NaN.
         """
         attention, entropy = evidence
         n = entropy.shape[-1]
@@ -55,14 +55,14 @@ class TokenScore(ABC):
 
     @abstractmethod
     def _score(self, attention: Float[Tensor, "B N N"], entropy: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
-        """High stays."""
+        """Compute the score; high = keep."""
 
 
 def looked_to(attention: Float[Tensor, "B N N"], t: float) -> Bool[Tensor, "B N"]:
-    """K = {j : Σ_i A_ij > τ}, τ = t · (1/N) Σ_i Σ_j A_ij: the patches that get more than t times the mean (1, 2).
+    """Return K = {j : Σ_i A_ij > τ}, τ = t · (1/N) Σ_i Σ_j A_ij: patches with more than t times the mean (1, 2).
 
     Raises:
-        EmptyContext: an image in which no patch does.
+        EmptyContext: there is an image without such a patch.
     """
     received = attention.sum(dim=1)  # (B, N)
     keep = received > t * received.mean(dim=1, keepdim=True)
@@ -79,14 +79,14 @@ def looked_to(attention: Float[Tensor, "B N N"], t: float) -> Bool[Tensor, "B N"
 class Importance(TokenScore):
     """I_i = Σ_{k∈K} A_ki + α softmax(H)_i (equation 4).
 
-    Patches that many attend to are asked what they attend to themselves; a patch of many grey levels gets more. Rows
-    of A sum to 1, so the first part sums to |K| over the image, the second to α.
+    The patches to which many others attend vote by their own attention; patches with many grey levels get more. Rows of
+    A sum to 1, so the first part sums to |K| over the image, the second to α.
 
-    Deviation: α ≥ 0. The public code also tries negative ones, which can make an importance negative, and a mean that
-    such weights weigh is none.
+    Deviation: α ≥ 0. The public code also tries negative values, with which an importance can be negative, and then it
+    cannot be the weight of a mean.
 
     Args:
-        t: how many times the mean attention a patch must get to be asked.
+        t: a patch is in K if it receives more than t times the mean attention.
         alpha: the weight of entropy.
     """
 

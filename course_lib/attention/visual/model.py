@@ -158,7 +158,7 @@ def patches(images: UInt8[Tensor, "B P P"]) -> UInt8[Tensor, "B N pixels"]:
     """Return the pixels of each patch; patches, and the pixels within each, are ordered row by row.
 
     Raises:
-        ValueError: for images of another size.
+        ValueError: the images have another size.
     """
     if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
         raise ValueError(

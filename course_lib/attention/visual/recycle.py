@@ -1,7 +1,7 @@
-"""Pruned tokens are not thrown away: neighbours become one token. Yang and others, VFlowOpt, 2025,
+"""Merge pruned tokens: the pruned tokens of a cell become one token. Yang and others, VFlowOpt, 2025,
 https://arxiv.org/abs/2508.05211
 
-Dimension key: B canvases, N visual tokens, K those that are left, C width.
+Dimension key: B canvases, N visual tokens, K kept ones, C width.
 """
 
 from math import ceil
@@ -15,11 +15,11 @@ from torch.nn.functional import one_hot
 from course_lib.attention.visual.model import GRID
 from course_lib.settings import check_count
 
-LEAST = 1e-20  # an importance: tokens that do not matter at all weigh alike
+LEAST = 1e-20  # the minimal importance, so that tokens without any importance have equal weights
 
 
 class Left(NamedTuple):
-    """The tokens that go on: vectors, the positions that they had, in order, and how much each matters."""
+    """The kept tokens: vectors, their original positions in ascending order, and their importance."""
 
     tokens: Float[Tensor, "B K C"]
     position: Int[Tensor, "B K"]
@@ -27,10 +27,10 @@ class Left(NamedTuple):
 
 
 def highest(left: Left, count: int) -> Left:
-    """The `count` most important tokens, in the order that they had; of equals the first.
+    """Return the `count` most important tokens in their order; of equal ones the first.
 
     Raises:
-        ValueError: more tokens than there are, or none.
+        ValueError: `count` is below 1, or above the number of tokens.
     """
     n = left.importance.shape[1]
     if not 1 <= count <= n:
@@ -40,25 +40,25 @@ def highest(left: Left, count: int) -> Left:
 
 
 def taken(left: Left, order: Int[Tensor, "B K"]) -> Left:
-    """The tokens at these places."""
+    """Return the tokens at these indices."""
     tokens = left.tokens.gather(1, order[..., None].expand(-1, -1, left.tokens.shape[2]))
     return Left(tokens, left.position.gather(1, order), left.importance.gather(1, order))
 
 
 def recycled(left: Left, count: int, side: int) -> Left:
-    """The most important tokens as they are, and one token for each cell of the rest: `count` in all.
+    """Keep the most important tokens, and merge the rest into one token per cell: `count` tokens in all.
 
-    Pruned tokens of one cell of side × side patches become x_c = Σ I_i x_i / Σ I_i (equations 6 and 7), at the place
-    of the most important of them, and matter as much as that one. Fused tokens count as kept. As many are pruned as
-    make the count exact, each image its own number.
+    The pruned tokens of one cell of side × side patches become x_c = Σ I_i x_i / Σ I_i (equations 6 and 7), with the
+    position and importance of the most important of them. Merged tokens count as kept. The number of pruned tokens is
+    chosen for each image so that the count is exact.
 
-    Deviation: the public code prunes N − K + ⌊N / a²⌋ tokens of every image, whether these hit ⌊N / a²⌋ cells or not.
+    Deviation: the public code prunes N − K + ⌊N / a²⌋ tokens of every image, whether or not these hit ⌊N / a²⌋ cells.
 
     Args:
         left: all tokens of the canvas.
 
     Raises:
-        ValueError: a cell of no size, or so small that there are more cells than tokens to keep.
+        ValueError: the side is below 1, or so small that there are more cells than tokens to keep.
     """
     check_count("side", side, unit="patches")
     check_count("count", count, unit="tokens", least=0)
@@ -81,17 +81,17 @@ def recycled(left: Left, count: int, side: int) -> Left:
 
 
 def cells(side: int) -> Int[Tensor, "N"]:
-    """The cell of each patch, counted row by row."""
+    """Return the cell of each patch, counted row by row."""
     along = torch.arange(GRID) // side
     return (along[:, None] * ceil(GRID / side) + along).flatten()
 
 
 def _pruned(importance: Float[Tensor, "B N"], cell: Int[Tensor, "N"], count: int) -> Bool[Tensor, "B N"]:
-    """The lowest m, the least m with N − m + (cells that they hit) = count; of equals the last go first."""
+    """Mark the m least important tokens, with the least m for N − m + (cells hit) = count; of equals the last ones."""
     n = importance.shape[1]
     order = importance.argsort(dim=1, descending=True, stable=True).flip(1)  # the lowest first
     hit = cell[order]  # (B, N)
-    # A token opens its cell if no lower one lies in it: then pruning it saves nothing.
+    # A token opens its cell if no less important one is in it: then pruning it saves nothing.
     opens = ~((hit[:, :, None] == hit[:, None, :]).tril(-1).any(dim=2))
     saved = (~opens).cumsum(dim=1)
     m = (saved < n - count).sum(dim=1, keepdim=True) + (1 if count < n else 0)
@@ -101,7 +101,7 @@ def _pruned(importance: Float[Tensor, "B N"], cell: Int[Tensor, "N"], count: int
 def _strongest(
     importance: Float[Tensor, "B N"], pruned: Bool[Tensor, "B N"], cell: Int[Tensor, "N"], n_cells: int
 ) -> Bool[Tensor, "B N"]:
-    """Of each cell, the most important pruned token, the first of equals."""
+    """Mark the most important pruned token of each cell; of equals the first."""
     order = importance.where(pruned, -torch.inf).argsort(dim=1, descending=True, stable=True)
     hit = cell[order]
     leads = ~((hit[:, :, None] == hit[:, None, :]).tril(-1).any(dim=2))

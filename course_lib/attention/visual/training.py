@@ -1,8 +1,8 @@
-"""The small model that sees and answers: how it is trained, and where its weights are.
+"""Train the small vision-language model, store and load its weights.
 
-First the encoder alone: each patch is to say which digit it belongs to, or that it is clutter, or blank. Large models
-take an encoder that has learnt from captions before. Then all of it: every question about a canvas, so that reading an
-image once is worth five questions. `course reproduce visual_model` trains it.
+First the encoder is trained by itself: it predicts for each patch its digit, or clutter, or blank. Large models start
+with an encoder that was trained on captions. Then the whole model is trained on all questions about a canvas, so each
+encoded image has the training signal of five questions. `course reproduce visual_model` trains it.
 
 Dimension key: B canvases, P pixels of a side, N patches, Q questions, W words of a question.
 """
@@ -25,13 +25,13 @@ from course_lib.attention.visual.model import Shape, SmallVLM
 WEIGHTS = Path(__file__).with_name("weights") / "visual_model.safetensors"
 
 
-# The shared loop draws the numbers of canvases, a sequence of length 0 after the first.
+# The shared loop samples the numbers of canvases as sequences of length 1: length 0 after the first token.
 ENCODER = Schedule(n_steps=300, batch=32, length=0, rate=3e-3, warm_up=40, decay=0.1)
 WHOLE = Schedule(n_steps=700, batch=32, length=0, rate=2e-3, warm_up=100, decay=0.1)
 
 
 class Namer(nn.Module):
-    """The encoder, and a head that is not needed afterwards."""
+    """The encoder, and a classification head that is only needed for its training."""
 
     def __init__(self, model: SmallVLM, generator: torch.Generator):
         super().__init__()
@@ -45,24 +45,24 @@ class Namer(nn.Module):
 
 @dataclass(frozen=True)
 class Naming:
-    """Training data for the encoder, canvases of given numbers: the object that each patch belongs to."""
+    """Training data of the encoder: for canvases with given numbers, the object of each patch."""
 
     canvases: Canvases
 
     def __call__(self, namer: Namer, numbers: Int[Tensor, "B 1"]) -> Float[Tensor, "B N"]:
-        """Loss of each patch, in nats."""
+        """Return the loss of each patch, in nats."""
         images, belongs = self.canvases.images[numbers[:, 0]], self.canvases.belongs[numbers[:, 0]]
         return cross_entropy(namer(images).transpose(1, 2), belongs, reduction="none")
 
 
 @dataclass(frozen=True)
 class Answering:
-    """What all of it learns of the canvases of given numbers: the answer to every question."""
+    """Training data of the whole model: for canvases with given numbers, the answer to every question."""
 
     canvases: Canvases
 
     def __call__(self, model: SmallVLM, numbers: Int[Tensor, "B 1"]) -> Float[Tensor, "B Q"]:
-        """Loss of each answer, in nats."""
+        """Return the loss of each answer, in nats."""
         images, answers = self.canvases.images[numbers[:, 0]], self.canvases.answers[numbers[:, 0]]
         logits = model(images, question_ids().expand(len(images), -1, -1))
         return cross_entropy(logits.transpose(1, 2), answers, reduction="none")
@@ -70,22 +70,22 @@ class Answering:
 
 @torch.no_grad()
 def right(model: SmallVLM, canvases: Canvases, size: int = 200) -> Float[Tensor, "B Q"]:
-    """1 where a question is answered rightly, else 0."""
+    """Return 1 for each right answer, otherwise 0."""
     said = [model(images, question_ids().expand(len(images), -1, -1)) for images in canvases.images.split(size)]
     return (torch.cat(said).argmax(dim=2) == canvases.answers).float()
 
 
 def save(model: SmallVLM, path: Path = WEIGHTS) -> Path:
-    """Weights in float16, whole or not at all, with the sizes that `load` needs."""
+    """Write float16 weights and the sizes that `load` needs, completely or not at all."""
     halves = {name: weight.detach().half().contiguous() for name, weight in model.named_parameters()}
     return write(as_bytes(halves, {name: str(size) for name, size in asdict(model.shape).items()}), path)
 
 
 def load(path: Path = WEIGHTS) -> SmallVLM:
-    """The trained model, in float32, ready for evaluation.
+    """Load the trained model in float32, in evaluation mode.
 
     Raises:
-        ValueError: when no such file is there.
+        ValueError: there is no such file.
     """
     if not path.exists():
         raise ValueError(f"got {path}, which is not there; train the model with `course reproduce visual_model`.")

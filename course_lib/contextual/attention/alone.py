@@ -1,4 +1,4 @@
-"""The input of a block's MLP for a token without context, with its embedding in place of the residual.
+"""Compute the input of a block's MLP for a token without context: its embedding replaces the residual.
 
 Dimension key: T tokens, D width, H query heads, G key-value heads, d size of a head.
 """
@@ -16,9 +16,9 @@ from course_lib.models import architecture, blocks, heads, weight_of
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AloneBlock:
-    """x = norm₂(e + W_o v), v = W_v norm₁(e): attention of a single token is its own value, whatever the scores are.
+    """x = norm₂(e + W_o v) with v = W_v norm₁(e): the attention output of a single token is its own value vector.
 
-    Weights are views of the model's own.
+    The weights are views of the model's parameters.
     """
 
     norms: tuple[nn.Module, nn.Module]  # before attention, before the MLP
@@ -29,8 +29,8 @@ class AloneBlock:
     output_bias: Float[Tensor, "D"] | None = None
 
     def read(self, embedding: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        """x of tokens that do not see each other."""
-        # Norms are called past their hooks, which belong to the pass that the model itself makes.
+        """Return x of tokens that do not attend to each other."""
+        # Call the norms without their hooks, which are for the model's own pass.
         value = linear(self.norms[0].forward(embedding), self.value, self.value_bias)
         by_group = value.unflatten(1, (-1, self.size))  # (T, G, d)
         of_heads = by_group.repeat_interleave(self.output.shape[1] // value.shape[1], dim=1).flatten(1)
@@ -38,10 +38,10 @@ class AloneBlock:
 
 
 def alone_blocks(model: PreTrainedModel) -> tuple[AloneBlock, ...]:
-    """One for each block.
+    """Return one AloneBlock per block.
 
     Raises:
-        ValueError: for a model of no known family, or one whose blocks compute x otherwise.
+        ValueError: the family of the model is unknown, or its blocks compute x in another way.
     """
     found = tuple(_alone(block, model) for block in blocks(model))
     for index, (block, trial) in enumerate(zip(found, trials(model, n_tokens=1), strict=True)):

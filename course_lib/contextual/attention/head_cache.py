@@ -1,12 +1,12 @@
-"""Keys and values for heads that come and go: x is stored for those not chosen. Liu and others, Deja Vu, 2023
+"""A cache without keys and values of heads that no token chose; it stores x instead. Liu and others, Deja Vu, 2023
 
-    token t, heads S_t          store k and v of the groups that S_t reads; where a group is left out, store x_t
-    token u > t chooses a head  whose key of token t is missing: k = R_t W_k x_t and v = W_v x_t, from the stored x_t
+token t, heads S_t          store k and v of the groups that S_t reads; if a group is not read, store x_t
+token u > t chooses a head  whose key of token t is missing: k = R_t W_k x_t and v = W_v x_t, from the stored x_t
 
-R_t turns by the *old* position t (RoPE), so that afterwards a key does not show when it was made. One layer, one
-sequence, token by token, as it reads; see `step`. https://arxiv.org/abs/2310.17157
+R_t rotates by the *old* position t (RoPE), so a key is the same whether it is computed early or late. The cache is for
+one layer and one sequence and reads token by token; see `step`. https://arxiv.org/abs/2310.17157
 
-Dimension key: H query heads, G key-value heads (groups), N tokens so far, D width, d size of a head, M keys to be made.
+Dimension key: H query heads, G key-value heads (groups), N tokens so far, D width, d size of a head, M missing keys.
 """
 
 from typing import Literal
@@ -23,13 +23,14 @@ Part = Literal["query", "key", "value"]
 
 
 class HeadCache:
-    """The cache of one layer. Nothing is computed for a head before a token chooses it, and nothing is lost.
+    """The cache of one layer. It computes a head's keys only when a token chooses the head, and loses no information.
 
-    An x takes D numbers, the key and value of a group 2 d. For OPT, where G d = D, x is half of all that it stands for;
-    with few groups it is more: 576 numbers against 384 in SmolLM2. `n_bytes` counts what is held.
+    An x takes D numbers, the key and value of a group take 2 d. In OPT, where G d = D, x takes half the memory of all
+    the keys and values that it replaces. With few groups it takes more: 576 numbers instead of 384 in SmolLM2.
+    `n_bytes` is the memory in use.
 
     Attributes:
-        n_late: how many keys were made from an x stored by an earlier step.
+        n_late: the number of keys that were computed from an x stored by an earlier step.
     """
 
     def __init__(self, weights: AttentionWeights) -> None:
@@ -42,20 +43,20 @@ class HeadCache:
 
     @property
     def n(self) -> int:
-        """Tokens so far."""
+        """The number of tokens so far."""
         return self.made.shape[1]
 
     @property
     def n_bytes(self) -> int:
-        """Keys and values that were made, and every x that is still held."""
+        """The memory of all computed keys and values and of every stored x, in bytes."""
         size, width = self.keys.shape[2], self.weights.query.shape[2]
         return (2 * size * int(self.made.sum()) + width * len(self.stored)) * self.keys.element_size()
 
     def step(self, x: Float[Tensor, "D"], keep: Bool[Tensor, "H"]) -> Float[Tensor, "D"]:
-        """The output of attention for the next token, with the heads that are kept for it.
+        """Return the output of attention for the next token, with only the heads in `keep`.
 
         Raises:
-            ValueError: for an x or a choice that does not fit the layer.
+            ValueError: the shape of x or of `keep` does not fit the layer.
         """
         n_heads, _, width = self.weights.query.shape
         if tuple(x.shape) != (width,) or tuple(keep.shape) != (n_heads,):
@@ -79,14 +80,14 @@ class HeadCache:
         return total
 
     def _append(self, x: Float[Tensor, "D"]) -> None:
-        """One more token, of which nothing is computed yet."""
+        """Add a token whose keys and values are not computed yet."""
         self.stored[self.n] = x
         room = self.keys.new_zeros(len(self.keys), 1, self.keys.shape[2])
         self.keys, self.values = torch.cat([self.keys, room], dim=1), torch.cat([self.values, room], dim=1)
         self.made = torch.cat([self.made, room[..., 0].bool()], dim=1)
 
     def _make_missing(self, group: int) -> None:
-        """The keys and values of a group for all tokens that it has not read so far, this one among them."""
+        """Compute the missing keys and values of a group for all tokens so far, including this one."""
         places = (~self.made[group]).nonzero()[:, 0]
         x = torch.stack([self.stored[place] for place in places.tolist()])
         self.keys[group, places] = self._rotation.turn(self._projected("key", group, x), places)
@@ -95,11 +96,11 @@ class HeadCache:
         self.n_late += len(places) - 1
 
     def _forget(self) -> None:
-        """An x is let go when every group has its key."""
+        """Delete each x for which every group has its key."""
         for place in [place for place in self.stored if bool(self.made[:, place].all())]:
             del self.stored[place]
 
     def _projected(self, part: Part, index: int, x: Float[Tensor, "M D"]) -> Float[Tensor, "M d"]:
-        """Queries of a head, or keys or values of a group."""
+        """Return the queries of a head, or the keys or values of a group."""
         bias = getattr(self.weights, f"{part}_bias")
         return linear(x, getattr(self.weights, part)[index], None if bias is None else bias[index])

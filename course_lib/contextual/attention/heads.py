@@ -87,8 +87,8 @@ def contextual_heads(model: PreTrainedModel, score: HeadScore, keep: int, lookah
         lookahead: for how many earlier transformer blocks the score needs x.
 
     Raises:
-        ValueError: for a number of heads that the model cannot keep, a lookahead beyond its transformer blocks, scores
-            of a wrong shape or with NaN, or a model that is already inside such a `with` block.
+        ValueError: the model cannot keep this number of heads; the lookahead is beyond its transformer blocks; scores
+            have a wrong shape or NaN; or the model is already inside such a `with` block.
     """
     _check(model, score, keep, lookahead)
     n_skipped = heads(model).n_query - keep
@@ -137,7 +137,7 @@ def _check(model: PreTrainedModel, score: object, keep: object, lookahead: objec
 
 
 def _fitting(score: Tensor, seen: SeenHeads, block: int) -> Float[Tensor, "T H"]:
-    """Return the score of all heads after checking its shape, and that it has no NaN."""
+    """Return the score of all heads after checking that its shape is right and that it has no NaN."""
     _check_shape(score, tuple(seen.outputs.shape[:2]), block)
     if bool(score.isnan().any()):
         raise ValueError(_words(score, tuple(seen.outputs.shape[:2]), block))

@@ -1,4 +1,4 @@
-"""One token of each sequence with the heads that are kept, by the course's kernel, which reads no others' keys.
+"""Attention of one token per sequence with the course's kernel, which loads only the keys and values of kept heads.
 
 Dimension key: B sequences, H query heads, G key-value heads, N tokens so far, d size of a head, T tokens of a pass.
 """
@@ -24,11 +24,11 @@ _inside: WeakKeyDictionary = WeakKeyDictionary()  # attention modules of models 
 
 
 class Decoding:
-    """The heads that the present block keeps, and whether a kernel has used them.
+    """The heads that the current block keeps, and whether a kernel has used them.
 
     Attributes:
-        keep: chosen before attention; None where all are computed.
-        is_done: whether the kernel has left the others out.
+        keep: the heads, chosen before attention; None if all are computed.
+        is_done: whether the kernel has skipped the other heads.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -38,22 +38,22 @@ class Decoding:
 
     @torch.no_grad()
     def choose(self, score: Float[Tensor, "T H"], n_leaving: int) -> None:
-        """What `keep_highest` keeps, without waiting for a GPU: sorting is fast for as few as there are heads."""
+        """Choose the same heads as `keep_highest` without waiting for a GPU; sorting is fast for so few heads."""
         self._is_nan |= score.isnan().any()
         order = score.argsort(dim=1, stable=True)[:, n_leaving:]
         self.keep = torch.zeros_like(score, dtype=torch.bool).scatter_(1, order, True)
 
     def check_nan(self) -> None:
-        """Raises ValueError where a score was NaN, which is told this late because the host did not wait for it."""
+        """Raise ValueError if a score was NaN. It is raised only now because the host did not wait for the scores."""
         if self._is_nan:
             raise ValueError("got NaN among the scores of heads; expected numbers. Look for what diverged in training.")
 
 
 @contextmanager
 def decoding(model: PreTrainedModel) -> Iterator[Decoding | None]:
-    """Inside, attention of one token skips heads; None, and nothing changes, where no kernel can compute it.
+    """Skip heads in the attention of one token inside the `with` block, or yield None if no kernel can compute it.
 
-    That is on a CPU, and in a model that attends through another function than torch's.
+    No kernel can compute it on a CPU, or if the model uses another attention function than torch's.
     """
     on_gpu = kernel_for("per_token.head_sparse_decode", next(model.parameters()).detach()) is not None
     if not on_gpu or model.config._attn_implementation != PLAIN:
@@ -74,8 +74,8 @@ def decoding(model: PreTrainedModel) -> Iterator[Decoding | None]:
 
 
 def _mask(*arguments: Any, **settings: Any) -> Tensor | None:
-    """That of torch's attention: none where one token sees all before it, also while a CUDA graph is recorded, for
-    which transformers makes one.
+    """Return the mask of torch's attention. There is none if a single token attends to all tokens before it, also
+    while a CUDA graph is recorded, for which transformers makes a mask.
     """
     is_last = settings.get("q_length") == 1 and settings.get("allow_is_causal_skip", True)
     if is_last and settings.get("attention_mask") is None and settings.get("local_size") is None:

@@ -1,4 +1,4 @@
-"""What each head adds to the output of attention, seen while a model runs, through hooks alone.
+"""Observe through hooks what each head adds to the output of attention.
 
 Dimension key: T tokens of a pass in one row, H query heads, D width, d size of a head, L blocks, n windows of N tokens.
 """
@@ -24,9 +24,9 @@ class SeenHeads:
 
     Args:
         x: the inputs of the query, key and value projections, after the norm.
-        earlier: x of earlier blocks, as many as were requested, by block number.
-        outputs: of each head, before the output projection, for an oracle only; None before attention.
-        gram: W_hᵀ W_h of each head, W_h = the columns of the output projection that read it.
+        earlier: x of as many earlier blocks as were requested, by block number.
+        outputs: the output of each head before the output projection, for an oracle only; None before attention.
+        gram: W_hᵀ W_h of each head, where W_h are the columns of the output projection that multiply its output.
     """
 
     x: Float[Tensor, "T D"]
@@ -36,7 +36,7 @@ class SeenHeads:
 
     @cached_property
     def part_norms(self) -> Float[Tensor, "T H"]:
-        """‖W_h a_h‖₂ after the output projection, as √(aᵀ (WᵀW) a): d² products per head in place of d · D."""
+        """‖W_h a_h‖₂ after the output projection, computed as √(aᵀ (WᵀW) a): d² products per head instead of d · D."""
         outputs = self.outputs.float()
         return (torch.einsum("thd,hde->the", outputs, self.gram) * outputs).sum(-1).clamp(min=0).sqrt()
 
@@ -51,11 +51,11 @@ def looking_at_heads(
     lookahead: int = 0,
     before: Callable[[int, SeenHeads], None] | None = None,
 ) -> Iterator[None]:
-    """Inside, `look` is called in every block of every pass, before the output projection reads its heads.
+    """Call `look` in every block of every pass before the output projection, inside the `with` block.
 
     Args:
-        lookahead: of how many blocks below x is held.
-        before: called before attention, whose outputs are not there yet, where each sequence has one token.
+        lookahead: the number of earlier blocks whose x is stored.
+        before: if each sequence has one token, this is called before attention, when there are no outputs yet.
     """
     one_pass = _Pass(look, heads(model).n_query, lookahead, before)
     with hooking() as handles:
@@ -70,26 +70,26 @@ def looking_at_heads(
 def look_through_heads(
     model: PreTrainedModel, windows: Int[Tensor, "n N"], look: LookAtHeads, lookahead: int = 0
 ) -> None:
-    """Run the model over windows of token ids, one at a time and without gradients, and look at each block's heads."""
+    """Run the model over windows of token ids, one at a time and without gradients, and call `look` at each block."""
     with looking_at_heads(model, look, lookahead):
         run_through(model, windows)
 
 
 def part_norms_of(model: PreTrainedModel, ids: Int[Tensor, "N"]) -> Float[Tensor, "L N H"]:
-    """The length of each head's part at every token of one text, in the dense model."""
+    """Return the norm of each head's contribution at every token of one text, in the dense model."""
     by_block: list[Tensor] = []
     look_through_heads(model, ids[None], lambda _, seen: by_block.append(seen.part_norms))
     return torch.stack(by_block)
 
 
 def gram_of_heads(output: Float[Tensor, "D Hd"], n_heads: int) -> Float[Tensor, "H d d"]:
-    """W_hᵀ W_h for the columns of each head, which lie together."""
+    """Return W_hᵀ W_h for the columns of each head, which are adjacent."""
     by_head = output.float().unflatten(1, (n_heads, -1))
     return torch.einsum("ohd,ohe->hde", by_head, by_head)
 
 
 class _Pass:
-    """Shared by the hooks of one pass. A matrix W_hᵀ W_h is made when its block is first reached."""
+    """State shared by the hooks of one pass. A matrix W_hᵀ W_h is computed when its block is first reached."""
 
     def __init__(self, look: LookAtHeads, n_heads: int, lookahead: int, before: Callable | None) -> None:
         self.look, self.n_heads, self.lookahead, self.before = look, n_heads, lookahead, before

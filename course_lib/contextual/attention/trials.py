@@ -1,7 +1,7 @@
-"""A trial pass: what the blocks of a model read and give, to compare with formulas that compute parts of it again.
+"""Record the inputs and outputs of a model's blocks, to compare them with formulas that compute parts of them again.
 
-Families that share Llama's names may compute something else: scaled residuals (Granite), norms after attention (Gemma
-2 and 3), clipped projections (OLMo). A formula that leaves that out would be wrong without an error.
+Families that use Llama's names may compute something else: scaled residuals (Granite), norms after attention (Gemma
+2 and 3), clipped projections (OLMo). A formula that ignores this would be wrong without an error.
 
 Dimension key: T tokens, D width.
 """
@@ -34,7 +34,7 @@ class Trial:
 
 @torch.no_grad()
 def trials(model: PreTrainedModel, n_tokens: int) -> list[Trial]:
-    """Each block in a pass over `n_tokens` different tokens. Hooks of the model itself do not notice."""
+    """Return the tensors of each block in a pass over `n_tokens` different tokens. The model's own hooks do not run."""
     twin = without_hooks(model).eval()
     found = [Trial() for _ in blocks(twin)]
     with hooking() as handles:
@@ -52,13 +52,13 @@ def trials(model: PreTrainedModel, n_tokens: int) -> list[Trial]:
 
 
 def differ(found: Tensor, expected: Tensor) -> bool:
-    """Whether two ways to compute something differ by more than rounding. NaN does not: it shows by itself."""
+    """Return whether two results differ by more than rounding. NaN is not a difference: it is visible in the result."""
     error, size = (found.float() - expected.float()).abs().max(), expected.float().abs().max()
     return bool(error > ROUNDING.get(expected.dtype, 1e-3) * size)
 
 
 def check_second_norm(model: PreTrainedModel) -> None:
-    """Raises ValueError where the second norm of a block is not the one whose output the MLP reads."""
+    """Raise ValueError if the MLP does not read the output of the block's second norm."""
     for index, trial in enumerate(trials(model, n_tokens=2)):
         if differ(trial.from_second_norm[0], trial.into_mlp[0]):
             raise ValueError(
@@ -68,7 +68,7 @@ def check_second_norm(model: PreTrainedModel) -> None:
 
 
 def in_words(model: PreTrainedModel) -> str:
-    """The class of a model, with the settings that make it unusual."""
+    """Return the name of the model's class, with the settings that make it unusual."""
     values = {name: getattr(model.config, name, plain) for name, plain in UNUSUAL.items()}
     unusual = [f"{name}={value}" for name, value in values.items() if value != UNUSUAL[name]]
     return f"{type(model).__name__} with {', '.join(unusual)}" if unusual else type(model).__name__

@@ -1,4 +1,4 @@
-"""The matrices of one layer of attention, head by head.
+"""The weight matrices of one attention layer by head.
 
 Dimension key: T tokens, H query heads, G key-value heads (groups), D width, d size of a head.
 """
@@ -27,11 +27,11 @@ from course_lib.models import (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionWeights:
-    """The four matrices of one layer, with biases where it has them, by head; and how it turns and scales.
+    """The four matrices of one layer by head, its biases if it has them, its rotations (RoPE) and its scaling.
 
     Args:
-        frequencies: of its RoPE; zeros in a layer without, which turns nothing.
-        scaling: of the products of turned queries and keys; 1/√d for None.
+        frequencies: the frequencies of RoPE; zeros in a layer without RoPE, so that nothing is rotated.
+        scaling: the factor of the products of rotated queries and keys; None for 1/√d.
     """
 
     query: Float[Tensor, "H d D"]
@@ -47,16 +47,16 @@ class AttentionWeights:
 
     @property
     def group(self) -> int:
-        """Query heads that share a key-value head."""
+        """The number of query heads that share a key-value head."""
         return len(self.query) // len(self.key)
 
     @classmethod
     def of(cls, model: PreTrainedModel, block: int) -> "AttentionWeights":
-        """Those of a model's block.
+        """Return the weights of one block of a model.
 
         Raises:
-            ValueError: for a model without RoPE or without this block, attention with a window, with more than four
-                linears, or that computes something else with them.
+            ValueError: the model has no RoPE or does not have this block; attention has a window or more than four
+                linears, or computes something else with them.
         """
         check_model(model)
         if not 0 <= block < len(blocks(model)):
@@ -84,7 +84,7 @@ class AttentionWeights:
         return weights
 
     def read(self, x: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        """Causal attention of all heads over a whole text."""
+        """Compute causal attention of all heads over a whole text."""
         # y_t = Σ_h W_h softmax(scaling · R_t q_t (R_u k_u)ᵀ) V over tokens u <= t
         rotation, at = Rotation(self.frequencies), torch.arange(len(x), device=x.device)
         query, keys, values = (self._projected(part, x) for part in ("query", "key", "value"))
@@ -108,7 +108,7 @@ class AttentionWeights:
 
 
 def _rotation(model: PreTrainedModel, block: int) -> tuple[Float[Tensor, "half"], float | None]:
-    """The frequencies of one block, and its scaling; that of RoPE (YaRN) is on queries and on keys."""
+    """Return the frequencies of one block and its scaling; a scaling by RoPE (YaRN) applies to queries and to keys."""
     frequencies, own = rotary_frequencies(model), getattr(attention_of(blocks(model)[block]), "scaling", None)
     if not is_rotated(blocks(model)[block]):
         return torch.zeros_like(frequencies), own
@@ -117,7 +117,7 @@ def _rotation(model: PreTrainedModel, block: int) -> tuple[Float[Tensor, "half"]
 
 
 def _check_same(weights: AttentionWeights, model: PreTrainedModel, block: int) -> None:
-    """Families of the same names may clip, normalise or scale in between."""
+    """Check that the formula gives the model's output: families with the same names may clip, normalise or scale."""
     trial = trials(model, n_tokens=3)[block]
     if differ(weights.read(trial.into_attention[0]), trial.from_attention[0]):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Which way of gathering is the fastest, and from which density on all neurons are faster: measured where one runs.
+"""Measure on this machine which way of gathering is fastest, and above which density the dense MLP is faster.
 
 Dimension key: D width, F neurons, K chosen neurons.
 """
@@ -25,7 +25,7 @@ WAYS: tuple[Gather, ...] = (by_bag, by_rows, by_bundle, by_samples)
 
 
 def ways_for(dtype: torch.dtype) -> tuple[Gather, ...]:
-    """The ways that torch has for weights of this type."""
+    """Return the ways of gathering that torch supports for this data type."""
     return WAYS if dtype in SAMPLED else tuple(way for way in WAYS if way is not by_samples)
 
 
@@ -33,7 +33,7 @@ def ways_for(dtype: torch.dtype) -> tuple[Gather, ...]:
 class SparseMLP:
     """One block's MLP for one token: gathered up to the break-even density, dense above it.
 
-    Above it all neurons count, also those that were not chosen: that costs less, and nothing is lost.
+    Above it the sum contains all neurons, also those that were not chosen: this takes less time and loses nothing.
     """
 
     weights: NeuronMajor
@@ -42,15 +42,15 @@ class SparseMLP:
 
     @classmethod
     def measured(cls, weights: NeuronMajor, repetitions: int = 15) -> "SparseMLP":
-        """Fit for this machine as it is now."""
+        """Choose the way of gathering and the break-even density by measurements on this machine."""
         gather = fastest(weights, repetitions=repetitions)
         return cls(weights, break_even(weights, repetitions=repetitions, gather=gather), gather)
 
     def __call__(self, x: Float[Tensor, "*tokens D"], index: Int[Tensor, "K"] | None) -> Float[Tensor, "*tokens D"]:
-        """The output of one token; each chosen neuron is in the index once, and None stands for all.
+        """Return the output for one token. The index has each chosen neuron once; None means all neurons.
 
         Raises:
-            ValueError: for more than one token.
+            ValueError: there is more than one token.
         """
         if x.numel() != self.weights.width:
             n = x.numel() // self.weights.width
@@ -72,12 +72,12 @@ def fastest(
     repetitions: int = 15,
     seconds: Callable[[Callable[[], Tensor]], float] | None = None,
 ) -> Gather:
-    """The way of gathering that takes the least time at this density, the median of turns; caches decide.
+    """Return the way of gathering with the lowest median time at this density; caches decide which one it is.
 
-    In half precision `by_samples` does not take part, since torch does not have it.
+    `by_samples` is left out in half precision because torch does not support it.
 
     Raises:
-        ValueError: a density that is none, or no repetition.
+        ValueError: the density is outside (0, 1], or there is no repetition.
     """
     check_density(density)
     if repetitions < 1:
@@ -98,14 +98,14 @@ def break_even(
     seconds: Callable[[Callable[[], Tensor]], float] | None = None,
     gather: Gather = by_bag,
 ) -> float:
-    """The largest of the densities up to which gathering is the faster; 0 where it is at none.
+    """Return the largest of the densities up to which gathering is faster than all neurons, or 0 if there is none.
 
     Args:
-        seconds: how long a call takes; the processor's timer when None.
-        gather: the way in which chosen neurons are computed.
+        seconds: measures the time of a call; the processor's timer if None.
+        gather: the way to compute the chosen neurons.
 
     Raises:
-        ValueError: densities that are none, or no repetition.
+        ValueError: a density is outside (0, 1], or there is no repetition.
     """
     for density in densities:
         check_density(density)
@@ -127,7 +127,7 @@ def _ratio(
     gather: Gather,
     seconds: Callable[[Callable[[], Tensor]], float],
 ) -> float:
-    """Seconds of all neurons over those of chosen ones, the sides in turn, the median of the pairs."""
+    """Return the median over pairs of (seconds with all neurons) / (seconds with chosen neurons), measured in turn."""
     (x, index), pairs = example, []
     with torch.inference_mode():
         for _ in range(repetitions + 1):
@@ -136,7 +136,7 @@ def _ratio(
 
 
 def _example(weights: NeuronMajor, density: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """x of a token and neurons that it chose, drawn."""
+    """Return random x of a token and random chosen neurons."""
     x = torch.randn(weights.width, generator=generator).to(weights.up)
     order = torch.randperm(weights.n, generator=generator).to(weights.up.device)
     return x, order[: n_kept(density, weights.n)]

@@ -1,8 +1,8 @@
-"""The MLP of one token with chosen neurons alone, in four ways that differ in what is copied.
+"""Four ways to compute the MLP of one token with only the chosen neurons; they differ in what they copy.
 
-A gathered row is read, written to a copy and read again: three times the traffic of a dense row (appendix K of Deja Vu,
-which fuses gather and product for that reason); a copy that stays in the cache spares RAM two of them (room.py).
-`embedding_bag` and `sampled_addmm` multiply as they read. Which way is the fastest is for `break_even.fastest` to find.
+A gathered row is read, written to a copy and read again: three times the memory traffic of a dense row (appendix K of
+Deja Vu, which fuses gather and product for this reason). If the copy stays in the cache, RAM sees only the first read
+(room.py). `embedding_bag` and `sampled_addmm` multiply while they read. `break_even.fastest` finds the fastest way.
 
 Dimension key: D width, F neurons, K chosen neurons.
 """
@@ -16,18 +16,18 @@ from course_lib.contextual.execute.products import product
 
 
 def dense(x: Float[Tensor, "D"], weights: NeuronMajor) -> Float[Tensor, "D"]:
-    """All neurons, without an index."""
+    """Compute all neurons, without an index."""
     return weights.moved(torch.mv(weights.down.T, weights.values(x)))
 
 
 def by_rows(x: Float[Tensor, "D"], weights: NeuronMajor, index: Int[Tensor, "K"]) -> Float[Tensor, "D"]:
-    """`index_select` of each matrix, then products with vectors."""
+    """Gather rows of each matrix with `index_select`, then multiply by vectors."""
     hidden = weights.values(x, index)
     return weights.moved(torch.mv(weights.room.rows(weights.down, index).T, hidden))
 
 
 def by_bundle(x: Float[Tensor, "D"], weights: NeuronMajor, index: Int[Tensor, "K"]) -> Float[Tensor, "D"]:
-    """One `index_select` of all that belongs to the chosen neurons."""
+    """Gather all weights of the chosen neurons with one `index_select`."""
     *gate, up, down = weights.room.rows(weights.bundle, index).unbind(1)
     inner = product(up, x, weights.up_bias, index)
     hidden = weights.act(product(gate[0], x, weights.gate_bias, index)) * inner if gate else weights.act(inner)
@@ -35,20 +35,20 @@ def by_bundle(x: Float[Tensor, "D"], weights: NeuronMajor, index: Int[Tensor, "K
 
 
 def by_bag(x: Float[Tensor, "D"], weights: NeuronMajor, index: Int[Tensor, "K"]) -> Float[Tensor, "D"]:
-    """`index_select` of gate and up; down is summed while it is read."""
+    """Gather rows of gate and up with `index_select`; sum the rows of down while they are read."""
     return weights.moved(weights.bag(weights.values(x, index), index))
 
 
 def by_samples(x: Float[Tensor, "D"], weights: NeuronMajor, index: Int[Tensor, "K"]) -> Float[Tensor, "D"]:
-    """`sampled_addmm` of gate and up; down is summed while it is read. Nothing is copied."""
+    """Use `sampled_addmm` for gate and up; sum the rows of down while they are read. Nothing is copied."""
     return weights.moved(weights.bag(weights.sampled_values(x, index), index))
 
 
 def gate_first(x: Float[Tensor, "D"], weights: NeuronMajor, n_kept: int) -> Float[Tensor, "D"]:
-    """CATS with an exact number of neurons: the whole gate says which they are, up and down are gathered.
+    """CATS with a fixed number of neurons: compute the whole gate to choose them, then gather up and down.
 
     Raises:
-        ValueError: for an MLP without a gate.
+        ValueError: the MLP has no gate.
     """
     if weights.gate is None:
         raise ValueError("got an MLP without a gate; expected one with gate, up and down. Use by_bag.")

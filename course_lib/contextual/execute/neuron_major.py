@@ -1,4 +1,4 @@
-"""The weights of an MLP neuron by neuron, so that those of the chosen ones lie together in memory.
+"""The weights of an MLP stored by neuron, so that the weights of a chosen neuron are adjacent in memory.
 
 Dimension key: D width, F neurons, K chosen neurons.
 """
@@ -22,11 +22,11 @@ from course_lib.contextual.neurons import Neurons
 class NeuronMajor:
     """y = Σ_{i in index} act(g_i · x) (u_i · x) w_i, or act(u_i · x) w_i without a gate.
 
-    Row i of each matrix belongs to neuron i; of down it is the column that others store, which would be a number here
-    and a number there. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157, section 4.4.
+    Row i of each matrix belongs to neuron i. For `down` this is the column of the usual layout, whose numbers are
+    spread over memory. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157, section 4.4.
 
     Args:
-        room: where gathered rows are copied to; one for all blocks of a model that are computed in turn.
+        room: the memory for copies of gathered rows; blocks that are computed one after the other can share it.
     """
 
     gate: Float[Tensor, "F D"] | None
@@ -40,7 +40,7 @@ class NeuronMajor:
 
     @classmethod
     def of(cls, neurons: Neurons, room: Room | None = None) -> "NeuronMajor":
-        """Gate and up as they are where their rows lie together, down copied row by row."""
+        """Use gate and up without a copy if their rows are contiguous, and copy `down` row by row."""
         return cls(
             gate=None if neurons.gate is None else neurons.gate.contiguous(),
             up=neurons.up.contiguous(),
@@ -62,41 +62,41 @@ class NeuronMajor:
 
     @property
     def n_bytes(self) -> int:
-        """Of the matrices."""
+        """The memory of the matrices in bytes."""
         return sum(weight.nbytes for weight in (self.gate, self.up, self.down) if weight is not None)
 
     @cached_property
     def bundle(self) -> Float[Tensor, "F parts D"]:
-        """A copy in which all that belongs to a neuron is one stretch of memory."""
+        """A copy in which all weights of a neuron are contiguous in memory."""
         parts = [weight for weight in (self.gate, self.up, self.down) if weight is not None]
         return torch.stack(parts, dim=1)
 
     @cached_property
     def act(self) -> Callable[[Tensor], Tensor]:
-        """The nonlinearity; transformers makes a new module each time that it is asked for one."""
+        """The activation function; transformers makes a new module for each request, so we store it."""
         return torch.relu if self.activation == "relu" else ACT2FN[self.activation]
 
     def values(self, x: Float[Tensor, "D"], index: Int[Tensor, "K"] | None = None) -> Float[Tensor, "K"]:
-        """h of the chosen neurons, or of all; rows are copied matrix by matrix, and no row of another one is read."""
+        """Return h of the chosen neurons, or of all. Rows are copied matrix by matrix; other rows are not read."""
         if index is None:
             return self._joined(lambda weight, bias: product(weight, x, bias))
         return self._joined(lambda weight, bias: product(self.room.rows(weight, index), x, bias, index))
 
     def sampled_values(self, x: Float[Tensor, "D"], index: Int[Tensor, "K"]) -> Float[Tensor, "K"]:
-        """h of the chosen neurons, and nothing is copied."""
+        """Return h of the chosen neurons without copying rows."""
         return self._joined(lambda weight, bias: sampled_product(weight, x, bias, index))
 
     def _joined(self, times_x: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
-        """h, given what multiplies rows of a matrix by x and adds biases."""
+        """Compute h with a function that multiplies rows of a matrix by x and adds biases."""
         inner = times_x(self.up, self.up_bias)
         return self.act(inner) if self.gate is None else self.act(times_x(self.gate, self.gate_bias)) * inner
 
     def moved(self, y: Float[Tensor, "*tokens D"]) -> Float[Tensor, "*tokens D"]:
-        """With the bias of the last matrix, where it has one."""
+        """Add the bias of the last matrix to y, if it has one."""
         return y if self.down_bias is None else y + self.down_bias
 
     def bag(self, hidden: Float[Tensor, "K"], index: Int[Tensor, "K"]) -> Float[Tensor, "D"]:
-        """Σ h_i w_i over the chosen neurons, in one pass over their rows."""
+        """Compute Σ h_i w_i over the chosen neurons in one pass over their rows."""
         if len(index) == 0:
             return hidden.new_zeros(self.width)
         return embedding_bag(index[None], self.down, per_sample_weights=hidden[None], mode="sum")[0]

@@ -1,4 +1,4 @@
-"""Rows of a matrix times one vector: of all rows, of rows that were gathered, or of chosen rows where they lie.
+"""Multiply rows of a matrix by one vector: all rows, gathered rows, or chosen rows without a copy.
 
 Dimension key: D width, F neurons, K chosen neurons.
 """
@@ -16,7 +16,7 @@ SAMPLED = (torch.float32, torch.float64)  # what torch.sparse.sampled_addmm take
 def product(
     rows: Float[Tensor, "K D"], x: Float[Tensor, "D"], bias: Tensor | None, index: Int[Tensor, "K"] | None = None
 ) -> Float[Tensor, "K"]:
-    """Rows times x, and their biases; index says which of the biases, None all."""
+    """Multiply the rows by x and add their biases; `index` selects the biases, None selects all."""
     if bias is None:
         return torch.mv(rows, x)
     return torch.addmv(bias if index is None else bias.index_select(0, index), rows, x)
@@ -25,10 +25,10 @@ def product(
 def sampled_product(
     weight: Float[Tensor, "F D"], x: Float[Tensor, "D"], bias: Tensor | None, index: Int[Tensor, "K"]
 ) -> Float[Tensor, "K"]:
-    """Chosen rows times x without a copy of them: entries of the product x Wᵀ, computed at these places alone.
+    """Multiply chosen rows by x without copying them: only these entries of the product x Wᵀ are computed.
 
     Raises:
-        ValueError: for half precision, which torch's sampled product does not take.
+        ValueError: the type is half precision, which torch's sampled product does not support.
     """
     if weight.dtype not in SAMPLED:
         raise ValueError(
@@ -44,7 +44,7 @@ def sampled_product(
 
 @functools.cache
 def _announced() -> None:
-    """torch warns once that sparse tensors may change; trigger it here, where it is ignored."""
+    """Trigger torch's one-time warning that sparse tensors may change here, where it is ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))

@@ -1,4 +1,4 @@
-"""Tokens per second and loss of several ways to decode the same text, window by window, one way after the other.
+"""Measure tokens per second and loss of several ways to decode the same text, in turn for each window.
 
 Dimension key: n windows of N tokens.
 """
@@ -19,7 +19,7 @@ Way = Callable[[Tensor], Choice]  # a window -> who chooses in it; what happens 
 
 @dataclass(frozen=True)
 class Lap:
-    """One way over all windows."""
+    """The measurements of one way over all windows."""
 
     way: str
     seconds: list[float]  # of each window
@@ -31,15 +31,15 @@ class Lap:
         return sum(self.losses) / len(self.losses)
 
     def tokens_per_second(self, n_tokens: int) -> float:
-        """Of windows of n_tokens, the median."""
+        """Return the median over windows of `n_tokens` tokens each."""
         return n_tokens / median(self.seconds)
 
 
 def race(decoder: Decoder, windows: Int[Tensor, "n N"], ways: Mapping[str, Way]) -> list[Lap]:
-    """Each window is decoded by all ways in turn, so that a machine that slows down slows them all.
+    """Decode each window in all ways in turn, so that a slower machine affects all ways equally.
 
     Raises:
-        ValueError: without ways or windows of two tokens.
+        ValueError: there are no ways, or no windows of at least two tokens.
     """
     if not ways or len(windows) == 0 or windows.shape[1] < 2:
         raise ValueError(

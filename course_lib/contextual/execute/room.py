@@ -1,6 +1,6 @@
-"""Memory that gathered rows are copied into, over and over, so that it stays in the processor's cache.
+"""Reuse the same memory for copies of gathered rows, so that it stays in the processor's cache.
 
-A copy in new memory may go out to RAM and be read from there again.
+A copy in new memory may be written to RAM and read from there again.
 
 Dimension key: F rows of a matrix, K chosen ones.
 """
@@ -11,17 +11,16 @@ from torch import Tensor
 
 
 class Room:
-    """One piece of memory for the rows of one matrix at a time; it grows to the largest that was asked for.
+    """A buffer for rows of one matrix at a time; it grows to the largest request.
 
-    Rows that were asked for before are overwritten by the next ones. Blocks that are computed one after the other share
-    a room.
+    The next request overwrites the rows of the one before. Blocks that are computed one after the other share a room.
     """
 
     def __init__(self) -> None:
         self._memory: Tensor | None = None
 
     def rows(self, weight: Float[Tensor, "F *row"], index: Int[Tensor, "K"]) -> Float[Tensor, "K *row"]:
-        """The chosen rows, until the next call. No gradient passes."""
+        """Return the chosen rows, valid until the next call. They have no gradient."""
         n = len(index) * weight[:1].numel()
         held = self._memory
         if held is None or len(held) < n or (held.dtype, held.device) != (weight.dtype, weight.device):

@@ -1,4 +1,4 @@
-"""Several tokens in parallel: all neurons that any of them chose are read, so more tokens skip fewer neurons.
+"""Several tokens in parallel: each neuron that any of them chose is read, so larger batches skip fewer neurons.
 
 Dimension key: B tokens that are decoded together, D width, F neurons.
 """
@@ -13,10 +13,10 @@ from course_lib.contextual.execute.neuron_major import NeuronMajor
 def gathered_union(
     x: Float[Tensor, "B D"], weights: NeuronMajor, keep: Bool[Tensor, "tokens F"]
 ) -> Float[Tensor, "B D"]:
-    """Each token with its own neurons: rows of the union are gathered once, and what a token did not choose is 0.
+    """Compute each token with its own neurons: gather rows of the union once, and set what a token did not choose to 0.
 
     Raises:
-        ValueError: for a keep that does not fit.
+        ValueError: the shape of `keep` does not fit.
     """
     if keep.shape != (len(x), weights.n):
         raise ValueError(f"got keep {tuple(keep.shape)}; expected (tokens, neurons) = {(len(x), weights.n)}.")
@@ -32,10 +32,10 @@ def gathered_union(
 
 
 def union_share(keep: Bool[Tensor, "T F"], batch: int) -> float:
-    """The mean share of neurons that some token of a group of `batch` keeps; groups follow each other.
+    """Return the mean fraction of neurons that at least one token of a batch keeps; a batch is consecutive tokens.
 
     Raises:
-        ValueError: for a batch that is none, or larger than the number of tokens.
+        ValueError: `batch` is not a positive integer, or is larger than the number of tokens.
     """
     n_groups = len(keep) // batch if batch >= 1 else 0
     if n_groups < 1:

@@ -1,4 +1,4 @@
-"""Linear maps that selectors fit to what a block reads: ridge regression, and a matrix cut to a low rank.
+"""Linear maps that selectors fit to the inputs of a block: ridge regression, and low-rank approximation of a matrix.
 
 Dimension key: L blocks, D width, F neurons, T tokens, R rank.
 """
@@ -14,7 +14,7 @@ from course_lib.pruning.layerwise.gram import Gram
 
 
 class Regression(NamedTuple):
-    """y ≈ mean + (e − centre) · slope, for each block."""
+    """y ≈ mean + (e − centre) · slope, one linear map per block."""
 
     centre: Float[Tensor, "D"]
     mean: Float[Tensor, "L F"]
@@ -22,7 +22,7 @@ class Regression(NamedTuple):
 
 
 class RegressionSums:
-    """Σ e, Σ eeᵀ, and for each block Σ y and Σ eyᵀ: tokens come and go."""
+    """The sums Σ e and Σ eeᵀ, and for each block Σ y and Σ eyᵀ; the tokens themselves are not stored."""
 
     def __init__(self, sizes: Sizes, device: torch.device) -> None:
         n_blocks, width, n_neurons = sizes
@@ -32,7 +32,7 @@ class RegressionSums:
         self.ey = torch.zeros(n_blocks, width, n_neurons, device=device)
 
     def add(self, block: int, e: Float[Tensor, "T D"], y: Float[Tensor, "T F"]) -> None:
-        """Add the tokens of a pass at one block; e is the same at all of them, and counted at the first."""
+        """Add the tokens of a pass at one block; e is the same in all blocks and is added only at the first one."""
         if block == 0:
             self.n_tokens += len(e)
             self.e += e.sum(0)
@@ -41,10 +41,10 @@ class RegressionSums:
         self.ey[block].addmm_(e.T, y)
 
     def solved(self, damping: float) -> Regression:
-        """Ridge regression, the penalty `damping` times the mean variance of e.
+        """Solve the ridge regression with the penalty `damping` times the mean variance of e.
 
         Raises:
-            ValueError: where e is the same for all tokens, so that it predicts nothing.
+            ValueError: e is the same for all tokens, so that it predicts nothing.
         """
         # slope = (cov(e) + λ I)⁻¹ cov(e, y)
         centre, mean = self.e / self.n_tokens, self.y / self.n_tokens
@@ -69,9 +69,9 @@ class Factors(NamedTuple):
 
 
 def cut(weights: list[Float[Tensor, "F D"]], inputs: Gram, rank: int) -> tuple[Factors, ...]:
-    """The matrices of rank R whose outputs are nearest to those of the weights on these inputs.
+    """Return the matrices of rank R whose outputs on these inputs are closest to the outputs of the weights.
 
-    ‖(W − Ŵ) X‖_F is least for Ŵ = (W S)_R S⁻¹, where SSᵀ = XXᵀ and (·)_R keeps the R largest singular values.
+    ‖(W − Ŵ) X‖_F is smallest for Ŵ = (W S)_R S⁻¹, where SSᵀ = XXᵀ and (·)_R keeps the R largest singular values.
     """
     inputs.check_tokens()
     covariance = inputs.matrix.double() / inputs.n_tokens

@@ -1,4 +1,4 @@
-"""Inverted lists: rows clustered once, so that a search compares with few of them.
+"""Inverted lists: the rows are clustered once, so that a search compares a vector with only a few of them.
 
 Dimension key: F rows, W numbers in each, C lists.
 """
@@ -18,7 +18,7 @@ class Lists(NamedTuple):
 
 
 def clustered(rows: Float[Tensor, "F W"], n_lists: int) -> Lists:
-    """k-means with one fixed start; no more lists than rows."""
+    """Cluster the rows with k-means and a fixed seed, into at most as many lists as there are rows."""
     from sklearn.cluster import KMeans  # a second to import, and only this function needs it
 
     found = KMeans(n_clusters=min(n_lists, len(rows)), n_init=1, max_iter=20, random_state=0).fit(rows.cpu().numpy())

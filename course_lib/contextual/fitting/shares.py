@@ -1,4 +1,4 @@
-"""A density of its own for each block, since blocks differ in how many neurons they need.
+"""Choose one density per block, since blocks differ in how many neurons they need.
 
 Dimension key: L blocks, Q levels, n windows of N tokens.
 """
@@ -16,16 +16,16 @@ from course_lib.contextual.selector import NeuronSelector, check_density
 from course_lib.contextual.sizes import sizes_of
 from course_lib.measure.perplexity import window_losses
 
-CLOSE = 1e-9  # sums of shares that differ by rounding alone are the same
+CLOSE = 1e-9  # sums that differ by less are equal up to rounding
 
 
 def losses_alone(
     model: PreTrainedModel, selector: NeuronSelector, windows: Int[Tensor, "n N"], levels: Sequence[float]
 ) -> Float[Tensor, "L Q"]:
-    """The loss, in nats per token, where one block keeps each of the levels and all others are dense.
+    """Return the loss in nats per token if a single block keeps each of the levels and all other blocks are dense.
 
     Raises:
-        ValueError: for a level outside (0, 1], or no windows.
+        ValueError: a level is outside (0, 1], or there are no windows.
     """
     n_blocks, found = sizes_of(model).n_blocks, []
     for block in range(n_blocks):
@@ -37,13 +37,13 @@ def losses_alone(
 
 
 def shares_by_block(losses: Float[Tensor, "L Q"], levels: Sequence[float], mean: float) -> tuple[float, ...]:
-    """The level of each block, of a mean of at most `mean`, for the least loss: greedily by loss saved per share.
+    """Choose the level of each block with a mean of at most `mean`: greedily, by the loss saved per added density.
 
-    All blocks begin at the lowest level; the step that saves most for what it adds, to any higher level, comes first.
-    Losses of blocks are taken to add up, which they do as long as they are small.
+    All blocks start at the lowest level. Each step raises one block to any higher level, where the saved loss per added
+    density is largest. The losses of blocks are assumed to add up, which holds as long as they are small.
 
     Raises:
-        ValueError: levels that do not rise, losses that do not fit them, or a mean below the lowest level.
+        ValueError: the levels do not increase, the losses do not fit them, or the mean is below the lowest level.
     """
     for level in levels:
         check_density(level)
@@ -64,7 +64,7 @@ def shares_by_block(losses: Float[Tensor, "L Q"], levels: Sequence[float], mean:
 def _steps(
     losses: list[list[float]], levels: Sequence[float], at: list[int], room: float
 ) -> list[tuple[float, int, int]]:
-    """(loss saved per share, block, level) of every step that fits and saves something."""
+    """Return (loss saved per density, block, level) of every step that fits and reduces the loss."""
     return [
         ((row[here] - row[level]) / (levels[level] - levels[here]), block, level)
         for block, (row, here) in enumerate(zip(losses, at, strict=True))

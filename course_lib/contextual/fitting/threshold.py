@@ -1,6 +1,6 @@
-"""Thresholds in place of counts: a token keeps what is above a number that calibration text has fixed.
+"""Thresholds instead of fixed counts: a token keeps all values above a number that was fitted to calibration text.
 
-A threshold needs no sorting and every token keeps as many as it needs, so the density is reached on average only.
+A threshold needs no sorting, and the number of kept values differs per token, so the density holds only on average.
 
 Dimension key: L blocks (or other places), Q levels, T tokens, F neurons, n windows of N tokens.
 """
@@ -23,24 +23,24 @@ DRAWN = 16384  # values of each window at each place: 16 windows put a quantile'
 
 
 class Sample:
-    """Values drawn at random from what goes by, the same number from each window, so that none weighs more."""
+    """A random sample of values, with the same number from each window, so that all windows have equal weight."""
 
     def __init__(self, seed: int) -> None:
         self._generator, self._drawn = torch.Generator().manual_seed(seed), []
 
     def add(self, values: Float[Tensor, "*any"]) -> None:
-        """Draw from one window."""
+        """Sample from one window."""
         place = torch.randint(values.numel(), (DRAWN,), generator=self._generator)
         self._drawn.append(values.detach().reshape(-1)[place.to(values.device)].float().cpu())
 
     def quantiles(self) -> Float[Tensor, "Q"]:
-        """The values below which 0, 1/1000, ..., all of the sample lies."""
+        """Return the values that are above 0, 1/1000, ..., 1000/1000 of the sample."""
         ordered = torch.cat(self._drawn).sort().values
         return ordered[torch.linspace(0, len(ordered) - 1, LEVELS).round().long()]
 
 
 def threshold_at(quantiles: Float[Tensor, "Q"], density: float) -> float:
-    """The value that a fraction `density` is above: the (1 − density)-quantile, interpolated linearly; −∞ for 1."""
+    """Return the value that a fraction `density` exceeds: the (1 − density)-quantile, interpolated; −∞ if it is 1."""
     if density == 1:
         return -torch.inf
     place = (1 - density) * (len(quantiles) - 1)
@@ -49,7 +49,7 @@ def threshold_at(quantiles: Float[Tensor, "Q"], density: float) -> float:
 
 
 def check_quantiles(quantiles: Float[Tensor, "L Q"]) -> None:
-    """Raise ValueError for anything but a table of numbers, for quantiles that are NaN, or that fall."""
+    """Raise ValueError unless `quantiles` is a table of numbers without NaN that do not decrease."""
     if not isinstance(quantiles, Tensor) or quantiles.ndim != 2 or not quantiles.is_floating_point():
         what = f"{tuple(quantiles.shape)} {quantiles.dtype}" if isinstance(quantiles, Tensor) else repr(quantiles)
         raise ValueError(f"got quantiles {what}; expected floats (places, levels), as fit(model, calibration) returns.")
@@ -63,10 +63,10 @@ def check_quantiles(quantiles: Float[Tensor, "L Q"]) -> None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ThresholdSelector(NeuronSelector):
-    """keep where score > the block's threshold, the (1 − density)-quantile of the scores of calibration tokens.
+    """Keep neurons with score > the block's threshold, the (1 − density)-quantile of the scores of calibration tokens.
 
-    Where more than a share 1 − density of the scores is zero, as after ReLU, zeros are skipped and fewer than
-    `density` are kept: nothing is lost by it. At density 1 all are kept.
+    If more than a fraction 1 − density of the scores is zero, as after ReLU, all zeros are skipped, so fewer neurons
+    than `density` are kept and nothing is lost. At density 1 all neurons are kept.
     """
 
     quantiles: Float[Tensor, "L Q"] | None = field(default=None, repr=False)
@@ -80,7 +80,7 @@ class ThresholdSelector(NeuronSelector):
 
     @abstractmethod
     def _score(self, seen: Seen, block: int) -> Float[Tensor, "T F"]:
-        """The formula; it reads nothing that is fitted."""
+        """Compute the score with a formula that needs no fitted tensors."""
 
     def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
         samples = [Sample(seed=block) for block in range(sizes_of(model).n_blocks)]

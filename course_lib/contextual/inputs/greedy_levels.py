@@ -1,4 +1,4 @@
-"""Densities for each input of each block, found greedily. Liu and others, TEAL, 2024, https://arxiv.org/abs/2408.14690
+"""Greedy densities for each input of each block. Liu and others, TEAL, 2024, https://arxiv.org/abs/2408.14690
 
 Dimension key: P places (inputs that some linears of a block share), p those of one block, Q levels, S steps, L blocks,
 n windows of N tokens.
@@ -22,17 +22,18 @@ from course_lib.settings import is_real
 
 @dataclass(frozen=True, eq=False)
 class GreedyTeal(Teal):
-    """TEAL with densities of its own for every place: algorithm 1, block by block.
+    """TEAL with its own density for every place: algorithm 1, block by block.
 
-    From all entries on, a step takes `step` of the block's weights away, each time at the input where the block's
-    output for dense inputs moves least: by F / f_i · step of the entries of input i, f_i of its F weights.
+    The search starts with all entries. Each step removes a fraction `step` of the block's weights at one input: where
+    the block's output for dense inputs changes least. For input i, which F_i of the block's F weights read, this
+    removes a fraction F / F_i · step of its entries.
     Deviation: matrices that read one input share its density, since they share its threshold; the authors' code
-    (teal/greedyopt.py) gives each of the seven its own.
+    (teal/greedyopt.py) has a separate density for each of the seven matrices.
     Deviation: the error is the norm over all tokens; that code takes the last quarter of a window, the norm of each
-    channel over tokens, and the mean of these.
+    channel over tokens, and the mean of these norms.
 
     Args:
-        densities: of each block after 0, 1, ... steps.
+        densities: the densities of each block after 0, 1, ... steps.
     """
 
     step: float
@@ -42,11 +43,11 @@ class GreedyTeal(Teal):
     def fit_levels(
         cls, plain: Teal, model: PreTrainedModel, windows: Int[Tensor, "n N"], lowest: float = 0.5, step: float = 0.025
     ) -> "GreedyTeal":
-        """Levels down to a density of `lowest`, for thresholds that are fitted already.
+        """Search levels down to a density of `lowest`; the thresholds of `plain` are already fitted.
 
         Raises:
-            ValueError: a step or a density outside (0, 1), steps after which no input has entries left, no windows, or
-                NaN in the model.
+            ValueError: the step or density is outside (0, 1), some number of steps leaves an input without entries,
+                there are no windows, or the model outputs NaN.
         """
         if not (is_real(step) and is_real(lowest)) or not 0 < step < 1 or not 0 < lowest < 1:
             raise ValueError(f"got step {step!r} down to density {lowest!r}; expected both above 0 and below 1.")
@@ -63,10 +64,10 @@ class GreedyTeal(Teal):
         return cls(plain.places, plain.quantiles, step, torch.stack(found))
 
     def thresholds(self, density: float) -> dict[str, float]:
-        """Those of the places' own densities, between two steps on a line.
+        """Return the thresholds for the densities of all places, interpolated linearly between two steps.
 
         Raises:
-            ValueError: for a density below the last step.
+            ValueError: the density is below the one after the last step.
         """
         place = (1 - density) / self.step
         last = self.densities.shape[1] - 1
@@ -78,7 +79,7 @@ class GreedyTeal(Teal):
 
 
 class _Search:
-    """One block whose inputs are thinned as `above` says; its own hooks are passed by."""
+    """One block whose inputs are sparsified by the thresholds `above`; the block's own hooks do not run."""
 
     def __init__(self, layers: list[Layer], quantiles: dict[str, Tensor]) -> None:
         self.layers, self.quantiles = layers, quantiles
@@ -89,14 +90,14 @@ class _Search:
         self.shares = [n / sum(weights.values()) for n in weights.values()]
 
     def output(self, block: nn.Module, args: tuple, kwargs: dict, densities: list[float]) -> Tensor:
-        """The output of the block with these densities."""
+        """Return the output of the block with these densities."""
         above = _thresholds({name: self.quantiles[name] for name in self.places}, densities)
         with reading(self.layers, lambda layer, x: x.masked_fill(x.abs() <= above[layer.group[0]], 0)):
             return _hidden(block.forward(*args, **kwargs))
 
 
 def _searching(search: _Search, n_steps: int, step: float, found: list[Tensor]) -> Callable:
-    """A hook that finds a block's levels when the dense pass goes through it."""
+    """Return a hook that searches the levels of a block when the dense pass reaches it."""
 
     def hook(block: nn.Module, args: tuple, kwargs: dict, output: Tensor | tuple) -> None:
         dense, densities, path = _hidden(output), [1.0] * len(search.places), [[1.0] * len(search.places)]

@@ -1,7 +1,7 @@
-"""TEAL, thresholds on what every linear reads. Liu and others, TEAL, 2024, https://arxiv.org/abs/2408.14690
+"""TEAL: thresholds on the inputs of all linears. Liu and others, TEAL, 2024, https://arxiv.org/abs/2408.14690
 
-It is no selector of neurons: what leaves is an entry of the input of each matrix, and with it a column. On a GPU, the
-columns of one token's entries below the threshold are not read.
+TEAL does not select neurons: it zeros entries in the input of each matrix, and each zero skips a column. On a GPU, the
+columns of entries below the threshold are not read for a single token.
 
 Dimension key: P places (inputs that some linears of a block share), Q levels, n windows of N tokens, B sequences, I
 inputs and O outputs of a linear.
@@ -32,9 +32,9 @@ Tokens = Literal["all", "last half"]
 
 @dataclass(frozen=True, eq=False)
 class Teal:
-    """s(x) = x · 1[|x| > t] (section 4.1), t the (1 − density)-quantile of |x| at this place over calibration tokens.
+    """s(x) = x · 1[|x| > t] (section 4.1), where t is the (1 − density)-quantile of |x| at this place in calibration.
 
-    Every place has the same density; those that the paper finds greedily are in greedy_levels.py.
+    Every place has the same density; for the paper's greedy densities see greedy_levels.py.
 
     Args:
         places: the first linear that reads each input, such as "blocks.3.mlp.gate_proj".
@@ -48,10 +48,10 @@ class Teal:
 
     @classmethod
     def fit(cls, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "Teal":
-        """The quantiles of |x| at every place of the dense model.
+        """Compute the quantiles of |x| at every place of the dense model.
 
         Raises:
-            ValueError: for a model of no known family or with experts, or no windows.
+            ValueError: the model is of an unknown family or has experts, or there are no windows.
         """
         refuse_mixture(model)
         firsts = [layer for layer in layers_of(model) if layer.is_first]
@@ -61,12 +61,12 @@ class Teal:
         return cls(tuple(samples), torch.stack([sample.quantiles() for sample in samples.values()]))
 
     def thresholds(self, density: float) -> dict[str, float]:
-        """The threshold of each place."""
+        """Return the threshold of each place."""
         return {name: threshold_at(row, density) for name, row in zip(self.places, self.quantiles, strict=True)}
 
 
 class TealWatch:
-    """How many entries were read at each place."""
+    """Counts of the entries that were read at each place."""
 
     def __init__(self) -> None:
         self._kept: dict[str, int] = {}
@@ -74,17 +74,17 @@ class TealWatch:
         self._tallies: dict[str, Tensor] = {}
 
     def count(self, place: str, n_kept: int, n_all: int) -> None:
-        """Add the entries of a pass; those that a kernel counts are in its tally."""
+        """Add the entries of a pass; the entries that a kernel counts are in its tally."""
         self._kept[place] = self._kept.get(place, 0) + n_kept
         self._all[place] = self._all.get(place, 0) + n_all
 
     def tally(self, place: str, device: torch.device) -> Int[Tensor, "1"]:
-        """The count that a kernel adds to, so that the host need not wait for the GPU before the density is read."""
+        """Return the count that a kernel adds to; the host waits for the GPU only when it reads the density."""
         return self._tallies.setdefault(place, torch.zeros(1, dtype=torch.long, device=device))
 
     @property
     def density(self) -> dict[str, float]:
-        """The fraction of entries that were read, by place; tokens that were left whole count as well."""
+        """The fraction of entries that were read, by place; tokens that were left dense count as well."""
         counted = {place: int(tally) for place, tally in self._tallies.items()}
         return {place: (kept + counted.get(place, 0)) / self._all[place] for place, kept in self._kept.items()}
 
@@ -96,14 +96,14 @@ class TealWatch:
 
 @contextmanager
 def teal(model: PreTrainedModel, thresholds: Teal, density: float = 0.5, tokens: Tokens = "all") -> Iterator[TealWatch]:
-    """Inside, every linear of every block reads only entries above its threshold; on exit the model is as before.
+    """Set the inputs of every linear to zero at or below the threshold, inside the `with` block; restore on exit.
 
     Args:
-        tokens: "all"; or "last half", as the authors' evaluation has it: of a pass of several tokens the first half
-            stays whole, so that what is scored reads keys and values half of which are exact.
+        tokens: "all"; or "last half", as in the authors' evaluation: in a pass of several tokens the first half stays
+            dense, so half of the keys and values that the scored tokens attend to are exact.
 
     Raises:
-        ValueError: a density outside (0, 1], thresholds of another model, unknown tokens.
+        ValueError: the density is outside (0, 1], the thresholds are of another model, or `tokens` is unknown.
     """
     check_density(density)
     refuse_mixture(model)
@@ -142,7 +142,7 @@ def teal(model: PreTrainedModel, thresholds: Teal, density: float = 0.5, tokens:
 
 @contextmanager
 def reading(layers: list[Layer], read: Callable[[Layer, Tensor], Tensor | None]) -> Iterator[None]:
-    """Inside, each layer reads what `read` makes of its input; None leaves it."""
+    """Replace the input of each layer by the result of `read`, inside the `with` block; None leaves it unchanged."""
 
     def hook_of(layer: Layer) -> Callable:
         def hook(_: nn.Module, args: tuple) -> tuple | None:
@@ -158,13 +158,13 @@ def reading(layers: list[Layer], read: Callable[[Layer, Tensor], Tensor | None])
 
 
 class _Products:
-    """One token's products by the kernel, which does not read columns of small entries, in place of the linears'."""
+    """Multiply one token with the kernel, which does not read the columns of small entries, instead of the linears."""
 
     def __init__(self, above: dict[str, float], watch: TealWatch) -> None:
         self.above, self.watch, self.n_hooks = above, watch, {}
 
     def kernel(self, layer: Layer, x: Float[Tensor, "*tokens I"]) -> ModuleType | None:
-        """The kernel that multiplies x; None where it is not one token, or the linear itself multiplies it."""
+        """Return the kernel that multiplies x; None if x is not a single token, or if the linear has to multiply it."""
         # Another hook expects to be run before the entries are left out.
         if x.numel() != x.shape[-1] or len(layer.module._forward_pre_hooks) != self.n_hooks.get(layer.name):
             return None
@@ -173,7 +173,7 @@ class _Products:
 
     @contextmanager
     def instead(self, layers: list[Layer]) -> Iterator[None]:
-        """Inside, weights lie column by column, as the kernel reads them; nothing changes where it cannot run."""
+        """Store weights by column, as the kernel reads them, inside the `with` block; do nothing if it cannot run."""
         weight = weight_of(layers[0].module)
         x, column = weight.new_empty(weight.shape[1]), weight.new_empty(weight.shape[1], 1)
         if kernel_for("per_token.threshold_matvec", x, column, threshold=0.0) is None:

@@ -1,4 +1,4 @@
-"""Training that may be killed at any step: learner, optimiser, generator and step in one file, whole or not at all."""
+"""Training that can be killed at any step: learner, optimiser, generator and step are stored atomically in one file."""
 
 import io
 import math
@@ -14,10 +14,10 @@ from course_lib.attention.small_models.training import write
 
 @dataclass
 class Run:
-    """All that a training run changes. Two runs with equal states go on alike, to the last bit.
+    """The state of a training run. Two runs with equal states continue in the same way, to the last bit.
 
     Args:
-        label: of what is trained on what; a file with another label belongs to another run.
+        label: describes what is trained on which data; a file with another label belongs to another run.
     """
 
     learner: nn.Module
@@ -31,14 +31,14 @@ class Run:
         return len(self.losses)
 
     def update(self, loss: Tensor, rate: float, most: float | None = None) -> float:
-        """One step down the gradient of a loss, which it gives back as a number.
+        """Take one step down the gradient of a loss, and return the loss as a number.
 
         Args:
-            rate: of this step.
-            most: the length to which the gradient is cut.
+            rate: the learning rate of this step.
+            most: the maximum norm of the gradient; a longer gradient is clipped.
 
         Raises:
-            ValueError: for a loss that is no number; nothing has changed then.
+            ValueError: the loss is NaN or infinite; the state has not changed then.
         """
         value = loss.item()
         if not math.isfinite(value):
@@ -57,17 +57,17 @@ class Run:
         return value
 
     def save(self, path: Path) -> None:
-        """The file changes in one step, so that a kill leaves the old state or the new one."""
+        """Write the state to a file in one step, so that after a kill the file has the old state or the new one."""
         buffer = io.BytesIO()
         state = {"label": self.label, "losses": self.losses, "generator": self.generator.get_state()}
         torch.save(state | {part: getattr(self, part).state_dict() for part in ("learner", "optimiser")}, buffer)
         write(buffer.getvalue(), path)
 
     def resume(self, path: Path, at: int | None = None) -> bool:
-        """Take over what `save` wrote, if it is there; where `at` says a step, only a state of that step.
+        """Load the state that `save` wrote, if the file exists; with a step in `at`, only a state of that step.
 
         Raises:
-            ValueError: for a file of another run, or one that cannot be read.
+            ValueError: the file belongs to another run, or cannot be read.
         """
         if not path.exists():
             return False

@@ -62,8 +62,8 @@ def collect(
         most: the largest number of tokens to store.
 
     Raises:
-        ValueError: for windows of one token (the first token of a text is an outlier), no room for a token, or a
-            lookahead of more blocks than precede the last one.
+        ValueError: the windows have only one token (the first token of a text is an outlier), `most` leaves no room for
+            a token, or the lookahead is larger than the number of blocks before the last one.
     """
     sizes = sizes_of(model)
     _check(windows, most, lookahead, sizes)

@@ -20,7 +20,7 @@ def fires(hidden: Float[Tensor, "T F"], neurons: Neurons) -> Bool[Tensor, "T F"]
     """Label neurons with h > 0 as active, as Deja Vu does for OPT, which uses ReLU.
 
     Raises:
-        ValueError: for an activation function that almost never outputs exactly zero.
+        ValueError: the activation function almost never outputs exactly zero.
     """
     if neurons.activation != "relu":
         raise ValueError(
@@ -34,7 +34,7 @@ def matters(density: float = 0.5) -> Label:
     """Return the label `largest` with a fixed density.
 
     Raises:
-        ValueError: for a density outside (0, 1].
+        ValueError: the density is outside (0, 1].
     """
     check_density(density)
     return partial(largest, density=density)

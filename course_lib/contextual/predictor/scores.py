@@ -1,4 +1,4 @@
-"""How good a prediction is: what it finds, what it asks for in vain, and how much of the output it holds.
+"""Measure a prediction: its recall, its precision, and the fraction of the output's energy that it keeps.
 
 Dimension key: T tokens, F neurons.
 """
@@ -23,14 +23,14 @@ def scores(
     hidden: Float[Tensor, "_ _"],
     down_norm: Float[Tensor, "_"],
 ) -> Scores:
-    """Recall, precision and energy of a kept set; where there is nothing to find or to hold, none of it is missed.
+    """Compute recall, precision and energy of a kept set; each is 1 if its denominator is zero.
 
     Args:
-        keep, active, hidden: (T, F), of the same tokens; active are the labels, hidden the values h of all neurons.
-        down_norm: (F,), the lengths ‖w_i‖.
+        keep, active, hidden: (T, F), of the same tokens: the kept neurons, the labels, and the values h of all neurons.
+        down_norm: (F,), the norms ‖w_i‖.
 
     Raises:
-        ValueError: for shapes that do not fit, or no tokens.
+        ValueError: the shapes do not fit each other, or there are no tokens.
     """
     shapes = [tuple(each.shape) for each in (keep, active, hidden)]
     if len(set(shapes)) > 1 or keep.numel() == 0 or down_norm.shape != keep.shape[1:]:

@@ -1,4 +1,4 @@
-"""Predictors on the disk, in half precision and one file."""
+"""Store predictors in one file, in half precision."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from course_lib.contextual.predictor.two_layer import Predictor
 
 
 def save_predictors(predictors: Sequence[Predictor], path: Path) -> Path:
-    """One for each block, in their order; whole or not at all."""
+    """Write one predictor per block, in the order of the blocks; the file is written completely or not at all."""
     halves = {
         f"{block}.{name}": weight.detach().half().contiguous()
         for block, predictor in enumerate(predictors)
@@ -22,10 +22,10 @@ def save_predictors(predictors: Sequence[Predictor], path: Path) -> Path:
 
 
 def load_predictors(path: Path) -> tuple[Predictor, ...]:
-    """What `save_predictors` wrote, in float32.
+    """Load in float32 what `save_predictors` wrote.
 
     Raises:
-        ValueError: when no such file is there.
+        ValueError: there is no such file.
     """
     if not path.exists():
         raise ValueError(f"got {path}, which is not there; train them first: `course reproduce relu_predictors`.")

@@ -1,4 +1,4 @@
-"""Train predictors as Deja Vu's code does: AdamW on a cross-entropy in which few active neurons count as all others.
+"""Train predictors as Deja Vu's code does: AdamW on a cross-entropy in which the few active neurons weigh more.
 
 Dimension key: T tokens, D width, F neurons.
 """
@@ -20,9 +20,9 @@ from course_lib.settings import check_count, check_number, check_seed
 
 @dataclass(frozen=True)
 class PredictorSchedule:
-    """The settings of the paper's code for OPT, which stops sooner when recall no longer grows.
+    """The settings of the paper's code for OPT, which stops early when recall no longer increases.
 
-    Deviation: nothing stops sooner; the number of epochs is what is asked for.
+    Deviation: there is no early stopping; training takes the requested number of epochs.
     """
 
     epochs: int = 20
@@ -40,9 +40,9 @@ class PredictorSchedule:
 
 
 def weighted_loss(logits: Float[Tensor, "T F"], labels: Bool[Tensor, "T F"]) -> Float[Tensor, ""]:
-    """mean of (y (1 − w) + w) · BCE(σ(z), y), with w = mean(y) + 0.005: an active neuron counts 1, any other one w.
+    """Return the mean of (y (1 − w) + w) · BCE(σ(z), y) with w = mean(y) + 0.005: active neurons weigh 1, others w.
 
-    Few neurons are active, so that "never" would be right nearly always.
+    Few neurons are active, so without these weights a prediction of "never active" would have a low loss.
     """
     active = labels.to(logits.dtype)
     share = active.mean() + 0.005
@@ -56,17 +56,17 @@ def train_predictor(
     schedule: PredictorSchedule,
     path: Path | None = None,
 ) -> list[float]:
-    """In place; the losses before each step.
+    """Train the predictor in place, and return the loss before each step.
 
     Args:
-        labels: a row for each of x.
-        path: where the state after each epoch is kept; a training that was killed goes on from there, with the same
-            losses to the last bit, if the predictor has its first weights again. The file stays when all is done.
-            Each block needs a file of its own.
+        labels: one row for each row of x.
+        path: the file for the state after each epoch. A training that was killed resumes from it with the same losses
+            to the last bit, if the predictor has its initial weights again. The file remains after training. Each block
+            needs its own file.
 
     Raises:
-        ValueError: inputs, labels and predictor that do not fit each other, inputs that are no numbers; a file of
-            another training: with another initialisation, data or settings; a loss that is no number, after which the
+        ValueError: inputs, labels and predictor do not fit each other; inputs are NaN or infinite; the file belongs to
+            a training with another initialisation, data or settings; or the loss is NaN or infinite, where the
             predictor is as it was before that step.
     """
     _check(predictor, x, labels)
@@ -88,7 +88,7 @@ def train_predictor(
 
 
 def train_predictors(collected: Collected, rank: int, schedule: PredictorSchedule) -> tuple[Predictor, ...]:
-    """One for each block, for `DejaVu(predictors=…, lookahead=collected.lookahead)`."""
+    """Train one predictor per block, for `DejaVu(predictors=…, lookahead=collected.lookahead)`."""
     predictors = []
     for block in range(collected.n_blocks):
         x, labels = collected.inputs(block), collected.labels(block)

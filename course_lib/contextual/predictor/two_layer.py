@@ -12,10 +12,10 @@ SHORT = (torch.float16, torch.bfloat16)
 
 
 class Predictor(nn.Module):
-    """logits = x Vᵀ Uᵀ, with V (r, D) and U (F, r): linear, since there is nothing between the two matrices.
+    """logits = x Vᵀ Uᵀ, with V (r, D) and U (F, r): a linear map, since there is no nonlinearity between the matrices.
 
-    A neuron is among the nearest neighbours of x when its row and x point the same way; the two matrices search in r
-    dimensions in place of D.
+    A neuron is among the nearest neighbours of x if its row and x have similar directions; the two matrices search for
+    it in r dimensions instead of D.
     """
 
     def __init__(self, width: int, rank: int, n_neurons: int, generator: torch.Generator | None = None) -> None:
@@ -23,7 +23,7 @@ class Predictor(nn.Module):
         for name, size in (("width", width), ("rank", rank), ("n_neurons", n_neurons)):
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ValueError(f"got {name} {size!r}; expected a whole number, 1 or more.")
-        # Without torch's own first weights, which would come from the global generator.
+        # Do not use torch's initial weights, which come from the global generator.
         self.into = skip_init(nn.Linear, width, rank, bias=False)
         self.out = skip_init(nn.Linear, rank, n_neurons, bias=False)
         with torch.no_grad():
@@ -35,13 +35,13 @@ class Predictor(nn.Module):
         return sum(weight.nbytes for weight in self.parameters())
 
     def forward(self, x: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
-        """How likely each neuron is to be active, as the logit of a probability."""
+        """Return the logit of each neuron's probability to be active."""
         return self.out(self.into(x))
 
 
 def as_it_reads(predictor: object, x: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-    """x in the type of the predictor's weights where these have 16 bits, so that it reads half of the bytes; else in
-    float32, in which predictors are trained.
+    """Return x in the type of the predictor's weights if these have 16 bits, so that half of the bytes are read.
+    Otherwise return it in float32, in which predictors are trained.
     """
     weight = next(predictor.parameters(), None) if isinstance(predictor, nn.Module) else None
     return x.to(weight.dtype) if weight is not None and weight.dtype in SHORT else x.float()

@@ -1,4 +1,4 @@
-"""Neurons by the token alone, passed through the block. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
+"""Choose neurons by the token itself, without context. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
 
 Dimension key: T tokens, n windows of N tokens, F neurons.
 """
@@ -16,11 +16,11 @@ from course_lib.contextual.selector import NeuronSelector, Seen
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TokenAlone(NeuronSelector):
-    """score_i = |h_i(x̃)| ‖w_i‖, x̃ what the block's MLP reads of a token without company, e in place of the residual.
+    """score_i = |h_i(x̃)| ‖w_i‖, where x̃ is the MLP input of a token without context and with e as the residual.
 
-    The paper's non-contextual sparsity (section 5.2): what is large when the embedding e itself goes through the block.
-    Computed so it saves nothing; since it depends on the token alone, a table of all tokens could hold it.
-    Deviation: whether attention may see the embeddings of other tokens the paper does not say; here it does not.
+    The paper's non-contextual sparsity (section 5.2): the neurons that are large if the embedding e itself is the input
+    of the block. This implementation saves no time; but the score depends only on the token, so a table could store it.
+    Deviation: the paper does not say whether attention sees the embeddings of other tokens; here it does not.
     """
 
     blocks: tuple[AloneBlock, ...] | None = field(default=None, repr=False)

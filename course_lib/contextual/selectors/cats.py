@@ -1,4 +1,4 @@
-"""CATS, a threshold on the gate. Lee and others, CATS, 2024, https://arxiv.org/abs/2404.08763
+"""CATS: a threshold on the gate's activation. Lee and others, CATS, 2024, https://arxiv.org/abs/2404.08763
 
 Dimension key: T tokens, F neurons.
 """
@@ -15,9 +15,9 @@ from course_lib.contextual.selector import Seen
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CATS(ThresholdSelector):
-    """score_i = |act(W_gate x)_i| (section 4): the gate is computed whole, a third of the MLP; the rest is saved.
+    """score_i = |act(W_gate x)_i| (section 4): the gate, a third of the MLP, is computed completely; the rest is saved.
 
-    Deviation: an MLP without a gate has its only activation in that place.
+    Deviation: in an MLP without a gate, its only activation function replaces the gate's.
     """
 
     n_read_whole: ClassVar[int] = 1

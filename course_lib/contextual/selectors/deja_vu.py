@@ -17,11 +17,11 @@ from course_lib.settings import check_count
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DejaVu(NeuronSelector):
-    """score = U V x, two matrices of low rank without a nonlinearity between them, trained to tell active neurons.
+    """score = U V x: two matrices of low rank without a nonlinearity in between, trained to predict active neurons.
 
-    With `lookahead` n the predictor of block l reads x of block l − n, or of block 0 where there is none: the choice is
-    known before the block is reached (section 4.3; Lemma 4.1 bounds how little x changes). Predictors are trained by
-    course_lib/contextual/predictor; those in half precision, `predictor.bfloat16()`, read half of the bytes.
+    With `lookahead` n, the predictor of block l reads x of block l − n, or of block 0 if l < n: so the choice is known
+    before the block is reached (section 4.3; Lemma 4.1 bounds how little x changes). Predictors are trained by
+    course_lib/contextual/predictor; in half precision, `predictor.bfloat16()`, they read half of the bytes.
     """
 
     predictors: tuple[Callable[[Tensor], Tensor], ...] = field(default=(), repr=False)

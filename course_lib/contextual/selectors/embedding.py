@@ -1,4 +1,4 @@
-"""Neurons by a linear map of the embedding. After Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
+"""Predict neurons linearly from the embedding. After Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
 
 Dimension key: T tokens, n windows of N tokens, F neurons.
 """
@@ -17,11 +17,11 @@ from course_lib.contextual.sizes import sizes_of
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FromEmbedding(NeuronSelector):
-    """score = ȳ + Bᵀ(e − ē), e the token's embedding and y = |h| ‖w‖: the best that a linear map makes of e.
+    """score = ȳ + Bᵀ(e − ē), with the token's embedding e and y = |h| ‖w‖: the best linear prediction of y from e.
 
-    B is ridge regression on calibration tokens, so that a token never seen there is chosen for as its neighbours are.
-    Deviation: the paper passes the embedding itself through each block (see alone.py); here what follows from it in a
-    dense model is learnt.
+    B is ridge regression on calibration tokens, so a token that is not among them is predicted from similar tokens.
+    Deviation: the paper passes the embedding itself through each block (see alone.py); here the regression is trained
+    on the values y of the dense model.
     """
 
     damping: float = 3.0  # of a few hundred tokens little more can be learnt; less than 1 learns them by heart

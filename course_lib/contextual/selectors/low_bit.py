@@ -1,4 +1,4 @@
-"""A copy of gate and up on few bits; on one it is Shin, Yang, Yi, SparseInfer, 2024, https://arxiv.org/abs/2411.12692
+"""A low-bit copy of gate and up; with one bit, Shin, Yang, Yi, SparseInfer, 2024, https://arxiv.org/abs/2411.12692
 
 Dimension key: T tokens, n windows of N tokens, F neurons.
 """
@@ -17,9 +17,9 @@ from course_lib.quantization.storage import Packed, dense_bytes
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LowBit(NeuronSelector):
-    """score_i = |ĥ_i| ‖w_i‖, ĥ computed from gate and up rounded to a grid: nothing is trained, nothing is calibrated.
+    """score_i = |ĥ_i| ‖w_i‖, with ĥ computed from quantized gate and up: this needs no training and no calibration.
 
-    Deviation: SparseInfer compares signs alone, of weights and of inputs, for ReLU.
+    Deviation: SparseInfer compares only the signs of weights and inputs, for ReLU.
     """
 
     bits: int = 2
@@ -28,11 +28,11 @@ class LowBit(NeuronSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Quantization(self.bits, self.group)  # refuses what is no grid
+        Quantization(self.bits, self.group)  # raises ValueError for invalid settings
 
     @property
     def n_bytes(self) -> int:
-        """Codes, scales and zeros as they would be stored, packed; in memory the copies are unpacked."""
+        """The packed size of codes, scales and zeros in bytes; the copies in memory are unpacked and larger."""
         return sum(self._packed_bytes(copy) for copy in self.copies or ())
 
     def _packed_bytes(self, copy: Neurons) -> int:

@@ -1,4 +1,4 @@
-"""A copy of gate and up of low rank. Wang and others, SVD-LLM, 2024, https://arxiv.org/abs/2403.07378
+"""A low-rank copy of gate and up. Wang and others, SVD-LLM, 2024, https://arxiv.org/abs/2403.07378
 
 Dimension key: T tokens, n windows of N tokens, F neurons.
 """
@@ -20,10 +20,11 @@ from course_lib.sparsity.ranking import check_positive
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LowRank(NeuronSelector):
-    """score_i = |ĥ_i| ‖w_i‖, ĥ computed from gate and up cut to a low rank so that their outputs change least.
+    """score_i = |ĥ_i| ‖w_i‖, with ĥ computed from low-rank approximations of gate and up whose outputs change least.
 
-    Whitening by the covariance of the inputs makes the cut the best one for them (section 3.2). Nothing is trained.
-    Deviation: there the copy replaces the matrix; here it only chooses.
+    Whitening by the covariance of the inputs makes the approximation optimal for them (section 3.2). Nothing is
+    trained.
+    Deviation: in the paper the copy replaces the matrix; here it only chooses neurons.
     """
 
     rank: int = 64

@@ -20,17 +20,18 @@ from course_lib.sparsity.ranking import check_positive
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Neighbours(NeuronSelector):
-    """score_i = |act(⟨k_i, x⟩)|, k_i row i of gate (or of up): a search by inner product in inverted lists, then act.
+    """score_i = |act(⟨k_i, x⟩)|, k_i row i of gate (or of up): search by inner product in inverted lists, then act.
 
-    Rows are clustered once; x is compared with the centres, and with the rows in the `n_probes` nearest lists. A row of
-    another list comes after all of those, by its centre. With all lists probed the search is exact and costs the gate.
+    Rows are clustered once. x is compared with all centres and with the rows in the `n_probes` nearest lists. The rows
+    of other lists rank below these, by their centres. With all lists probed, the search is exact and as expensive as
+    the gate.
     """
 
     n_lists: int = 16
     n_probes: int = 8
     lists: tuple[tuple[Tensor, Tensor], ...] | None = field(default=None, repr=False)  # centres (C, W), list of a row
 
-    n_read_whole: ClassVar[int] = 1  # at most: where all lists are probed
+    n_read_whole: ClassVar[int] = 1  # at most: if all lists are probed
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,6 +56,6 @@ class Neighbours(NeuronSelector):
 
 
 def _keys(neurons: Neurons) -> Float[Tensor, "F W"]:
-    """The rows, each with its bias, which x meets with a 1."""
+    """Return the rows, each followed by its bias, which is multiplied by the 1 at the end of x."""
     weight, bias = neurons.into[0].float(), neurons.into_biases[0]
     return torch.cat([weight, (weight.new_zeros(len(weight)) if bias is None else bias.float())[:, None]], dim=1)

@@ -1,4 +1,4 @@
-"""The neurons that turn out to matter. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
+"""The neurons with the largest contributions. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
 
 Dimension key: T tokens, F neurons.
 """
@@ -14,10 +14,10 @@ from course_lib.contextual.selector import NeuronSelector, Seen
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Oracle(NeuronSelector):
-    """score_i = |h_i| ‖w_i‖, the length of what neuron i adds to the output (section 3.1): nothing can be saved by it.
+    """score_i = |h_i| ‖w_i‖, the norm of neuron i's contribution to the output (section 3.1). An oracle saves no time.
 
-    Deviation: the paper records the choice in a dense pass (see recorded.py); here each block chooses by what it reads
-    after the blocks below have lost their neurons.
+    Deviation: the paper records the choice in a dense pass (see recorded.py); here each block chooses by its actual
+    input, which depends on the neurons skipped in earlier blocks.
     """
 
     reads_hidden: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The neurons that mattered in a dense pass before. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
+"""The most important neurons of a dense pass. Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
 
 Dimension key: T tokens, L blocks, N tokens of a window, n windows, F neurons.
 """
@@ -18,10 +18,10 @@ from course_lib.contextual.selector import NeuronSelector, Seen
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Recorded(NeuronSelector):
-    """score_i = |h_i| ‖w_i‖ as it was in a dense pass over the same text (section 3.1, which tests existence so).
+    """score_i = |h_i| ‖w_i‖ in a dense pass over the same text (the test for the existence of sparsity in section 3.1).
 
-    `fit` is the first pass, over the very windows that are read in the second one: a sequence is found again by its
-    token ids, all of them. The scores take 4 · L · F bytes per token, so record few windows at a time.
+    `fit` is the dense pass; the second pass has to read the same windows, since the scores of a sequence are found by
+    all its token ids. The scores take 4 · L · F bytes per token, so record few windows at a time.
     """
 
     recording: Mapping[tuple[int, ...], Tensor] | None = field(default=None, repr=False)  # ids: (L, N, F)
@@ -29,7 +29,7 @@ class Recorded(NeuronSelector):
     reads_hidden: ClassVar[bool] = True
 
     def _fit(self, model: PreTrainedModel, calibration: Int[Tensor, "n N"]) -> "NeuronSelector":
-        probe = calibration.new_tensor([model.config.vocab_size - 1])  # with it `perplexity` tries any model first
+        probe = calibration.new_tensor([model.config.vocab_size - 1])  # the first input in a trial by `perplexity`
         return replace(
             self, recording={tuple(ids.tolist()): importance_of(model, ids) for ids in (*calibration, probe)}
         )

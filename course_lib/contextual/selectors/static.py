@@ -1,4 +1,4 @@
-"""One set of neurons for all texts. The comparison of Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
+"""One set of neurons for all texts, a baseline of Liu and others, Deja Vu, 2023, https://arxiv.org/abs/2310.17157
 
 Dimension key: T tokens, L blocks, n windows of N tokens, F neurons.
 """
@@ -17,9 +17,9 @@ from course_lib.contextual.sizes import sizes_of
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Static(NeuronSelector):
-    """score_i = mean of |h_i| ‖w_i‖ over calibration tokens: the same for every token, so the rest could be cut off.
+    """score_i = mean of |h_i| ‖w_i‖ over calibration tokens: the same for every token, so the rest could be pruned.
 
-    Deviation: the paper does not say how its static set was chosen.
+    Deviation: the paper does not report how it chose its static set.
     """
 
     importance: Float[Tensor, "L F"] | None = field(default=None, repr=False)

@@ -1,8 +1,8 @@
-"""A language model of bytes with ReLU neurons, and many of them: an OPT of transformers, on which few are active.
+"""A byte-level language model with many ReLU neurons, an OPT of transformers: only few neurons are active per byte.
 
-Zhang and others, OPT, 2022, https://arxiv.org/abs/2205.01068, is the model that Deja Vu was made for. This one has four
-blocks, 256 wide, with 4096 neurons: 9.6 million parameters, of which the MLPs hold seven eighths. `course reproduce
-relu_model` trains it from nothing on the calibration texts of the other models of bytes.
+Deja Vu was developed for OPT (Zhang and others, 2022, https://arxiv.org/abs/2205.01068). This one has four blocks, 256
+wide, with 4096 neurons each: 9.6 million parameters, of which the MLPs have seven eighths. `course reproduce
+relu_model` trains it from scratch on the calibration texts of the other byte-level models.
 
 Dimension key: N windows, L bytes in a window, B blocks.
 """
@@ -27,7 +27,7 @@ WEIGHTS = Path(__file__).with_name("weights")
 
 
 def relu_configuration(width: int = 256, n_blocks: int = 4, n_heads: int = 4, n_neurons: int = 4096) -> OPTConfig:
-    """Its sizes. The head is tied, positions are learnt and end with a window; no byte begins or ends a text."""
+    """Return the configuration. The LM head is tied, positions are learnt for one window, and no BOS or EOS exists."""
     return OPTConfig(
         vocab_size=256,
         hidden_size=width,
@@ -45,12 +45,12 @@ def relu_configuration(width: int = 256, n_blocks: int = 4, n_heads: int = 4, n_
 
 
 def relu_schedule() -> Schedule:
-    """600 steps of 16 sequences."""
+    """Return the schedule: 600 steps of 16 sequences."""
     return Schedule(n_steps=600, batch=16, length=LENGTH, rate=2e-3, warm_up=40, decay=0.1)
 
 
 def untrained_relu_model(config: PreTrainedConfig, seed: int) -> PreTrainedModel:
-    """First weights as transformers draws them, but those of the MLPs of deviation 1 / √inputs: they learn faster."""
+    """Initialise as transformers does, but the MLPs with standard deviation 1 / √inputs: they learn faster."""
     model, generator = untrained(config, seed), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for block in blocks(model):
@@ -61,20 +61,20 @@ def untrained_relu_model(config: PreTrainedConfig, seed: int) -> PreTrainedModel
 
 
 def load_relu_model(n_held_out: int = 48, n_training: int = 2048, folder: Path = WEIGHTS) -> ByteModel:
-    """The trained model in float32, windows that it never read, and windows of what it read, the same every time.
+    """Load the trained model in float32, held-out windows, and training windows, the same in every call.
 
-    It has learnt no positions above those of a window, of 128 bytes.
+    It has no trained positions beyond a window of 128 bytes.
     """
     return ByteModel(load_half(folder, NAME), byte_windows(n_held_out), byte_windows(n_training, "calibration"))
 
 
 def load_relu_predictors(folder: Path = WEIGHTS) -> tuple[Predictor, ...]:
-    """One a block, of rank 32, trained on what the model was trained on by `course reproduce relu_predictors`."""
+    """Load one predictor per block, of rank 32, trained by `course reproduce relu_predictors` on the model's data."""
     return load_predictors(folder / f"{PREDICTORS}.safetensors")
 
 
 def active_shares(model: PreTrainedModel, ids: Int[Tensor, "N L"]) -> Float[Tensor, "B"]:
-    """Of each block, the fraction of neurons that are not zero, mean over bytes."""
+    """Return for each block the mean fraction over bytes of neurons that are not zero."""
     by_block: dict[int, list[Tensor]] = {}
 
     def look(block: int, seen: Seen) -> None:

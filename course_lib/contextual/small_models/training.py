@@ -1,4 +1,4 @@
-"""Train a language model of bytes in pieces, each of which goes on from the end of the one before.
+"""Train a byte-level language model in pieces; each piece resumes from the end of the one before.
 
 Dimension key: T bytes, B sequences.
 """
@@ -21,7 +21,7 @@ from course_lib.settings import check_count
 
 @dataclass(frozen=True)
 class Piece:
-    """Steps `start` to `stop` of a training, `stop` not among them; `path` holds the state between two pieces."""
+    """Steps `start` to `stop` of a training, without `stop`; `path` is the file for the state between two pieces."""
 
     start: int
     stop: int
@@ -42,16 +42,16 @@ def train_piece(
     piece: Piece,
     look: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """In place, as `attention.small_models.training.train` does it in one go, to the last bit.
+    """Train in place, equal to `attention.small_models.training.train` in one run, to the last bit.
 
-    Where the state at `piece.start` is not on the disk, the steps before it are done again, and not looked at.
+    If the state at `piece.start` is not on the disk, the steps before it are repeated without calling `look`.
 
     Args:
-        model: with its first weights.
+        model: with its initial weights.
         look: called after each step of the piece, with the loss before it.
 
     Raises:
-        ValueError: a file of another training, by its first weights, text, seed or settings.
+        ValueError: the file belongs to a training with other initial weights, text, seed or settings.
     """
     model.train()
     generator = torch.Generator().manual_seed(seed)

@@ -1,7 +1,7 @@
 """The forward dynamics of a planar arm of two joints: a smooth map that is nearly linear only piece by piece.
 
-Jordan and Jacobs (1994) fit an arm of four joints in three dimensions. Deviation: two in the plane, so that a tree is
-fitted in a second. Units of one: links of length 1 and mass 1, their masses at their ends; no gravity.
+Jordan and Jacobs (1994) fit an arm of four joints in three dimensions. Deviation: two joints in a plane, so that
+fitting a tree takes a second. The links have length 1 and mass 1, with the mass at the end; there is no gravity.
 
 Dimension key: P samples.
 """
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Of the inputs, lowest and highest: two angles (an elbow bends one way), two speeds, two torques.
+# Lowest and highest value of each input: two angles (an elbow bends one way), two speeds, two torques.
 RANGES = ((-torch.pi, torch.pi), (0.0, 2.5), (-1.5, 1.5), (-1.5, 1.5), (-5.0, 5.0), (-5.0, 5.0))
 
 
@@ -39,7 +39,7 @@ def accelerations(inputs: Float[Tensor, "P 6"]) -> Float[Tensor, "P 2"]:
 
 
 def arm(n_samples: int, generator: torch.Generator) -> Arm:
-    """Inputs spread evenly over RANGES, in float64."""
+    """Sample inputs uniformly from RANGES, in float64, and compute their accelerations."""
     if n_samples < 1:
         raise ValueError(f"n_samples={n_samples}: expected at least 1")
     low, high = torch.tensor(RANGES, dtype=torch.float64).T
@@ -48,7 +48,7 @@ def arm(n_samples: int, generator: torch.Generator) -> Arm:
 
 
 def arm_samples(generator: torch.Generator, n_training: int = 2000, n_test: int = 1000) -> tuple[Arm, Arm]:
-    """For training and for testing. Inputs are standardised by the mean and standard deviation in training."""
+    """Return training and test samples. Inputs are standardised with the mean and deviation of the training samples."""
     training, test = arm(n_training, generator), arm(n_test, generator)
     mean, deviation = training.inputs.mean(dim=0), training.inputs.std(dim=0)
     return tuple(Arm((part.inputs - mean) / deviation, part.accelerations) for part in (training, test))

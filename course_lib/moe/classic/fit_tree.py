@@ -1,13 +1,13 @@
 """Expectation-maximisation for trees of experts, Jordan, Jacobs, 1994, https://doi.org/10.1162/neco.1994.6.2.181
 
-The E-step gives every sample's posterior over the leaves. The M-step is a regression for each node alone: least squares
-weighted by the posterior for an expert; for a gate, logistic regression whose targets are the posteriors' shares, by
-Newton's method (iteratively reweighted least squares).
+The E-step computes every sample's posterior over the leaves. The M-step is one regression per node: for an expert,
+least squares weighted by the posterior; for a gate, a logistic regression on fractions of the posterior, by Newton's
+method (iteratively reweighted least squares).
 
-The likelihood cannot fall if no node's part of the expected one falls. A Newton step may overshoot, and rounding may
-spoil a regression with hardly any samples, so each node keeps what it had where the new is worse.
+The likelihood cannot decrease if no node's part of the expected log-likelihood decreases. A Newton step may overshoot,
+and rounding may spoil a regression with few samples, so each node keeps its old weights if the new ones are worse.
 
-Dimension key: P samples, J inputs and the one that is always 1, O outputs, N gates, L = N + 1 leaves.
+Dimension key: P samples, J inputs including the constant 1 of the bias, O outputs, N gates, L = N + 1 leaves.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from torch import Tensor
 from course_lib.moe.classic.gates import RIDGE, fit_gates
 from course_lib.moe.classic.tree import Tree
 
-LEAST_VARIANCE = 1e-6  # as a fraction of the targets' own, so that no expert shrinks to a single sample
+LEAST_VARIANCE = 1e-6  # as a fraction of the targets' variance, so that no expert shrinks to a single sample
 
 
 def fit(
@@ -29,15 +29,15 @@ def fit(
     generator: torch.Generator,
     newton_steps: int = 1,
 ) -> Iterator[Tree]:
-    """The tree at its start and after every EM step, for as many as are taken.
+    """Yield the initial tree, and then the tree after every EM step, without end.
 
-    The start: gates drawn at random, experts fitted to the samples that these gates send them. Inputs, of float64,
-    should have about unit size, and 1 for the bias at their end (`with_one`).
+    Initial gates are random, and the experts are fitted to the samples that these gates send them. Inputs are float64,
+    should have about unit size, and end with a constant 1 for the bias (`with_one`).
     """
     _check(inputs, targets, depth, newton_steps)
     scale = (inputs.square().mean(dim=0) + 1e-12).sqrt()
     gates = torch.randn(2**depth - 1, inputs.shape[1], generator=generator, dtype=inputs.dtype) / scale
-    gates[:, -1] *= 0.1  # a bias moves the border away from the samples' middle
+    gates[:, -1] *= 0.1  # a large bias moves the border away from the centre of the samples
     floor = LEAST_VARIANCE * targets.var(dim=0, correction=0).mean().clamp_min(1e-12)
     experts = inputs.new_zeros(2**depth, targets.shape[1], inputs.shape[1])
     tree = Tree(gates, experts, targets.new_full((2**depth,), float(targets.square().mean().clamp_min(floor))))
@@ -51,7 +51,7 @@ def fit(
 def em_step(
     tree: Tree, inputs: Float[Tensor, "P J"], targets: Float[Tensor, "P O"], floor: Tensor, newton_steps: int = 1
 ) -> Tree:
-    """One E-step, one M-step of every node. `floor`: the least variance."""
+    """Take one E-step, and one M-step of every node. `floor` is the smallest variance of an expert."""
     posteriors = tree.posteriors(inputs, targets)
     experts, variances = fit_experts(tree, posteriors, inputs, targets, floor)
     return Tree(fit_gates(tree, posteriors, inputs, newton_steps), experts, variances)
@@ -64,7 +64,7 @@ def fit_experts(
     targets: Float[Tensor, "P O"],
     floor: Tensor,
 ) -> tuple[Float[Tensor, "L O J"], Float[Tensor, "L"]]:
-    """W = argmin Σ h ‖y − W x‖² and σ² = Σ h ‖y − W x‖² / (O Σ h), for every leaf."""
+    """Compute W = argmin Σ h ‖y − W x‖² and σ² = Σ h ‖y − W x‖² / (O Σ h) for every leaf."""
     weighted = torch.einsum("pl,pj->ljp", posteriors, inputs)
     gram = weighted @ inputs
     size = gram.diagonal(dim1=1, dim2=2).mean(dim=1).clamp_min(torch.finfo(inputs.dtype).tiny)

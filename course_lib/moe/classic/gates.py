@@ -1,7 +1,7 @@
-"""The gates' part of an EM step, Jordan, Jacobs, 1994, https://doi.org/10.1162/neco.1994.6.2.181: a logistic regression
-for each gate, by Newton's method (iteratively reweighted least squares).
+"""The gates' part of an EM step, Jordan, Jacobs, 1994, https://doi.org/10.1162/neco.1994.6.2.181: one logistic
+regression per gate, by Newton's method (iteratively reweighted least squares).
 
-Dimension key: P samples, J inputs and the one that is always 1, N gates, L = N + 1 leaves.
+Dimension key: P samples, J inputs including the constant 1 of the bias, N gates, L = N + 1 leaves.
 """
 
 import torch
@@ -11,14 +11,14 @@ from torch.nn.functional import logsigmoid
 
 from course_lib.moe.classic.tree import Tree
 
-HALVINGS = 10  # of a Newton step that overshoots, before the gate stays as it was
-RIDGE = 1e-9  # of a matrix's mean diagonal: keeps it invertible where a node sees hardly any sample
+HALVINGS = 10  # of a Newton step that overshoots; after them the gate keeps its old weights
+RIDGE = 1e-9  # relative to a matrix's mean diagonal: keeps it invertible if a node gets hardly any samples
 
 
 def fit_gates(
     tree: Tree, posteriors: Float[Tensor, "P L"], inputs: Float[Tensor, "P J"], steps: int
 ) -> Float[Tensor, "N J"]:
-    """Newton's method on Q = Σ (h_left log g + h_right log(1 − g)) of every gate, from the gates that there are."""
+    """Maximise Q = Σ (h_left log g + h_right log(1 − g)) of every gate by Newton's method, from the current gates."""
     left, right = _shares(posteriors)
     gates, quality = tree.gates, _quality(tree.gates, left, right, inputs)
     for _ in range(steps):
@@ -41,7 +41,7 @@ def fit_gates(
 
 
 def _shares(posteriors: Float[Tensor, "P L"]) -> tuple[Float[Tensor, "P N"], Float[Tensor, "P N"]]:
-    """Of every gate: the posterior of all leaves to its left, and of all to its right."""
+    """Return for every gate the posterior of all leaves to its left, and of all leaves to its right."""
     left, right = [], []
     while posteriors.shape[1] > 1:
         left.insert(0, posteriors[:, 0::2]), right.insert(0, posteriors[:, 1::2])

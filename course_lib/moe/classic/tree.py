@@ -5,9 +5,9 @@ probability g(x); each leaf is an expert, a linear map with Gaussian noise:
 
     P(y | x) = Σ over leaves of (Π of the gates' probabilities on the way down) · N(y; W x, σ²)
 
-Nodes are numbered as in a heap: the two below node n are 2n + 1 and 2n + 2.
+Nodes are numbered as in a heap: the children of node n are 2n + 1 and 2n + 2.
 
-Dimension key: P samples, J inputs and the one that is always 1, O outputs, N gates, L = N + 1 leaves.
+Dimension key: P samples, J inputs including the constant 1 of the bias, O outputs, N gates, L = N + 1 leaves.
 """
 
 import math
@@ -21,7 +21,7 @@ from torch.nn.functional import logsigmoid
 
 @dataclass(frozen=True)
 class Tree:
-    """Weights of the gates and experts, each with its bias last, and every expert's variance."""
+    """The weights of gates and experts, each with its bias last, and the variance of every expert."""
 
     gates: Float[Tensor, "N J"]
     experts: Float[Tensor, "L O J"]
@@ -32,7 +32,7 @@ class Tree:
         return len(self.experts).bit_length() - 1
 
     def log_prior(self, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "P L"]:
-        """The logarithm of each leaf's probability before the target is seen."""
+        """Return the log-probability of each leaf given the input, before the target is known."""
         score = inputs @ self.gates.T
         left, right = logsigmoid(score), logsigmoid(-score)
         prior = inputs.new_zeros(len(inputs), 1)
@@ -42,38 +42,38 @@ class Tree:
         return prior
 
     def outputs(self, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "P L O"]:
-        """The output of every expert."""
+        """Return the output of every expert."""
         return torch.einsum("pj,loj->plo", inputs, self.experts)
 
     def predict(self, inputs: Float[Tensor, "P J"]) -> Float[Tensor, "P O"]:
-        """The mean of P(y | x)."""
+        """Return the mean of P(y | x)."""
         return torch.einsum("pl,plo->po", self.log_prior(inputs).exp(), self.outputs(inputs))
 
     def log_joint(self, inputs: Float[Tensor, "P J"], targets: Float[Tensor, "P O"]) -> Float[Tensor, "P L"]:
-        """log of (leaf, target) given the input."""
+        """Return the log of P(leaf, target | input)."""
         gap = (targets[:, None] - self.outputs(inputs)).square().sum(dim=2)
         normal = -0.5 * gap / self.variances - 0.5 * targets.shape[1] * (2 * math.pi * self.variances).log()
         return self.log_prior(inputs) + normal
 
     def log_likelihood(self, inputs: Float[Tensor, "P J"], targets: Float[Tensor, "P O"]) -> float:
-        """Σ log P(y | x), in nats."""
+        """Return Σ log P(y | x) in nats."""
         return self.log_joint(inputs, targets).logsumexp(dim=1).sum().item()
 
     def posteriors(self, inputs: Float[Tensor, "P J"], targets: Float[Tensor, "P O"]) -> Float[Tensor, "P L"]:
-        """h: the probability of every leaf once the target is seen (the E-step)."""
+        """Return h, the probability of every leaf given input and target (the E-step)."""
         return self.log_joint(inputs, targets).softmax(dim=1)
 
 
 def with_one(inputs: Float[Tensor, "P I"]) -> Float[Tensor, "P J"]:
-    """The inputs and a column of ones, which the biases weigh."""
+    """Return the inputs with a column of ones for the biases."""
     return torch.cat([inputs, inputs.new_ones(len(inputs), 1)], dim=1)
 
 
 def relative_error(predicted: Float[Tensor, "P O"], targets: Float[Tensor, "P O"]) -> float:
-    """Squared error as a fraction of the error of the targets' mean: predicting that mean gives 1."""
+    """Return the squared error relative to predicting the targets' mean, for which the result is 1."""
     return ((predicted - targets).square().sum() / (targets - targets.mean(dim=0)).square().sum()).item()
 
 
 def linear_map(inputs: Float[Tensor, "P J"], targets: Float[Tensor, "P O"]) -> Float[Tensor, "O J"]:
-    """One linear map for all samples, by least squares: a tree of depth 0, which every tree has to beat."""
+    """Fit one linear map to all samples by least squares: a tree of depth 0, the baseline of every tree."""
     return torch.linalg.lstsq(inputs, targets).solution.mT

@@ -8,7 +8,7 @@ from course_lib.moe.estimators.estimator import Draws, Estimator, Problem
 
 
 class Exact(Estimator):
-    """∇0 + ∇1: the loss of every expert as if it had been drawn, weighted by its probability. No chance, no error."""
+    """∇0 + ∇1: the loss of every expert as if it had been sampled, weighted by its probability. It has no error."""
 
     experts_run = "all"
 
@@ -17,9 +17,9 @@ class Exact(Estimator):
 
 
 class DenseSoftmax(Estimator):
-    """The gradient of L(Σ π_i o_i): true for the mixture that blends all outputs, not for the one that draws.
+    """The gradient of L(Σ π_i o_i): exact for a dense mixture of all outputs, but not for a sampled expert.
 
-    No noise. Where L is linear both losses agree up to the multiplier: Σ π_i o_i here, Σ π_i² o_i there.
+    It has no noise. If L is linear, both losses agree up to the multiplier: Σ π_i o_i here, Σ π_i² o_i for sampling.
     """
 
     experts_run = "all"
@@ -31,5 +31,5 @@ class DenseSoftmax(Estimator):
 
 
 def _certain(gradient: Float[Tensor, "n E"]) -> Draws:
-    """One case, which always happens."""
+    """Return the only case, with probability 1."""
     return Draws(gradient.new_ones(len(gradient), 1), gradient[:, None])

@@ -28,7 +28,7 @@ def polynomial(n_problems: int, degree: int, generator: torch.Generator) -> Prob
 
 
 def network(n_problems: int, generator: torch.Generator) -> Problem:
-    """Cross-entropy of a tanh layer and a linear one above the router's output: what a polynomial is not."""
+    """Cross-entropy of a tanh layer and a linear layer after the router's output, which is not a polynomial."""
     logits, outputs = _router(n_problems, generator)
     lower = _normal(generator, n_problems, N_OUTPUTS, N_HIDDEN)
     upper = _normal(generator, n_problems, N_HIDDEN, N_CLASSES)

@@ -9,7 +9,7 @@ from course_lib.moe.estimators.estimator import Draws, Estimator, Problem
 class Reinforce(Estimator):
     """(L(π_D o_D) − b) ∇log π_D, with b = 0, plus the multiplier's own gradient.
 
-    Without bias, as Σ π_i ∇log π_i L_i = ∇0; noisy, as a loss of any size enters whole.
+    It is unbiased, since Σ π_i ∇log π_i L_i = ∇0, and noisy, since the full loss is a factor of the gradient.
     """
 
     def draws(self, problem: Problem) -> Draws:
@@ -17,7 +17,7 @@ class Reinforce(Estimator):
 
 
 class ReinforceWithBaseline(Estimator):
-    """b = Σ π_i L(π_i o_i), the expected loss: the mean stays, as Σ π_i ∇log π_i = 0, and the noise shrinks."""
+    """b = Σ π_i L(π_i o_i), the expected loss: the mean is the same, as Σ π_i ∇log π_i = 0, but there is less noise."""
 
     experts_run = "all"
 
@@ -27,7 +27,7 @@ class ReinforceWithBaseline(Estimator):
 
 
 def with_baseline(problem: Problem, baseline: Float[Tensor, "n 1"] | float) -> Draws:
-    """The sum of both parts."""
+    """Return the sum of both parts."""
     surprise = (problem.losses(problem.prior) - baseline) / problem.prior
     weight = surprise + problem.multiplier_slopes(problem.prior)
     return Draws(problem.prior, weight[..., None] * problem.prior_slopes())

@@ -1,13 +1,13 @@
 """SparseMixer, Liu and others, 2023, https://arxiv.org/abs/2310.00811, and its second version in GRIN, Liu and others,
 2024, https://arxiv.org/abs/2409.12136
 
-L(π_D o_D) − L(0) is an integral of slopes, and a quadrature rule takes it from one or two of them. The point used is
-random too, by a factor on the multiplier, so a step still runs one expert at one point. L(0) is the common baseline.
+L(π_D o_D) − L(0) is an integral of slopes, which a quadrature rule approximates from one or two of them. The point is
+random, through a factor on the multiplier, so a step still computes one expert at one point. L(0) is the baseline.
 
     v1  midpoint rule: L(m) − L(0) ≈ m L'(m/2), exact up to quadratic losses
     v2  Heun's third-order rule: L(m) − L(0) ≈ m (¾ L'(m/3) + ¼ L'(m)), exact up to cubic losses
 
-As released, the expert with the largest probability is never scaled down. For it the rule has the wrong slope.
+As released, the most likely expert is never scaled down. For this expert the rule has the wrong slope.
 
 Dimension key: n problems, E experts, S draws.
 """
@@ -26,7 +26,7 @@ from course_lib.settings import check_flag
 class SparseMixer(Estimator):
     """v1: 2 L'(f π_D o_D)·o_D ∇π_D, where f is 1 or ½, each with probability ½.
 
-    On average L'(m) + L'(m/2) for m = π_D: the first is ∇1, the second the midpoint rule for ∇0.
+    The mean over f is L'(m) + L'(m/2) for m = π_D: the first term is ∇1, the second is the midpoint rule for ∇0.
     """
 
     argmax_whole: bool = True  # as released; False: every draw may be scaled down, as the rule is derived
@@ -49,7 +49,7 @@ class SparseMixer(Estimator):
 
 @dataclass(frozen=True)
 class SparseMixerV2(Estimator):
-    """v2: L'(f π_D o_D)·o_D ∇π_D, where f is 1 with probability ¼ and ⅓ else: Heun's rule for ∇0.
+    """v2: L'(f π_D o_D)·o_D ∇π_D, where f is 1 with probability ¼ and ⅓ otherwise: Heun's rule for ∇0.
 
     Deviation from the loss that is trained: the multiplier's own gradient ∇1 is left out, as in the paper.
     """
@@ -74,18 +74,18 @@ class SparseMixerV2(Estimator):
 
 
 def is_argmax(logits: Float[Tensor, "n E"]) -> Bool[Tensor, "n E"]:
-    """The first of the largest."""
+    """Mark the largest logit of each row; of equal logits the first."""
     return torch.arange(logits.shape[1]) == logits.argmax(dim=1, keepdim=True)
 
 
 def _whole_share(problem: Problem, share: float, argmax_whole: bool) -> Float[Tensor, "n E"]:
-    """How often each expert's multiplier is taken whole once it is drawn."""
+    """Return how often the multiplier of each expert is not scaled down if the expert was sampled."""
     whole = torch.full_like(problem.prior, share)
     return whole.masked_fill(is_argmax(problem.logits), 1.0) if argmax_whole else whole
 
 
 def _two_points(problem: Problem, whole: Float[Tensor, "n E"], factor: float, gain: float) -> Draws:
-    """Every expert with its multiplier whole, then every expert with it scaled down."""
+    """Return the cases of every expert with the full multiplier, then of every expert with the scaled multiplier."""
     points = [gain * problem.multiplier_slopes(scale * problem.prior) for scale in (1.0, factor)]
     gradient = torch.cat([slope[..., None] * problem.prior_slopes() for slope in points], dim=1)
     return Draws(torch.cat([problem.prior * whole, problem.prior * (1 - whole)], dim=1), gradient)

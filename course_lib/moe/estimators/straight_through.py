@@ -6,9 +6,9 @@ from course_lib.moe.estimators.estimator import Draws, Estimator, Problem
 
 
 class StraightThrough(Estimator):
-    """Σ_i L'(π_D o_D)·(π_i o_i) ∇π_i, plus the multiplier's own gradient: backwards the draw counts as its mean.
+    """Σ_i L'(π_D o_D)·(π_i o_i) ∇π_i, plus the multiplier's gradient: the backward pass uses the mean for the draw.
 
-    Every expert's output is projected on the one slope that is known: exact where L is linear.
+    Every expert's output is multiplied by the only slope that is computed, which is exact if L is linear.
     """
 
     experts_run = "all"

@@ -1,4 +1,4 @@
-"""How wrong and how noisy each estimator is: medians over problems, relative to the size of the true gradient.
+"""Measure bias and noise of each estimator: medians over problems, relative to the norm of the true gradient.
 
 Dimension key: n problems, E experts.
 """
@@ -12,7 +12,7 @@ from course_lib.moe.estimators.estimator import Estimator, Problem
 
 
 class Row(NamedTuple):
-    """Of one estimator: bias and deviation of one token, then the error of the mean over T tokens, in order of T."""
+    """The results of one estimator: bias and deviation for one token, then errors of means over T tokens, by T."""
 
     name: str
     experts_run: str
@@ -23,14 +23,14 @@ class Row(NamedTuple):
 
 
 def every_estimator() -> list[Estimator]:
-    """In the order of their files."""
+    """Return all estimators in the order of their files."""
     return [variant for kind in discover.subclasses(estimators, Estimator) for variant in kind.variants()]
 
 
 def measure(problem: Problem, tokens: Sequence[int], compared: Sequence[Estimator] | None = None) -> list[Row]:
-    """Medians over problems of ‖bias‖ / ‖g‖, of the deviation over ‖g‖, and of √(bias² + deviation² / T) / ‖g‖.
+    """Compute medians over problems of ‖bias‖ / ‖g‖, of deviation / ‖g‖, and of √(bias² + deviation² / T) / ‖g‖.
 
-    Averaging shrinks the noise and leaves the bias. g is what the estimator aims at, see `Estimator.target`.
+    A mean over tokens has less noise but the same bias. g is what the estimator should compute: `Estimator.target`.
     """
     if any(n < 1 for n in tokens):
         raise ValueError(f"tokens={tuple(tokens)}: expected numbers of at least 1, to average over")

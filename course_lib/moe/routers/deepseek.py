@@ -14,10 +14,10 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class DeepSeek(Router):
-    """s = σ(h); the k best of s + b are chosen, with weights s / Σ s over them (section 2.1.2): b moves loads alone.
+    """s = σ(h); the k best of s + b are chosen, with weights s / Σ s over them (section 2.1.2): b changes only loads.
 
-    Only the `kept_groups` best groups of experts, each worth its two best, are looked at: nodes of a cluster.
-    `scaling` is what the weights sum to. No loss learns `bias`; `updated` moves it.
+    Only the `kept_groups` best groups of experts (the nodes of a cluster) are considered; the score of a group is the
+    sum of its two best experts. `scaling` is the sum of the weights. No loss trains `bias`; `updated` changes it.
     """
 
     k: int = 8
@@ -41,7 +41,7 @@ class DeepSeek(Router):
         return self.k > 1
 
     def updated(self, load: Float[Tensor, "E"], speed: float = 1e-3) -> "DeepSeek":
-        """b_i grows by `speed` where an expert has less than the mean load, and falls by it where it has more."""
+        """Increase b_i by `speed` if expert i has less than the mean load, and decrease it if the expert has more."""
         step = speed * (checked_load(load).mean() - load).sign()
         return replace(self, bias=step if self.bias is None else self.bias + step)
 
@@ -53,7 +53,7 @@ class DeepSeek(Router):
         return Routing(weights, probs, keep, keep)
 
     def _in_best_groups(self, wanted: Float[Tensor, "T E"]) -> Float[Tensor, "T E"]:
-        """Minus infinity outside: with zero, as in some releases, an expert outside beats a negative one inside."""
+        """Set scores outside the best groups to −∞; zero, as in some releases, can beat a negative score inside."""
         size = check_groups(wanted.shape[1], self.n_groups, self.kept_groups, self.k)
         value = wanted.unflatten(1, (-1, size)).topk(min(2, size), dim=2).values.sum(2)  # (T, groups)
         inside = among(highest(value, self.kept_groups), self.n_groups).repeat_interleave(size, dim=1)

@@ -13,11 +13,11 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class ExpertChoice(Router):
-    """Each expert takes its c T / E most likely tokens, by p = softmax(h) over experts (equations 1, 2); p is the
-    weight.
+    """Each expert takes its c T / E most likely tokens by p = softmax(h) over experts (equations 1, 2), with weight p.
 
-    Loads are equal by construction, a token has between none and all of the experts, c of them on average. Whether a
-    token is taken depends on all others of its group, later ones too: in a decoder that reads the future.
+    Loads are equal by construction. A token can have from 0 to all experts, c on average. Whether an expert takes a
+    token depends on all other tokens of its group, including later ones: in a decoder this leaks information from the
+    future.
     """
 
     capacity_factor: float = 2.0

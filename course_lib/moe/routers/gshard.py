@@ -14,15 +14,15 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class GShard(Router):
-    """The two best, with weights g / (g_1 + g_2) (Algorithm 1): the second goes with probability min(1, 2 g_2).
+    """The two best experts, with weights g / (g_1 + g_2) (Algorithm 1); the second one with probability min(1, 2 g_2).
 
-    A second choice of small weight is mostly left out, which saves places. The first choices of all tokens of the
-    group are placed before any second one, so a later token can displace an earlier one's second choice: not causal.
-    Without a generator the second choice always goes.
+    A second choice of small weight is usually dropped, which saves expert capacity. All first choices of a group take
+    capacity before any second choice, so a later token can displace an earlier token's second choice: not causal.
+    Without a generator the second expert is always used.
     """
 
     k: ClassVar[int] = 2
-    capacity_factor: float | None = 1.0  # over 2 T / E
+    capacity_factor: float | None = 1.0  # relative to 2 T / E
 
     @property
     def is_causal(self) -> bool:
@@ -35,7 +35,7 @@ class GShard(Router):
     def _route(self, logits: Float[Tensor, "T E"], given: Given) -> Routing:
         best, n_experts = highest(logits, 2), logits.shape[1]
         first, second = (among(best[:, i : i + 1], n_experts) & given.real[:, None] for i in (0, 1))
-        weights = logits.gather(1, best).softmax(dim=1)  # g_1 and g_2 over their sum
+        weights = logits.gather(1, best).softmax(dim=1)  # g_1 and g_2 divided by their sum
         chosen = first | second
         if given.generator is not None:
             drawn = torch.empty_like(weights[:, 1]).uniform_(generator=given.generator)

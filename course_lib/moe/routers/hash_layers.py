@@ -15,10 +15,11 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class Hash(Router):
-    """A fixed table of token ids says which expert: nothing is learnt, and nothing can collapse.
+    """A fixed table of token ids selects the expert: nothing is learnt, so nothing can collapse.
 
     Args:
-        table: the expert of each id; without one it is the id modulo the experts. See `random_table`, `balanced_table`.
+        table: the expert of each id; by default the id modulo the number of experts. See `random_table`,
+            `balanced_table`.
     """
 
     table: Int[Tensor, "V"] | None = field(default=None, compare=False)
@@ -44,12 +45,12 @@ class Hash(Router):
 
 
 def random_table(n_ids: int, n_experts: int, generator: torch.Generator) -> Int[Tensor, "V"]:
-    """An expert for each id, drawn at random: equal numbers of ids, unequal loads, since some ids are frequent."""
+    """Return a random expert for each id: equal numbers of ids, but unequal loads, since some ids are frequent."""
     return torch.randint(n_experts, (n_ids,), generator=generator)
 
 
 def balanced_table(counts: Int[Tensor, "V"], n_experts: int) -> Int[Tensor, "V"]:
-    """The most frequent id first, each to the expert with the fewest tokens so far."""
+    """Assign ids by decreasing frequency, each to the expert with the fewest tokens so far."""
     table, load = torch.zeros_like(counts), [0] * n_experts
     for index in counts.sort(descending=True, stable=True).indices.tolist():
         emptiest = load.index(min(load))

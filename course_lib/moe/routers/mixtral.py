@@ -12,9 +12,10 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class Mixtral(Router):
-    """w = softmax(TopK(h)) (section 2.1): the k best logits share a weight of one, whatever the others are.
+    """w = softmax(TopK(h)) (section 2.1): the weights of the k best logits sum to 1, whatever the other logits are.
 
-    Copies of one network then compute what the network computes. For k = 1 the weight is 1: the gate learns nothing.
+    So experts that are copies of one network compute its output. For k = 1 the weight is 1, and the gate learns
+    nothing.
     """
 
     k: int = 2

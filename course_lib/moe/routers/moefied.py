@@ -12,9 +12,9 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class MoEfied(Router):
-    """y = Σ_{i in top k} E_i(x), weight one each: experts are parts of one network, not opinions.
+    """y = Σ_{i in top k} E_i(x), each with weight 1: the experts are parts of one network.
 
-    With k = E nothing is left out. The gate is fitted apart, since the sum has no gradient for it.
+    With k = E this is the whole network. The gate is trained separately, since the sum has no gradient for it.
     """
 
     k: int = 2

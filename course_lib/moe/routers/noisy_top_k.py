@@ -16,10 +16,10 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class NoisyTopK(Router):
-    """G = softmax(KeepTopK(H)), H = x W_g + z softplus(x W_noise), z of a standard normal (equations 3 to 5).
+    """G = softmax(KeepTopK(H)), H = x W_g + z softplus(x W_noise), z from a standard normal (equations 3 to 5).
 
-    The noise comes before the choice and the softmax after it. A token near the edge is sent elsewhere now and
-    then, which makes a smooth estimate of the load possible (8). For k = 1 the weight is 1: the gate learns nothing.
+    The noise is added before the choice, and the softmax follows it. A token near the edge is sometimes sent to another
+    expert, which makes a smooth estimate of the load possible (8). For k = 1 the weight is 1: the gate learns nothing.
     """
 
     k: int = 4
@@ -35,7 +35,7 @@ class NoisyTopK(Router):
             deviation = F.softplus(given.noise.to(logits.dtype).where(given.real[:, None], 0))
             drawn = torch.empty_like(logits).normal_(generator=given.generator)
             noisy = logits + drawn * deviation
-            if self.k < logits.shape[1]:  # else each token is sent to all of them
+            if self.k < logits.shape[1]:  # otherwise each token is sent to all of them
                 sent = sent_probability(logits, noisy, deviation, self.k)
         keep = among(highest(noisy, self.k), logits.shape[1])
         weights = noisy.masked_fill(~keep, float("-inf")).softmax(dim=1)

@@ -12,9 +12,9 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class OLMoE(Router):
-    """y = Σ_{i in top k} p_i E_i(x), p = softmax(h): weights sum to less than one. Switch's equation 2 for any k.
+    """y = Σ_{i in top k} p_i E_i(x), p = softmax(h): the weights sum to less than 1. Switch's equation 2 for any k.
 
-    So the output grows with the gate's certainty, and every expert's logit has a gradient, chosen or not.
+    So the output grows with the gate's confidence, and every expert's logit has a gradient, chosen or not.
     """
 
     k: int = 8

@@ -13,14 +13,14 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class SparseMixer(Router):
-    """Draws one expert of π = softmax(h); its weight is π_D, or half of it every other time, and its gradient doubled.
+    """Sample one expert D from π = softmax(h). Its weight is π_D, or half of it at random; its gradient is doubled.
 
-    The two points are the ends of the mid-point rule: their mean is the gradient that sampling hides plus the one of
-    the multiplier, to second order. As released: the most likely expert is never halved, and experts whose logit lies
-    below the best by more than 2 ε of its size are never drawn (which depends on where zero is).
+    The two weights are the points of the midpoint rule: their mean gradient contains, to second order, the part that
+    sampling hides and the multiplier's part. As released: the weight of the most likely expert is never halved, and an
+    expert whose logit is below the best by more than 2 ε of its size is never sampled (this depends on the zero point).
 
-    Deviation: the released module multiplies its output by a learnable scale of each channel, ones at first. It is a
-    factor on the rows of the experts' last matrix, so it is left to them.
+    Deviation: the released module multiplies its output by a learnable scale per channel, initially 1. The scale is a
+    factor on the rows of the experts' last matrix, so here it is part of this matrix.
     """
 
     eps: float = 0.1

@@ -13,11 +13,11 @@ from course_lib.moe.routing import Given, Router
 
 @dataclass(frozen=True)
 class SparseMixerV2(Router):
-    """Draws k experts one after the other; the weight of each is its π_D among those left, or a third of it.
+    """Sample k experts one after the other; the weight of each is π_D among the remaining experts, or a third of it.
 
-    Points at one with probability 1/4 and at a third with 3/4 are Heun's third-order rule for the gradient that
-    sampling hides. As released, and as in PhiMoE: the most likely expert is never shortened, each draw forgets the
-    experts drawn before, and experts below the best by more than 2 ε of its size are out. Weights need not sum to 1.
+    The full weight with probability 1/4 and a third with 3/4 are Heun's third-order rule for the gradient that sampling
+    hides. As released, and as in PhiMoE: the weight of the most likely expert is never reduced, each draw ignores the
+    experts before it, and experts below the best by more than 2 ε of its size are excluded. Weights need not sum to 1.
     """
 
     k: int = 2

@@ -16,11 +16,11 @@ from course_lib.moe.routing import Given, Router
 class Switch(Router):
     """y = p_i E_i(x), i the most likely expert (equations 1, 2). p is not renormalised: it is the gate's only gradient.
 
-    An expert takes c T / E tokens (3) in their order. What finds no place has weight zero: the residual carries it.
+    An expert processes c T / E tokens (3) in their order. Dropped tokens have weight 0: only the residual carries them.
 
     Args:
-        jitter: while training, what the gate reads is multiplied by a uniform draw of [1 - jitter, 1 + jitter], as the
-            text says (the paper's pseudo-code adds such a draw to the logits). The experts read the clean input.
+        jitter: during training, the gate's input is multiplied by a uniform number from [1 - jitter, 1 + jitter], as in
+            the text (the paper's pseudo-code adds it to the logits). The experts get the input without jitter.
     """
 
     capacity_factor: float | None = 1.25
@@ -36,7 +36,7 @@ class Switch(Router):
 
     def perturb(self, tokens: Float[Tensor, "T D"], generator: torch.Generator) -> Float[Tensor, "T D"]:
         drawn = torch.empty_like(tokens).uniform_(1 - self.jitter, 1 + self.jitter, generator=generator)
-        return tokens * drawn  # out of place: the experts read the same tensor
+        return tokens * drawn  # not in place: the experts read the same tensor
 
     def _route(self, logits: Float[Tensor, "T E"], given: Given) -> Routing:
         probs = logits.softmax(dim=1)

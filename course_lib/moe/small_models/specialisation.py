@@ -1,4 +1,4 @@
-"""How much a byte says about its expert.
+"""Measure how well a byte predicts its expert.
 
 Dimension key: T tokens, E experts, V values of a byte.
 """
@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 def counted(ids: Int[Tensor, "T"], chosen: Bool[Tensor, "rows E"], n_values: int = 256) -> Int[Tensor, "V E"]:
-    """How often each byte goes to each expert; all of its choices count.
+    """Count how often each byte is sent to each expert; all of its choices count.
 
     Raises:
-        ValueError: another number of bytes than of rows.
+        ValueError: the numbers of bytes and of rows differ.
     """
     if ids.shape != chosen.shape[:1]:
         raise ValueError(f"got {tuple(ids.shape)} bytes and {len(chosen)} rows of choices; expected one row for each.")
@@ -20,16 +20,15 @@ def counted(ids: Int[Tensor, "T"], chosen: Bool[Tensor, "rows E"], n_values: int
 
 
 def entropy(counts: Int[Tensor, "*n"]) -> float:
-    """The entropy of the distribution of these counts, in nats."""
+    """Return the entropy of the distribution of these counts, in nats."""
     share = counts.double().flatten() / counts.sum()
     return -torch.xlogy(share, share).sum().item()
 
 
 def known_share(counts: Int[Tensor, "V E"]) -> float:
-    """I(byte; expert) / H(expert): 1 where the byte decides the expert, 0 where it says nothing.
+    """Return I(byte; expert) / H(expert): 1 if the byte determines the expert, 0 if both are independent.
 
-    Counts of few tokens make it too large: compare with shuffled bytes. 0 where there is one expert only, which no byte
-    has to say.
+    With few tokens the result is too large, so compare it with shuffled bytes. With a single expert the result is 0.
     """
     of_experts = entropy(counts.sum(0))
     information = entropy(counts.sum(1)) + of_experts - entropy(counts)
@@ -37,6 +36,6 @@ def known_share(counts: Int[Tensor, "V E"]) -> float:
 
 
 def by_chance(ids: Int[Tensor, "T"], chosen: Bool[Tensor, "T E"], seed: int = 0) -> float:
-    """The known share of the same bytes in random order: what few tokens feign."""
+    """Return the result of `known_share` for the same bytes in random order: the bias from few tokens."""
     order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))
     return known_share(counted(ids[order], chosen))

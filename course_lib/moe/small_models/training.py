@@ -52,7 +52,7 @@ class Balancing:
 
 @contextmanager
 def routing(mixture: PreTrainedModel, router: Router, seed: int = 0) -> Iterator[Seen]:
-    """Inside, the model uses this router, which draws random numbers from a generator of its own; see `routed_by`."""
+    """Use this router in the model inside the `with` block, with its own random generator; see `routed_by`."""
     with routed_by(mixture, router, torch.Generator().manual_seed(seed + 1_000_003)) as seen:
         yield seen
 

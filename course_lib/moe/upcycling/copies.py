@@ -19,8 +19,8 @@ class Difference:
 
     Args:
         noise: standard deviation of normal noise on every weight, relative to the standard deviation of its matrix.
-        redrawn: fraction of each expert's neurons whose weights are drawn again, from a normal distribution with the
-            mean and standard deviation of their matrix, as in the paper.
+        redrawn: fraction of each expert's neurons whose weights are replaced by normal random numbers with the mean and
+            standard deviation of their matrix, as in the paper.
     """
 
     noise: float = 0.0

@@ -1,9 +1,9 @@
 """Upcycling. Komatsuzaki and others, Sparse upcycling, 2022, https://arxiv.org/abs/2212.05055
 
-A dense model's MLPs are copied into E experts each. With weights that sum to one the mixture computes what the model
-computed, whatever the gate says; and the gate has no gradient, since all experts agree. Something has to differ.
+A dense model's MLPs are copied into E experts each. With weights that sum to 1, the mixture has the output of the dense
+model for every gate. Then the gate has no gradient, since all experts agree, so the copies have to differ.
 
-Dimension key: E experts, k of them for each token.
+Dimension key: E experts, k of them per token.
 """
 
 import copy
@@ -28,14 +28,14 @@ def upcycled(
     difference: Difference | None = None,
     generator: torch.Generator | None = None,
 ) -> PreTrainedModel:
-    """A Mixtral whose experts are copies of a dense model's MLPs; `save_pretrained` and `from_pretrained` know it.
+    """Return a Mixtral whose experts are copies of a dense model's MLPs; `from_pretrained` can load it after saving.
 
-    Its gates are small and random. The model given is left as it is, and shares no memory with the new one. Where its
-    widths or its type rule out grouped products, experts are computed one by one: ask `from_pretrained` for
-    `experts_implementation="eager"` then, since a checkpoint does not say it.
+    Its gates are small and random. `model` does not change and shares no memory with the new one. If its widths or type
+    rule out grouped products, experts are computed one at a time: then load it by `from_pretrained` with
+    `experts_implementation="eager"`, since a checkpoint does not store this setting.
 
     Raises:
-        ValueError: a model that Mixtral's parts cannot express, by the name of what is in the way; k above E.
+        ValueError: the model has a part that Mixtral cannot express, which the message names; or k is above E.
     """
     check_count("n_experts", n_experts, least=2)
     check_count("k", k)
@@ -43,7 +43,7 @@ def upcycled(
         raise ValueError(f"got k = {k} of {n_experts} experts; expected at most {n_experts}.")
     check_family(model)
     difference = difference or Difference()
-    with torch.random.fork_rng(devices=[]):  # the random weights that every new model draws
+    with torch.random.fork_rng(devices=[]):  # every new model has random weights first
         mixture = AutoModelForCausalLM.from_config(mixture_config(model.config, n_experts, k), dtype=model.dtype)
     mixture = mixture.to(model.device).eval()
     mixture.generation_config = copy.deepcopy(model.generation_config)
@@ -71,7 +71,7 @@ def _copy_mlps(
 
 
 def mixture_config(dense: PreTrainedConfig, n_experts: int, k: int) -> Any:
-    """A Mixtral's configuration: whatever the dense one says that Mixtral knows too."""
+    """Return a Mixtral's configuration with all settings of the dense model that Mixtral also has."""
     kind = getattr(transformers, MIXTRAL.config)
     own = {"model_type", "architectures", "transformers_version", "dtype", "torch_dtype"}
     shared = {name: getattr(dense, name) for name in kind().to_dict() if hasattr(dense, name) and name not in own}
@@ -79,7 +79,7 @@ def mixture_config(dense: PreTrainedConfig, n_experts: int, k: int) -> Any:
 
 
 def _copy_all_but_mlps(model: PreTrainedModel, mixture: PreTrainedModel) -> None:
-    """Everything else has the same name in both, or the mixture cannot express the model."""
+    """Copy the other parameters. They have the same names in both models, or the mixture cannot express the model."""
     theirs = dict(mixture.named_parameters())
     for name, parameter in model.named_parameters():
         if f".{MIXTRAL.mlp}." in name and name.endswith(".weight"):

@@ -1,4 +1,4 @@
-"""The models that a Mixtral can hold: its blocks, the families that fit it, and whether a copy computes the same.
+"""Check which models fit into a Mixtral, return its blocks, and check that a copy has the same output.
 
 The names are those of MIXTRAL in course_lib/models.py.
 """
@@ -12,14 +12,14 @@ from course_lib.moe.dispatch import can_group
 from course_lib.moe.experts import Experts
 from course_lib.repetition import in_evaluation_mode
 
-SAME = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.02}  # many layers' rounding
+SAME = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.02}  # rounding of many layers
 
 
 def mixture_blocks(mixture: PreTrainedModel) -> list[nn.Module]:
-    """The blocks of a Mixtral, in order.
+    """Return the blocks of a Mixtral, in order.
 
     Raises:
-        ValueError: for a model whose blocks have no experts where Mixtral has them.
+        ValueError: the blocks of the model have no experts where Mixtral has them.
     """
     layers = getattr(getattr(mixture, "model", None), "layers", [])
     if not layers or not all(_has(layer, MIXTRAL.into) for layer in layers):
@@ -34,7 +34,7 @@ def _has(block: nn.Module, name: str) -> bool:
 
 
 def check_family(model: PreTrainedModel) -> None:
-    kind = architecture(blocks(model)[0])  # refuses what it does not know, by name
+    kind = architecture(blocks(model)[0])  # raises ValueError for an unknown family, with its name
     if len(kind.mlp) != 3:
         raise ValueError(
             f"got a {type(model).__name__} of the family {kind.family}, whose MLP has no gate; expected one with "
@@ -43,7 +43,7 @@ def check_family(model: PreTrainedModel) -> None:
 
 
 def check_same(model: PreTrainedModel, mixture: PreTrainedModel) -> None:
-    """Some families have Llama's names and compute something else: norms of 1 + w, scaled embeddings, other gates."""
+    """Check that logits agree: some families have Llama's names but other formulas, such as norms of 1 + w."""
     ids = torch.arange(min(8, model.config.vocab_size), device=model.device)[None]
     with in_evaluation_mode(model):
         expected, found = (each(ids, use_cache=False).logits.float() for each in (model, mixture))
@@ -56,7 +56,7 @@ def check_same(model: PreTrainedModel, mixture: PreTrainedModel) -> None:
 
 
 def avoid_what_cannot_group(mixture: PreTrainedModel) -> None:
-    """transformers multiplies experts in groups unless told not to, and fails for rows of no multiple of 16 bytes."""
+    """Turn off grouped products in transformers, which fail if rows are not a multiple of 16 bytes."""
     block = mixture_blocks(mixture)[0]
     experts = Experts(block.get_parameter(MIXTRAL.into).data, block.get_parameter(MIXTRAL.out).data)
     if not can_group(experts, experts.out.new_empty(0, experts.width)):

@@ -1,9 +1,9 @@
 """MoEfication. Zhang, Lin, Liu, Li, Sun, Zhou, MoEfication, 2021, https://arxiv.org/abs/2110.01786
 
-The neurons of a trained ReLU MLP are divided among experts: few of them fire for a token, and those that fire together
-should lie together. All experts together are the MLP, to rounding; some of them are nearly as much.
+The neurons of a trained ReLU MLP are divided among experts. Only few neurons are active for a token, and neurons that
+are active together should be in one expert. All experts together are the MLP, up to rounding; a few are close to it.
 
-Dimension key: F neurons, D width, E experts, S = F / E neurons of each, T tokens.
+Dimension key: F neurons, D width, E experts, S = F / E neurons per expert, T tokens.
 """
 
 import torch
@@ -14,16 +14,16 @@ from torch import Tensor
 from course_lib.moe.checks import check_count
 from course_lib.moe.experts import Experts
 
-STEPS = 20  # of k-means at most; it ends when no neuron moves
+STEPS = 20  # at most, of k-means; it ends earlier if no neuron changes its cluster
 
 
 def by_weights(
     into: Float[Tensor, "F D"], n_experts: int, generator: torch.Generator | None = None
 ) -> Int[Tensor, "F"]:
-    """The expert of each neuron: balanced k-means of the neurons' input weights.
+    """Return the expert of each neuron by balanced k-means of the neurons' input weights.
 
     Raises:
-        ValueError: neurons that cannot be divided evenly, as for every division here.
+        ValueError: the neurons cannot be divided evenly, as in all functions of this module.
     """
     return balanced_clusters(into, n_experts, generator)
 
@@ -31,10 +31,10 @@ def by_weights(
 def by_coactivation(
     hidden: Float[Tensor, "T F"], n_experts: int, generator: torch.Generator | None = None
 ) -> Int[Tensor, "F"]:
-    """The expert of each neuron, so that neurons that fire for the same tokens lie together.
+    """Return the expert of each neuron, so that neurons that are active for the same tokens are together.
 
-    Deviation: the paper cuts the graph of co-activations with METIS; here whom a neuron fires with, of unit length, is
-    its place for balanced k-means.
+    Deviation: the paper partitions the co-activation graph with METIS; here a neuron's row of co-activations,
+    normalised to unit length, is its point for balanced k-means.
     """
     fires = (hidden > 0).to(hidden.dtype)
     return balanced_clusters(F.normalize(fires.T @ fires, dim=1), n_experts, generator)
@@ -43,7 +43,7 @@ def by_coactivation(
 def balanced_clusters(
     points: Float[Tensor, "F D"], n_clusters: int, generator: torch.Generator | None = None
 ) -> Int[Tensor, "F"]:
-    """k-means with clusters of one size: each step assigns at the least sum of squared distances, exactly."""
+    """k-means with clusters of equal size: each step finds the assignment with the least sum of squared distances."""
     from scipy.optimize import linear_sum_assignment  # half a second to import, and only this function needs it
 
     check_count("n_experts", n_clusters)
@@ -68,7 +68,7 @@ def balanced_clusters(
 def divided(
     into: Float[Tensor, "F D"], out: Float[Tensor, "D F"], bias: Float[Tensor, "F"] | None, expert: Int[Tensor, "F"]
 ) -> Experts:
-    """The MLP y = W_out relu(W_in x + b_in) as ReLU experts. A bias of the output stays outside, added once."""
+    """Divide y = W_out relu(W_in x + b_in) into ReLU experts. A bias of the output stays outside: it is added once."""
     order = expert.argsort(stable=True)
     n_experts = int(expert.max()) + 1
     if (expert.bincount(minlength=n_experts) * n_experts != len(expert)).any():
@@ -79,11 +79,11 @@ def divided(
 
 
 def centres(experts: Experts) -> Float[Tensor, "E D"]:
-    """A gate that needs no training: the mean of each expert's input weights, of unit length."""
+    """Return a gate that needs no training: the mean of each expert's input weights, normalised to unit length."""
     return F.normalize(experts.into.detach().mean(1), dim=1)
 
 
 def firing(experts: Experts, tokens: Float[Tensor, "T D"]) -> Float[Tensor, "T E"]:
-    """The sum of each expert's activations: logits of the best gate there is, at the price of computing everything."""
+    """Return the sum of each expert's activations: an oracle's logits, for which all neurons are computed."""
     hidden = torch.einsum("td,esd->tes", tokens, experts.into)
     return F.relu(hidden if experts.bias is None else hidden + experts.bias).sum(2)

@@ -1,4 +1,4 @@
-"""Another router over the experts of a model: its MLPs are replaced while inside, and its own ones are back after.
+"""Use another router for the experts of a model: its MLPs are replaced inside a `with` block and restored on exit.
 
 Dimension key: E experts, D width.
 """
@@ -20,7 +20,7 @@ from course_lib.moe.upcycling.mixture import mixture_blocks
 
 
 class _OutputAlone(nn.Module):
-    """As a block expects its MLP: one output. The routing goes to the list; routers draw while the model trains."""
+    """Return only the output, as a block expects of its MLP; append the routing to a list. Random only in training."""
 
     def __init__(self, layer: MoE, seen: list[Routing], generator: torch.Generator | None) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class _OutputAlone(nn.Module):
 
 
 def layer_of(block: nn.Module, router: Router) -> MoE:
-    """The course's layer on the weights of a Mixtral's block: the same tensors, not copies."""
+    """Return the course's layer with the weights of a Mixtral's block: the same tensors, not copies."""
     gate, into, out = (block.get_parameter(name) for name in (MIXTRAL.gate, MIXTRAL.into, MIXTRAL.out))
     layer = MoE(Experts(into.data, out.data), router, gate.data)
     layer.gate, layer.experts.into, layer.experts.out = gate, into, out  # gradients reach the model's own parameters
@@ -44,13 +44,13 @@ def layer_of(block: nn.Module, router: Router) -> MoE:
 def routed_by(
     mixture: PreTrainedModel, router: Router, generator: torch.Generator | None = None
 ) -> Iterator[list[list[Routing]]]:
-    """The model with this router in every block. Yields, for each block, the routings of the passes since.
+    """Use this router in every block of the model. Yield, for each block, the routings of the passes so far.
 
     Args:
-        generator: of what a router draws, where the model is in training mode; in evaluation nothing is drawn.
+        generator: for random choices of the router in training mode; in evaluation mode nothing is random.
 
     Raises:
-        ValueError: for a model without experts.
+        ValueError: the model has no experts.
     """
     layers, seen = mixture_blocks(mixture), []
     own = [layer.get_submodule(MIXTRAL.mlp) for layer in layers]
@@ -66,5 +66,5 @@ def routed_by(
 
 
 def layers_inside(mixture: PreTrainedModel) -> list[MoE]:
-    """Inside `routed_by`, the layer of each block, in order: whose router may be exchanged between two passes."""
+    """Return the layer of each block, in order, inside `routed_by`; its router can be replaced between two passes."""
     return [module for module in mixture.modules() if isinstance(module, MoE)]

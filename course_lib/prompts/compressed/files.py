@@ -1,7 +1,7 @@
-"""Tensors on the disk with where they come from: one safetensors file, whole or not at all.
+"""Store tensors with their provenance in one safetensors file, which is written completely or not at all.
 
-The file also holds a digest of the recipe and one of the content, so that a file that is cut short, altered, or of
-another recipe is known for what it is.
+The file also has a digest of the recipe and one of the content, so that a truncated or altered file, or a file of
+another recipe, is detected.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from course_lib.pruning.stream.safetensors_io import whole
 
 
 def write(path: Path, recipe: str, tensors: Tensors, made: dict[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write the file completely or not at all."""
     plain = {name: tensor.contiguous() for name, tensor in tensors.items()}
     metadata = {"recipe": recipe, "content": _digest(plain), "made": json.dumps(made)}
     with whole(path) as file:
@@ -26,7 +26,7 @@ def write(path: Path, recipe: str, tensors: Tensors, made: dict[str, Any]) -> No
 
 
 def read(path: Path, recipe: str) -> tuple[Tensors, dict[str, Any]] | None:
-    """Tensors and where they come from; None for what is not there, not whole, altered, or of another recipe."""
+    """Return tensors and provenance, or None if the file is missing, truncated, altered, or of another recipe."""
     if not path.exists():
         return None
     try:

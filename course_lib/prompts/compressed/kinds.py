@@ -90,7 +90,7 @@ class Cut(Compression):
         """Return the shape with the most neurons within the budget.
 
         Raises:
-            ValueError: when the kept blocks exceed the budget even with one neuron each.
+            ValueError: the kept blocks exceed the budget even with one neuron each.
         """
         full, count = shape_of(model), counter(model)
         n_blocks = round(self.depth * full.blocks)

@@ -83,7 +83,7 @@ def load_compressed(
     """Load the compressed model from the folder. If its file is missing, damaged or of another recipe, compress first.
 
     Raises:
-        ValueError: when the compression does not fit the model.
+        ValueError: the compression does not fit the model.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, recipe = folder / f"{name}.safetensors", recipe_of(compression, model, calibration)
