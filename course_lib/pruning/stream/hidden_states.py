@@ -63,7 +63,7 @@ class HiddenFiles:
 
 
 class StoredBatch(Batch):
-    """A batch with hidden states in a file. `advance` reads them, and writes those of the next block to another file."""
+    """A batch with hidden states in a file. `advance` reads it, and writes a file for the next block."""
 
     def __init__(self, files: HiddenFiles, number: int, arguments: dict[nn.Module, dict[str, Any]]):
         self.files, self.number, self.arguments = files, number, arguments
