@@ -1,4 +1,4 @@
-"""`python -m course_lib` is the `course` command, for a shell that does not find that on its PATH."""
+"""Run `python -m course_lib` as the `course` command, for a shell that does not find it on its PATH."""
 
 from course_lib.cli.app import main
 

@@ -16,12 +16,12 @@ class Handle(Protocol):
 
 @contextmanager
 def hooking() -> Iterator[list[Handle]]:
-    """Inside, put the handles of your hooks into the list; on exit they are removed, also after an error.
+    """Inside, append the handles of your hooks to the list; they are removed on exit, also after an error.
 
-    Inside, whatever torch.compile has compiled runs eagerly. Compiled code does not check whether a module has new
-    hooks (torch._dynamo.config.skip_nnmodule_hook_guards) or another attention function, so a model that was compiled
-    before would ignore them and go on computing what it computed. `generate` compiles by itself where the cache has a
-    fixed size. On exit the compiled code is used again; nothing is compiled a second time.
+    Inside, code compiled by torch.compile runs eagerly. Compiled code does not check whether a module has new hooks
+    (torch._dynamo.config.skip_nnmodule_hook_guards) or another attention function, so a model that was compiled before
+    would ignore them. `generate` compiles by itself if the cache has a fixed size. On exit the compiled code is used
+    again; nothing is compiled a second time.
     """
     handles: list[Handle] = []
     with torch.compiler.set_stance("force_eager"):
@@ -34,7 +34,7 @@ def hooking() -> Iterator[list[Handle]]:
 
 @contextmanager
 def calling(module: nn.Module, forward: Callable) -> Iterator[None]:
-    """Inside, this one module computes `forward` in place of its own; hooks run as before, and on exit so does it."""
+    """Inside, this module runs `forward` instead of its own; hooks still run. On exit its own forward is restored."""
     own = vars(module).get("forward")  # as other libraries set it
     module.forward = forward
     try:

@@ -1,15 +1,15 @@
 """Triton kernels that make sparsity pay: one file each, which also contains the reference in plain torch.
 
-The files lie in kernels/ at the top of a checkout, and in course_lib/kernels/ of an installed package; either way they
-are imported as `course_lib.kernels`. That folder has no `__init__.py`: Hugging Face owns the import name `kernels`, and
-transformers would take ours for it.
+The files are in kernels/ at the top of a checkout, and in course_lib/kernels/ of an installed package; both are
+imported as `course_lib.kernels`. That folder has no `__init__.py`: Hugging Face owns the import name `kernels`, and
+transformers would mistake ours for it.
 
-The folders say what is sparse: `weights`, `cache`, `experts`, or what each token takes of a layer, `per_token`. A
+The folders say what is sparse: `weights`, `cache`, `experts`, or the part of a layer that a token uses, `per_token`. A
 kernel's file holds `reference` (what it computes), `bytes_moved` (the least it must move, hence its bound), the kernel,
 `takes` (whether it supports a shape), `launch` (checks its arguments, then runs kernel or reference), `example` and
-`CASES` (what the tests try). To add one, write the file, a slow loop of the same name in tests/helpers/kernel_twins.py,
-and a bench in the same folder of kernels/bench/: all three are found by their names. The kernels are for inference:
-they have no gradient.
+`CASES` (for the tests). To add one, write the file, a slow loop of the same name in tests/helpers/kernel_twins.py, and
+a bench in the same folder of kernels/bench/: all three are found by their names. The kernels are for inference: they
+have no gradient.
 
 Methods do not import kernels. They call `kernel_for` in dispatch.py, which returns a kernel's module on a GPU and None
 on a CPU, where the method's own code runs.

@@ -1,4 +1,4 @@
-"""Load language models, and find their parts: the one file that knows Hugging Face attribute names.
+"""Load language models, and find their parts: the only file that uses Hugging Face attribute names.
 
 Dimension key: O outputs of a linear layer, I its inputs.
 """
@@ -34,21 +34,21 @@ WEIGHTS = "SmolLM2-135M-Instruct from a file with 4 bits per weight"
 
 @dataclass(frozen=True)
 class Architecture:
-    """Where a family of models keeps its parts. Paths are relative to the model, or to one block."""
+    """The names of the parts in a family of models. Paths are relative to the model, or to one block."""
 
     family: str
     blocks: str
     final_norm: str
-    attention: tuple[str, ...]  # query, key, value, output; one fused name first where the three are one matrix
-    mlp: tuple[str, ...]  # the linears into the hidden neurons (gate, up), then the one out of them (down)
+    attention: tuple[str, ...]  # query, key, value, output; or one fused name for q, k, v, and output
+    mlp: tuple[str, ...]  # inputs of the hidden neurons (gate, up), then their output (down)
     norms: tuple[str, ...]  # before attention, before the mlp
     fused: bool = False
     neurons_key: str = "intermediate_size"  # of the configuration
-    head_size_key: str = ""  # of the configuration; empty where a head is always width / heads wide
+    head_size_key: str = ""  # of the configuration; empty if the head size is always width / heads
 
     @property
     def input_groups(self) -> tuple[tuple[str, ...], ...]:
-        """Names of linears that read the same input, in the order of the forward pass."""
+        """Names of linears that share an input, in the order of the forward pass."""
         return (self.attention[:-1], self.attention[-1:], self.mlp[:-1], self.mlp[-1:])
 
 
@@ -89,12 +89,12 @@ ACTIVATION_KEYS = ("hidden_act", "activation_function")  # of the configuration
 
 @dataclass(frozen=True)
 class Mixture:
-    """Where a family of models with experts keeps them, relative to one block; all else is as in the dense family."""
+    """The names of the experts in a family of models, relative to one block; all else is as in the dense family."""
 
     config: str  # the class of its configuration
-    mlp: str  # all of the following
+    mlp: str  # contains all parts below
     gate: str
-    into: str  # of all experts in one tensor: rows of the gates, then of the linear halves
+    into: str  # one tensor for all experts: rows of gate, then of up
     out: str
     experts_key: str  # of the configuration
     chosen_key: str
@@ -124,10 +124,10 @@ def _missing(block: nn.Module, architecture: Architecture) -> list[str]:
 
 
 def architecture(block: nn.Module) -> Architecture:
-    """The family whose parts this block has, found by its structure, so that unlisted look-alikes work too.
+    """Return the block's family. It is detected from the structure, so that similar families work without being listed.
 
     Raises:
-        ValueError: naming what each known family has and this block lacks.
+        ValueError: for an unknown block; the message lists, for each known family, the parts that are missing.
     """
     for candidate in ARCHITECTURES:
         if not _missing(block, candidate):
@@ -140,10 +140,10 @@ def architecture(block: nn.Module) -> Architecture:
 
 
 def blocks(model: nn.Module) -> nn.ModuleList:
-    """The transformer blocks of a causal language model, in order.
+    """Return the transformer blocks of a causal language model, in order.
 
     Raises:
-        ValueError: when no block list is found, naming the paths tried.
+        ValueError: if there is no list of blocks; the message names the paths tried.
     """
     for path in dict.fromkeys(a.blocks for a in ARCHITECTURES):
         part = _part(model, path)
@@ -158,7 +158,7 @@ def blocks(model: nn.Module) -> nn.ModuleList:
 
 
 def check_is_model(model: object) -> None:
-    """Raises ValueError for what is no causal language model of transformers, such as what torch.compile returns."""
+    """Raise ValueError for anything but a causal language model of transformers, such as a torch.compile result."""
     if not isinstance(model, PreTrainedModel):
         compiled = hasattr(model, "_orig_mod")
         remedy = " Give the model itself, which is its attribute `_orig_mod`." if compiled else ""
@@ -168,43 +168,43 @@ def check_is_model(model: object) -> None:
 
 
 def without_hooks(module: nn.Module) -> nn.Module:
-    """A copy that shares all weights and has no hooks, for trial passes that nothing else should notice."""
+    """Return a copy that shares all weights and has no hooks, for trial passes that must not trigger hooks."""
     twin = copy.copy(module)
     twin._modules = {name: child and without_hooks(child) for name, child in module._modules.items()}
     for name in list(vars(twin)):
-        if name.startswith(("_forward_hooks", "_forward_pre_hooks")):  # and which of them want keyword arguments
+        if name.startswith(("_forward_hooks", "_forward_pre_hooks")):  # and which of them take keyword arguments
             setattr(twin, name, OrderedDict())
     return twin
 
 
 def trunk(model: nn.Module) -> nn.Module:
-    """The part of a model that gets token ids and walks the blocks, whatever calls it."""
+    """Return the part of a model that takes token ids and runs the blocks, with or without an LM head around it."""
     return model.get_submodule(architecture(blocks(model)[0]).blocks.rpartition(".")[0])
 
 
 def input_groups(block: nn.Module) -> tuple[tuple[str, ...], ...]:
-    """Names of the block's linears, grouped by the input they share (q, k, v read one; gate and up another)."""
+    """Return the names of the block's linears, grouped by shared input (q, k, v have one input; gate and up another)."""
     return architecture(block).input_groups
 
 
 def linears(block: nn.Module) -> dict[str, nn.Module]:
-    """The block's weight matrices by name, in the order of the forward pass; norms and biases are not among them."""
+    """Return the block's weight matrices by name, in the order of the forward pass, without norms and biases."""
     return {name: block.get_submodule(name) for group in input_groups(block) for name in group}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Layer:
-    """A weight matrix of a model, and its place."""
+    """A weight matrix of a model, with its names and its block."""
 
-    name: str  # such as "blocks.3.mlp.up_proj", whatever the family calls its blocks
+    name: str  # such as "blocks.3.mlp.up_proj", for all families
     part: str  # its name in the block, such as "mlp.up_proj"
     module: nn.Module
     block: nn.Module
-    group: tuple[str, ...]  # names of the layers that read the same input, in the order of the forward pass
+    group: tuple[str, ...]  # names of the layers with the same input, in the order of the forward pass
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the first of those that read the same input."""
+        """Whether it is the first of the layers that share its input."""
         return self.name == self.group[0]
 
     @property
@@ -213,10 +213,10 @@ class Layer:
 
 
 def layers_of(model: nn.Module) -> list[Layer]:
-    """Every weight matrix of every block, in the order of the forward pass. List them once, and hand the list on.
+    """Return every weight matrix of every block, in the order of the forward pass. Call it once and reuse the list.
 
     Raises:
-        ValueError: for a model of no known family.
+        ValueError: for a model of an unknown family.
     """
     layers = []
     for index, block in enumerate(blocks(model)):
@@ -230,7 +230,7 @@ def layers_of(model: nn.Module) -> list[Layer]:
 
 
 def by_block(layers: Iterable[Layer]) -> dict[nn.Module, list[Layer]]:
-    """The layers of each block, blocks in order."""
+    """Group the layers by block; blocks are in order."""
     layers_in: dict[nn.Module, list[Layer]] = {}
     for layer in layers:
         layers_in.setdefault(layer.block, []).append(layer)
@@ -238,15 +238,15 @@ def by_block(layers: Iterable[Layer]) -> dict[nn.Module, list[Layer]]:
 
 
 def weight_of(linear: nn.Module) -> Float[Tensor, "O I"]:
-    """A view of a layer's weight as (outputs, inputs). GPT-2's Conv1D stores the transpose; the view hides it."""
+    """Return a view of a layer's weight as (outputs, inputs). GPT-2's Conv1D stores the transpose."""
     return linear.weight.detach().T if isinstance(linear, Conv1D) else linear.weight.detach()
 
 
 def final_norm(model: nn.Module) -> nn.Module:
-    """The norm between the last block and the head.
+    """Return the norm between the last block and the LM head.
 
     Raises:
-        ValueError: for a model without one, such as opt-350m, whose blocks have their norms after what they compute.
+        ValueError: for a model without one, such as opt-350m, which has post-norm blocks.
     """
     path = architecture(blocks(model)[0]).final_norm
     norm = _part(model, path)
@@ -259,13 +259,13 @@ def final_norm(model: nn.Module) -> nn.Module:
 
 
 def head(model: PreTrainedModel) -> nn.Module:
-    """The linear that turns hidden states into logits; often tied to the embedding."""
+    """Return the LM head, which turns hidden states into logits; it is often tied to the embedding."""
     return model.get_output_embeddings()
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Attention heads: `n_query` query heads, of which `group` at a time share one key-value head."""
+    """Attention heads: `n_query` query heads; each group of `group` query heads shares one key-value head."""
 
     n_query: int
     n_key_value: int
@@ -277,7 +277,7 @@ class Heads:
 
 
 def heads(model: PreTrainedModel) -> Heads:
-    """How many query and key-value heads each block has, and their size."""
+    """Return the number of query and key-value heads of each block, and their size."""
     config = model.config
     n_query = config.num_attention_heads
     n_key_value = getattr(config, "num_key_value_heads", None) or n_query
@@ -286,23 +286,23 @@ def heads(model: PreTrainedModel) -> Heads:
 
 
 def attention_of(block: nn.Module) -> nn.Module:
-    """The module whose parts are the block's query, key, value and output matrices."""
+    """Return the module that contains the block's query, key, value and output matrices."""
     return block.get_submodule(architecture(block).attention[0].rpartition(".")[0])
 
 
 def is_rotated(block: nn.Module) -> bool:
-    """Whether RoPE turns the queries and keys of this block. Some families leave it out in some blocks (NoPE)."""
+    """Return whether RoPE rotates the queries and keys of this block. Some families omit it in some blocks (NoPE)."""
     return bool(getattr(attention_of(block), "use_rope", True))
 
 
 def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
-    """The angles by which RoPE turns each pair of dimensions (i, i + D/2) from one position to the next, float32.
+    """Return RoPE's angle per position (D/2,) for each pair of dimensions (i, i + D/2), in float32.
 
-    They hold for the blocks of which `is_rotated` is true.
+    The angles hold for the blocks for which `is_rotated` is true.
 
     Raises:
-        ValueError: for a model without RoPE, or one whose angles depend on the length, cover part of a head only, or
-            turn other pairs.
+        ValueError: for a model without RoPE, or one whose angles depend on the length, cover only part of a head, or rotate
+            other pairs.
     """
     module = _rotary(model)
     kind, frequencies = getattr(module, "rope_type", "default"), module.inv_freq.float()
@@ -315,7 +315,7 @@ def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
     return frequencies
 
 
-# What some families do to the head's output, by its key of the configuration; 1, or no such key, changes nothing.
+# How some families change the LM head's output, by configuration key; 1, or a missing key, changes nothing.
 LOGIT_KEYS = (
     "final_logit_softcapping",
     "logits_soft_cap",
@@ -328,23 +328,23 @@ LOGIT_KEYS = (
 
 
 def changed_logits(model: nn.Module) -> dict[str, float]:
-    """The settings by which this model's logits differ from its head's output: soft caps and factors."""
+    """Return the settings that make this model's logits differ from its LM head's output: soft caps and factors."""
     config = model.config.get_text_config()
     settings = {key: getattr(config, key, None) for key in LOGIT_KEYS}
     return {key: value for key, value in settings.items() if value is not None and (value != 1 or "cap" in key)}
 
 
 def n_positions(model: nn.Module) -> int | None:
-    """The most tokens of a window where positions are learned, as in OPT and GPT-2; None with RoPE."""
+    """Return the maximum length of a window for learned positions, as in OPT and GPT-2; None with RoPE."""
     rotary = any(hasattr(part, "inv_freq") for part in model.modules())
     return None if rotary else getattr(model.config, "max_position_embeddings", None)
 
 
 def check_tokens(model: PreTrainedModel, ids: object, name: str = "windows") -> None:
-    """Raise ValueError unless `ids` are token ids of this model that its positions reach; the last axis is the text.
+    """Raise ValueError unless `ids` are token ids of this model and no longer than its positions; the last axis is the text.
 
     Args:
-        name: what the caller calls them, for the message.
+        name: the caller's name for them, for the message.
     """
     check_is_model(model)
     if not isinstance(ids, Tensor) or ids.ndim < 1 or ids.dtype not in (torch.int64, torch.int32) or not ids.numel():
@@ -369,12 +369,12 @@ def check_length(model: nn.Module, n_tokens: int, name: str = "windows") -> None
 
 
 def rotary_scaling(model: PreTrainedModel) -> float:
-    """The factor that RoPE puts on queries and keys as it turns them: 1, except for YaRN."""
+    """Return the factor by which RoPE scales queries and keys: 1, except for YaRN."""
     return float(getattr(_rotary(model), "attention_scaling", 1.0))
 
 
 def check_all_rotated(model: PreTrainedModel) -> None:
-    """Raises ValueError for a model that leaves RoPE out in some blocks."""
+    """Raise ValueError for a model that omits RoPE in some blocks."""
     plain = [index for index, block in enumerate(blocks(model)) if not is_rotated(block)]
     if plain:
         raise ValueError(
@@ -394,12 +394,12 @@ def _rotary(model: PreTrainedModel) -> nn.Module:
 
 
 def _check_pairs(model: PreTrainedModel, rotary: nn.Module) -> None:
-    """Tries the family's own rotation: Llama turns the pairs (i, i + D/2), others (2i, 2i + 1) by the same angles."""
+    """Test the family's rotation: Llama rotates pairs (i, i + D/2), others (2i, 2i + 1) with the same angles."""
     family = type(attention_of(blocks(model)[0]))
     turn = getattr(sys.modules.get(family.__module__), "apply_rotary_pos_emb", None)
     half = len(rotary.inv_freq)
     one = torch.zeros(1, 1, 1, 2 * half, device=rotary.inv_freq.device)
-    one[..., 0] = 1.0  # the turn takes this entry to the other one of its pair
+    one[..., 0] = 1.0  # the rotation moves this entry to the other one of its pair
     position = torch.ones(1, 1, dtype=torch.long, device=one.device)
     other = turn(one, one, *rotary(one, position))[1].flatten().nonzero().flatten().tolist() if turn else []
     if other != [0, half]:
@@ -410,10 +410,10 @@ def _check_pairs(model: PreTrainedModel, rotary: nn.Module) -> None:
 
 
 def activation(model: PreTrainedModel) -> str:
-    """The nonlinearity of the MLPs by transformers' name for it: "silu", "relu", "gelu_new".
+    """Return transformers' name for the nonlinearity of the MLPs: "silu", "relu", "gelu_new".
 
     Raises:
-        ValueError: for a configuration that names none.
+        ValueError: if the configuration names none.
     """
     names = (getattr(model.config, key, None) for key in ACTIVATION_KEYS)
     found = next((name for name in names if isinstance(name, str)), None)
@@ -423,19 +423,19 @@ def activation(model: PreTrainedModel) -> str:
 
 
 def n_neurons(block: nn.Module) -> int:
-    """Hidden neurons of the block's MLP: the inputs of its last linear."""
+    """Return the number of hidden neurons of the block's MLP, which are the inputs of its last linear."""
     return weight_of(block.get_submodule(architecture(block).mlp[-1])).shape[1]
 
 
 def n_active_neurons(model: PreTrainedModel) -> int:
-    """Hidden neurons that a token meets in one block: all of its MLP, or those of its experts in a mixture."""
+    """Return the number of hidden neurons that one token uses in one block: the whole MLP, or its experts in a mixture."""
     chosen = getattr(model.config, MIXTRAL.chosen_key, None)
     return chosen * model.config.intermediate_size if chosen else n_neurons(blocks(model)[0])
 
 
 @contextmanager
 def _without_bars(quiet: bool) -> Iterator[None]:
-    """A model from the cache loads in a blink; its progress bar would only be noise in a notebook."""
+    """Disable progress bars: a model loads from the cache in an instant, and a bar would only clutter a notebook."""
     silenced = quiet and transformers.utils.logging.is_progress_bar_enabled()
     if silenced:
         transformers.utils.logging.disable_progress_bar()
@@ -448,12 +448,12 @@ def _without_bars(quiet: bool) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the default model: the first blocks, neurons of each MLP, dimensions and tokens; all heads."""
+    """A part of the default model: the first blocks, neurons of each MLP, dimensions and tokens; all heads are kept."""
 
     n_blocks: int = 4
     n_neurons: int = 192
-    width: int | None = 144  # of what passes from block to block, a multiple of the heads; None leaves it
-    n_tokens: int = 4096  # with all of the vocabulary the logits would be most of what a part costs
+    width: int | None = 144  # of the residual stream, a multiple of the heads; None keeps it
+    n_tokens: int = 4096  # with the full vocabulary, the logits would take most of a part's time
 
     def __post_init__(self) -> None:
         for name in ("n_blocks", "n_neurons", "n_tokens"):
@@ -467,15 +467,15 @@ _PART: ContextVar[Part | None] = ContextVar("what is loaded of the default model
 
 @contextmanager
 def part_only(part: Part) -> Iterator[None]:
-    """Of the default model a part alone is loaded.
+    """Inside, load only a part of the default model.
 
-    What takes minutes is tried in seconds; such a model reads like noise. What functions of the library keep of it is
-    forgotten before and after, so that the part is never mistaken for the whole.
+    Runs that take minutes then take seconds; such a model produces noise. The library's caches that may hold the model
+    are emptied on entry and on exit, so that the part is never mistaken for the whole model.
     """
     _forget()
     token = _PART.set(part)
     verbosity = transformers.utils.logging.get_verbosity()
-    transformers.utils.logging.set_verbosity_error()  # or each of the weights that are left where they are is listed
+    transformers.utils.logging.set_verbosity_error()  # else transformers lists all weights that are not loaded
     try:
         yield
     finally:
@@ -494,20 +494,20 @@ def _forget() -> None:
     library = [(name, module) for name, module in sys.modules.items() if name.startswith("course_lib.")]
     modules = [module for name, module in library if not name.startswith("course_lib.data.")]  # which keeps texts
     for kept in {id(each): each for module in modules for each in vars(module).values()}.values():
-        if kept is not _part_of and callable(getattr(kept, "cache_clear", None)):  # a part is asked for by its sizes
+        if kept is not _part_of and callable(getattr(kept, "cache_clear", None)):  # its key contains the part's sizes
             kept.cache_clear()
 
 
 @lru_cache(maxsize=1)
 def _part_of(source: str, dtype: torch.dtype, part: Part) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A part, read once for all loads: to copy it takes milliseconds, to read it and its tokenizer most of a second."""
+    """Return a part, loaded once: a copy takes milliseconds, loading model and tokenizer most of a second."""
     model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, num_hidden_layers=part.n_blocks)
     tokenizer = AutoTokenizer.from_pretrained(source)
     return _narrowed(model, part), with_fewer_tokens(tokenizer, part.n_tokens)
 
 
 def _narrowed(model: PreTrainedModel, part: Part) -> PreTrainedModel:
-    """The same model with these of its neurons, dimensions and tokens alone."""
+    """Cut the model to the part's neurons, dimensions and tokens, in place."""
     names, head_size = architecture(blocks(model)[0]), heads(model).size
     model.resize_token_embeddings(part.n_tokens)
     embedding, norms = model.get_input_embeddings(), [final_norm(model)]
@@ -527,14 +527,14 @@ def _narrowed(model: PreTrainedModel, part: Part) -> PreTrainedModel:
 
 
 def _cut(module: nn.Module, n_rows: int | None, n_columns: int | None) -> None:
-    """Its first rows and columns alone; None keeps them all."""
+    """Keep only the first rows and columns of a module's weight; None keeps all."""
     module.weight = nn.Parameter(module.weight[:n_rows, :n_columns].detach().clone())
     if isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
 
 
 def with_fewer_tokens(tokenizer: PreTrainedTokenizerBase, n_tokens: int) -> PreTrainedTokenizerBase:
-    """The default tokenizer without its later merges, each of which makes a token: the same text in more tokens."""
+    """Remove the later merges of the default tokenizer, each of which makes a token: a text then has more tokens."""
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
     vocabulary = {token: index for token, index in rules["model"]["vocab"].items() if index < n_tokens}
     merges = [merge for merge in rules["model"]["merges"] if "".join(merge) in vocabulary]
@@ -546,16 +546,16 @@ def with_fewer_tokens(tokenizer: PreTrainedTokenizerBase, n_tokens: int) -> PreT
 def load_model(
     name: str = DEFAULT_MODEL, device: str | torch.device | None = None, dtype: torch.dtype | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A pretrained causal language model and its tokenizer, ready for evaluation.
+    """Load a pretrained causal language model and its tokenizer, ready for evaluation.
 
     Args:
-        name: "smollm2-135m" (from the course's cache; its weights were rounded to 4 bits once, and are float32 again),
+        name: "smollm2-135m" (from the course's cache; its weights were once rounded to 4 bits, and are float32 again),
             a folder, or any model name on the Hugging Face hub.
-        device: the GPU if there is one, else the CPU.
-        dtype: float32 for the default model and on the CPU; elsewhere the checkpoint's own.
+        device: by default the GPU if there is one, else the CPU.
+        dtype: by default float32 for the default model and on the CPU; otherwise the checkpoint's own.
 
     Raises:
-        ValueError: the model is neither in the cache, nor a folder, nor available from the hub; no such device or type.
+        ValueError: the model is not in the cache, not a folder and not available from the hub; no such device or type.
     """
     name, device = str(name), _device(device)
     _refuse_unknown_type(dtype)
@@ -597,7 +597,7 @@ def _refuse_unknown_type(dtype: object) -> None:
         raise ValueError(f"got dtype {dtype!r}; expected torch.float32, torch.bfloat16 or torch.float16, or None.")
 
 
-# Sizes are awkward on purpose: nothing is a power of two that could hide a swapped axis.
+# Sizes are unusual on purpose: powers of two could hide a swapped axis.
 _TINY = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6, "vocab_size": 97}
 _TINY_GROUPED = _TINY | {"num_key_value_heads": 2, "intermediate_size": 100, "max_position_embeddings": 256}
 _TINY_CONFIGS = {
@@ -614,7 +614,7 @@ _TINY_CONFIGS = {
 
 
 def tiny_model(seed: int = 0, architecture: str = "llama") -> PreTrainedModel:
-    """A random two-block model of awkward sizes for tests: 48 wide, 6 heads (2 key-value), 100 neurons, 97 tokens.
+    """Make a random model with two blocks and unusual sizes for tests: width 48, 6 heads (2 key-value), 100 neurons, 97 tokens.
 
     Raises:
         ValueError: for an architecture without a tiny configuration.

@@ -1,4 +1,4 @@
-"""What makes a training repeatable: random numbers that follow the seed and the step, and digests of what it reads."""
+"""Reproducible training: random numbers that depend only on the seed and the step, and digests of the inputs."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ P, R = ParamSpec("P"), TypeVar("R")
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Inside, torch's global generators start from the seed; on exit they are as they were before."""
+    """Inside, torch's global generators start from the seed; on exit their earlier state is restored."""
     # Before the first use of CUDA there is no state to keep, and fork_rng would initialise every device.
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=list(devices)):
@@ -25,16 +25,16 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def seeded_step(seed: int, step: int) -> AbstractContextManager[None]:
-    """`seeded` for one step of a training: dropout has no generator of its own, it draws from the global one.
+    """Seed one step of a training, because dropout has no generator of its own and uses the global one.
 
-    Its masks are then the same in every run, also in a run that was interrupted and goes on from a file.
+    Its masks are then the same in every run, also in a run that was interrupted and resumed from a file.
     """
     return seeded((seed * 1_000_003 + step) % 2**63)
 
 
 @contextmanager
 def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Inside, dropout is off; on exit every part of the model is in the mode in which it was before."""
+    """Inside, dropout is off; on exit every part of the model has its earlier mode."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -45,7 +45,7 @@ def in_evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 def evaluated(function: Callable[Concatenate[nn.Module, P], R]) -> Callable[Concatenate[nn.Module, P], R]:
-    """A function that measures its first argument, a model, in evaluation mode: a measurement draws no dropout."""
+    """Decorate a function so that its first argument, a model, is in evaluation mode, without dropout."""
 
     @wraps(function)
     def inside(model: nn.Module, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -56,7 +56,7 @@ def evaluated(function: Callable[Concatenate[nn.Module, P], R]) -> Callable[Conc
 
 
 def digest_of(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """16 hexadecimal digits that depend on names, types, shapes and every bit of these tensors."""
+    """Return 16 hexadecimal digits that depend on names, types, shapes and every bit of these tensors."""
     digest = hashlib.blake2b(digest_size=8)
     for name, tensor in tensors:
         digest.update(repr((name, tensor.dtype, tuple(tensor.shape))).encode())
@@ -72,13 +72,13 @@ OF_LOADING = {
 
 
 def settings_of(model: PreTrainedModel) -> str:
-    """16 hexadecimal digits that depend on the model's configuration, such as its activation and its rotary base."""
+    """Return 16 hexadecimal digits that depend on the model's configuration, such as its activation and RoPE base."""
     settings = _without_loading(model.config.to_dict())
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _without_loading(settings: object) -> object:
-    """Of nested configurations too; keys as text, since JSON sorts no others together."""
+    """Remove these entries, also from nested configurations; keys become text, because JSON cannot sort mixed keys."""
     if not isinstance(settings, dict):
         return settings
     return {str(key): _without_loading(value) for key, value in settings.items() if key not in OF_LOADING}

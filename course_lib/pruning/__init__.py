@@ -1,1 +1,1 @@
-"""Pruning: which weights of a pretrained model go, what the others do about it, and how a model is walked."""
+"""Pruning of pretrained models: choose weights to prune, update the kept ones, and process a model block by block."""

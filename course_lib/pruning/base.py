@@ -1,4 +1,4 @@
-"""The seam of every layer-wise pruner: score, then keep, then prune.
+"""The interface of all layer-wise pruners: `score`, `keep`, `prune`.
 
 Dimension key: O outputs of a layer, I its inputs.
 """
@@ -16,7 +16,7 @@ from course_lib.sparsity.patterns import Pattern, Unstructured
 
 
 def check_pattern(pattern: object) -> None:
-    """Raises ValueError for anything but a pattern."""
+    """Raise ValueError unless the argument is a pattern."""
     if not isinstance(pattern, Pattern):
         raise ValueError(
             f"got pattern {pattern!r}; expected one such as Unstructured(0.5) or NofM(2, 4). "
@@ -25,17 +25,17 @@ def check_pattern(pattern: object) -> None:
 
 
 def check_class(name: str, value: object) -> None:
-    """Raises ValueError for anything but a class of pruner: a name, or an instance."""
+    """Raise ValueError unless the value is a class of pruner; a name or an instance is refused."""
     if not (isinstance(value, type) and issubclass(value, LayerPruner)):
         raise ValueError(f"got {name} {value!r}; expected a class of pruner, such as Wanda or SparseGPT.")
 
 
 @dataclass
 class LayerPruner(ABC):
-    """Prunes one weight matrix at a time from its values and its inputs. A method is a subclass with a `_score`.
+    """Prunes one weight matrix at a time, using its values and its inputs. A method is a subclass with a `_score`.
 
-    `score`, `keep` and `prune` check what they are given, once. A subclass relies on that in `_score`, in
-    `_prune` where it also updates the weights that are kept, and in `_keep` where it starts from another pruner's mask.
+    `score`, `keep` and `prune` check their arguments once. A subclass relies on that in `_score`, in `_prune` if it
+    also updates the kept weights, and in `_keep` if it starts from another pruner's mask.
     """
 
     pattern: Pattern = field(default_factory=Unstructured)
@@ -45,31 +45,31 @@ class LayerPruner(ABC):
         check_pattern(self.pattern)
 
     def prepare(self, inputs: Gram) -> None:
-        """Work that layers of one input share, done once and kept in the Gram, such as a factorisation."""
+        """Do the work that layers with the same input share, such as a factorisation; the Gram stores the result."""
         return
 
     def score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        """How much each weight is worth; the highest stay. Only comparisons within a group of the pattern count.
+        """Score each weight (O, I); the highest are kept. Only comparisons within a group of the pattern count.
 
         Raises:
-            ValueError: where weight and inputs are no pair, or hold what is not finite. So do `keep` and `prune`.
+            ValueError: for weight and inputs that do not match or are not finite. `keep` and `prune` raise it too.
         """
         check_layer(weight, inputs, self.needs)
         return self._score(weight, inputs)
 
     def keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
-        """Which weights stay."""
+        """Return the mask (O, I), True for kept weights."""
         check_layer(weight, inputs, self.needs)
         return self._keep(weight, inputs)
 
     def prune(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        """The weight with zeros where the pattern drops it, and those that stay as the method leaves them."""
+        """Return the weight (O, I) with zeros for pruned entries; some methods also update the kept ones."""
         check_layer(weight, inputs, self.needs)
         return self._prune(weight, inputs)
 
     @abstractmethod
     def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        """The score, for a layer already checked."""
+        """Score a layer that has already been checked."""
 
     def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
         return selection.keep(self.pattern, self._score(weight, inputs))

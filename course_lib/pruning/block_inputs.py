@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from course_lib.models import blocks
 
-BATCH_TOKENS = 4096  # enough to use all cores, few enough for the activations of one block to fit in memory
+BATCH_TOKENS = 4096  # enough to use all cores, and few enough that the activations of one block fit in memory
 FORGOTTEN = ("past_key_values", "layer_past")  # blocks run without a cache
 
 

@@ -1,4 +1,4 @@
-"""Prune a model that accelerate spreads over GPUs, memory and disk, all of it loaded at once."""
+"""Prune a model that accelerate spreads over GPUs, memory and disk, with all weights loaded from the start."""
 
 import importlib.util
 import tempfile
@@ -26,12 +26,12 @@ def prune_dispatched(
     progress: bool = True,
     ignore: Sequence[str] = (),
 ) -> PruneReport:
-    """Prune the checkpoint in `source` into the new folder `out`, in the checkpoint's type on a GPU, float32 without.
+    """Prune the checkpoint in `source` into the new folder `out`, on a GPU in the checkpoint's type, else in float32.
 
-    Unlike `prune_checkpoint` it cannot go on where it was stopped: `out` appears once all of it is there.
+    Unlike `prune_checkpoint` it cannot resume an interrupted run: `out` appears only when it is complete.
 
     Raises:
-        ValueError: accelerate is not installed, or what was asked for cannot be done.
+        ValueError: accelerate is not installed, or the request is not possible.
     """
     if importlib.util.find_spec("accelerate") is None:
         raise ValueError("a device map needs accelerate, which is not installed: run `pip install accelerate`.")

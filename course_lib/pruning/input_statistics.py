@@ -1,4 +1,4 @@
-"""Look at what the linears of a model read, without changing anything.
+"""Statistics of the inputs of a model's linear layers; the model is not changed.
 
 Dimension key: I inputs of a linear layer, T tokens in a window.
 """
@@ -18,10 +18,13 @@ from course_lib.repetition import evaluated, in_evaluation_mode
 def grams_by_block(
     model: nn.Module, calibration: Tensor, needs: Needs, parts: Collection[str] | None = None
 ) -> Iterator[tuple[list[Layer], dict[str, Gram]]]:
-    """The layers of one block after the other with the statistics of their inputs in the dense model, by layer name.
+    """Yield, block by block, the statistics of the layers' inputs in the dense model, by layer name.
 
-    Layers that read the same input share a Gram. `calibration` holds token ids (n, T). Only of `parts`, such as
-    "mlp.down_proj", and of what reads the same inputs, where they are given.
+    Layers with the same input share a Gram.
+
+    Args:
+        calibration: token ids (n, T).
+        parts: only these layers, such as "mlp.down_proj", and layers with the same inputs; all if None.
     """
     layers_in, report = by_block(layers_of(model)), PruneReport(calibration.numel())
     with in_evaluation_mode(model):
@@ -38,7 +41,7 @@ def _reads_with(layer: Layer, parts: Collection[str]) -> bool:
 
 
 def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:
-    """‖X_j‖₂ of every input feature (I,) of the dense model, by the first layer that reads it.
+    """Return ‖X_j‖₂ of every input feature (I,) of the dense model, by the name of the first layer with this input.
 
     Names are such as "blocks.3.mlp.down_proj"; `calibration` holds token ids (n, T).
     """
@@ -49,10 +52,10 @@ def input_norms(model: nn.Module, calibration: Tensor) -> dict[str, Tensor]:
 
 
 def input_gram(model: nn.Module, calibration: Tensor, index: int, layer: str) -> Gram:
-    """The whole Gram matrix of one layer's input in the dense model, such as that of block 15's "mlp.down_proj".
+    """Return the full Gram matrix of one layer's input in the dense model, such as that of block 15's "mlp.down_proj".
 
     Raises:
-        ValueError: when the model has no such block or the block no such layer.
+        ValueError: if the model has no such block or the block no such layer.
     """
     parts = [inside.part for inside in next(iter(by_block(layers_of(model)).values()))]
     if layer not in parts:
@@ -63,10 +66,10 @@ def input_gram(model: nn.Module, calibration: Tensor, index: int, layer: str) ->
 @torch.inference_mode()
 @evaluated
 def input_grams(model: nn.Module, calibration: Tensor, index: int) -> dict[str, Gram]:
-    """The Gram matrices of the inputs of all layers of one block of the dense model, by the layer's name in the block.
+    """Return the Gram matrices of the inputs of a block's layers in the dense model, by the layer's name in the block.
 
     Raises:
-        ValueError: when the model has no such block.
+        ValueError: if the model has no such block.
     """
     layers_in = by_block(layers_of(model))
     model_blocks = list(layers_in)

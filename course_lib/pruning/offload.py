@@ -15,7 +15,7 @@ from course_lib.models import weight_of
 
 
 def is_offloaded(linear: nn.Module) -> bool:
-    """Whether the layer's weights are loaded only for its forward pass."""
+    """Return whether the layer's weights are loaded only for its forward pass."""
     return linear.weight.is_meta and bool(getattr(_hook(linear), "offload", False))
 
 
@@ -49,7 +49,7 @@ def put(linear: nn.Module, weight: Float[Tensor, "O I"]) -> None:
 
 
 def check_place(name: str, linear: nn.Module) -> None:
-    """Raises ValueError if the layer's pruned weight could not be stored."""
+    """Raise ValueError if the layer's pruned weight could not be stored."""
     files, key = _files(linear) if is_offloaded(linear) else (None, "")
     if files is not None and key not in files.state_dict and files.save_folder is None:
         raise ValueError(

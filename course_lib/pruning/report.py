@@ -26,15 +26,15 @@ class PruneReport:
     n_zero: int = 0
     n_weights: int = 0
     n_ignored: int = 0  # layers that were left dense because the caller asked for it
-    reached: str = ""  # the block or layer being worked on
+    reached: str = ""  # the current block or layer
 
     def __post_init__(self) -> None:
-        self._clocks: list[str] = []  # the phases begun and not ended, of which only the last one runs
+        self._clocks: list[str] = []  # nested phases; time counts only for the last one
         self._counted_until = 0.0
 
     @property
     def total_sparsity(self) -> float:
-        """The fraction of zeros among the weights of all pruned layers."""
+        """Return the fraction of zeros among the weights of all pruned layers."""
         return self.n_zero / max(1, self.n_weights)
 
     @contextmanager
@@ -55,5 +55,5 @@ class PruneReport:
         self._counted_until = now
 
     def held(self, what: str, n_bytes: int) -> None:
-        """Note how many bytes are held now; the report keeps the maximum."""
+        """Record how many bytes are in memory now; the report keeps the maximum."""
         self.bytes[what] = max(self.bytes[what], n_bytes)

@@ -1,1 +1,1 @@
-"""What several lessons draw, print or judge alike; knows no lesson."""
+"""Plots, tables and verdicts that several lessons share; nothing here depends on a lesson."""

@@ -1,4 +1,4 @@
-"""Prune a model with two functions instead of a method of the library: a score, and what stays of it.
+"""Prune a model with two functions instead of a method of the library: one scores weights, the other chooses a mask.
 
 Dimension key: O outputs of a layer, I its inputs, N tokens.
 """
@@ -18,7 +18,7 @@ from course_lib.sparsity.patterns import Pattern
 
 @dataclass(frozen=True)
 class KeptBy(Pattern):
-    """The mask that a function gives: keep_function(score, sparsity) -> (O, I), True where a weight stays."""
+    """A pattern whose mask comes from a function: keep_function(score, sparsity) -> (O, I), True for kept weights."""
 
     keep_function: Callable
     sparsity: float = 0.5
@@ -29,10 +29,10 @@ class KeptBy(Pattern):
 
 @dataclass
 class ScoredBy(LayerPruner):
-    """The score that a function gives: score_function(weight, inputs (N, I)) -> (O, I), high = keep.
+    """A pruner whose score comes from a function: score_function(weight, inputs (N, I)) -> (O, I), high = keep.
 
-    Of the inputs only their norms are known here, and they are handed on as a single token whose entries are the
-    norms: the norm of each input feature over that one token is what it was over all of them.
+    Only the norms of the inputs are known here. The function receives them as a single token, whose entries are the
+    norms, so each input feature has the same norm over this token as over all calibration tokens.
     """
 
     score_function: Callable | None = None

@@ -1,4 +1,4 @@
-"""A policy made of a function that says which slots stay: a student's rule in a real cache.
+"""An eviction policy from a function that chooses the slots to keep: a student's rule in a real cache.
 
 Dimension key: B sequences, H key-value heads, N slots.
 """
@@ -15,10 +15,10 @@ from course_lib.kv.slots import Slots
 
 @dataclass(frozen=True)
 class ByMask(EvictionPolicy):
-    """score_j = 1 where `stays` is True, else 0. It is asked whenever there are more slots than the budget.
+    """score_j = 1 if `stays` is True, else 0. The function is called when there are more slots than the budget.
 
     Args:
-        stays: (slots) -> which of them stay, (B, H, N); in each head as many as the budget.
+        stays: (slots) -> mask of the kept slots (B, H, N), with as many per head as the budget.
     """
 
     stays: Callable[[Slots], Bool[Tensor, "B H N"]] | None = None

@@ -1,4 +1,4 @@
-"""Tables drawn as figures, for slides: cells of text, and claims with their numbers and verdicts."""
+"""Tables as figures, for slides: cells of text, and claims with their numbers and verdicts."""
 
 import re
 import textwrap
@@ -11,14 +11,14 @@ from course_lib.lessons.common.claim import Claim
 from course_lib.lessons.common.style import COLOURS, figure
 
 CLAIM_HEADS = ("claim", "published", "measured here", "verdict")
-GAP = 1.5  # characters between two columns: letters are not all as narrow as their mean
+GAP = 1.5  # characters between two columns, because some letters are wider than the mean
 MISSING = "–"
 
 
 def drawn_table(
     heads: Sequence[str], lines: Sequence[Sequence[str]], widths: Sequence[int], size: int = 12, title: str = ""
 ) -> Figure:
-    """Rows of text, each cell wrapped at its column's width in characters; verdicts are bold."""
+    """Draw rows of text with each cell wrapped at its column's width in characters; verdicts are bold."""
     cells = [[wrapped(cell, width) for cell, width in zip(line, widths, strict=True)] for line in lines]
     heights = [max(cell.count("\n") + 1 for cell in line) + 0.5 for line in cells]
     whole, unit = sum(heights) + 1.4, 0.2 * size / 12
@@ -42,12 +42,12 @@ def drawn_table(
 
 
 def wrapped(text: str, width: int) -> str:
-    """The text as lines of at most `width` characters; a number stays with its percent sign or its error."""
+    """Wrap the text into lines of at most `width` characters; numbers stay with their percent sign or error."""
     return textwrap.fill(re.sub(r"(?<=\d) (?=%)|(?<=\d) (?=±)|(?<=±) ", "\N{NO-BREAK SPACE}", text), width)
 
 
 def drawn_claims(claims: Iterable[Claim], *results: dict[str, Any] | None, title: str = "") -> Figure:
-    """Claims with the published value, ours and the verdict; judged by the committed results if none are given."""
+    """Draw claims with the published value, ours and the verdict; without results, the committed ones are used."""
     judged = [claim.judge(*results) for claim in claims]
     lines = [(each.claim.text, each.claim.published_value or MISSING, each.ours, each.words) for each in judged]
     return drawn_table(CLAIM_HEADS, lines, (34, 24, 28, 20), title=title)

@@ -1,4 +1,4 @@
-"""The row of a table that says how well a model reads, with the loss of every window, so that rows can be paired."""
+"""Table rows with the perplexity of a model and the loss of every window, so that rows can be compared in pairs."""
 
 import math
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from course_lib.measure.perplexity import perplexity
 
 
 def perplexity_row(model: PreTrainedModel, windows: Int[Tensor, "N L"]) -> dict[str, Any]:
-    """Perplexity of a model on windows, its standard error, and the loss of each window."""
+    """Measure the perplexity of a model on windows, its standard error, and the loss of each window."""
     result = perplexity(model, windows, progress=False)
     row = {"perplexity": result.value, "standard_error": result.standard_error, "n_tokens": result.n_tokens}
     return row | {"losses": _rounded(result.losses)}
 
 
 def losses_row(losses: Sequence[float], n_tokens: int) -> dict[str, Any]:
-    """The same of losses that are known already, of parts of the windows for example."""
+    """Return the same row from known losses, for example those of parts of the windows."""
     mean, error = mean_and_error(losses)
-    # A lost model's perplexity is a large number, but one that a table can hold.
+    # A broken model has a very large perplexity, but not too large for a table.
     row = {"perplexity": math.exp(mean), "standard_error": math.exp(mean) * error, "n_tokens": n_tokens}
     return row | {"losses": _rounded(losses)}
 

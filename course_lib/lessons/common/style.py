@@ -1,4 +1,4 @@
-"""The house style of every figure: quiet, readable in greyscale, the finding in the title."""
+"""The house style of all figures: quiet, readable in greyscale, with the finding as the title."""
 
 import base64
 import html
@@ -15,10 +15,10 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1)))
 
 
 class HouseFigure(Figure):
-    """A figure that a notebook shows by itself: no pyplot, no backend, nothing global."""
+    """A figure that a notebook displays by itself, without pyplot, a backend or global state."""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """A picture; and the same with its titles as alternative text, which front ends take from HTML alone."""
+        """Return the picture, and HTML with the titles as alternative text, which front ends only take from HTML."""
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", dpi=110)
         picture = base64.b64encode(buffer.getvalue()).decode()
@@ -27,13 +27,13 @@ class HouseFigure(Figure):
         return {"image/png": picture, "text/html": tag}
 
     def described(self) -> str:
-        """Its titles, which say what is found."""
+        """Return the figure's titles, which state the findings."""
         titles = [panel.get_title(loc=where) for panel in self.axes for where in ("left", "center")]
         return "; ".join(title for title in [self.get_suptitle(), *titles] if title) or "a figure without a title"
 
 
 def figure(n_columns: int = 1, n_rows: int = 1, width: float = 6.4, height: float = 3.6) -> tuple[Figure, list[Axes]]:
-    """A figure of n_rows × n_columns axes in the house style.
+    """Make a figure of n_rows × n_columns axes in the house style.
 
     Width and height are those of one axes, in inches. Returns the figure and its axes, row by row.
     """
@@ -45,7 +45,7 @@ def figure(n_columns: int = 1, n_rows: int = 1, width: float = 6.4, height: floa
 
 
 def style(axes: Axes) -> Axes:
-    """No frame above and to the right, a faint grid, titles to the left."""
+    """Apply the house style to axes: no frame above and to the right, a faint grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -54,7 +54,7 @@ def style(axes: Axes) -> Axes:
 
 
 def label(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
-    """The finding as the title, and what the axes show, with units."""
+    """Set the finding as the title, and the labels of the axes with units."""
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -62,7 +62,7 @@ def label(axes: Axes, title: str, x: str = "", y: str = "") -> Axes:
 
 
 def log_scale(axes: Axes, which: str) -> Axes:
-    """A logarithmic x or y axis with plain numbers at 1, 2 and 5 of every decade."""
+    """Make the x or y axis logarithmic, with plain numbers at 1, 2 and 5 of every decade."""
     getattr(axes, f"set_{which}scale")("log")
     axis = getattr(axes, f"{which}axis")
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -72,6 +72,6 @@ def log_scale(axes: Axes, which: str) -> Axes:
 
 
 def line_style(index: int) -> dict:
-    """Colour, marker and dash of the index-th line."""
+    """Return colour, marker and dash of the index-th line."""
     cycles = {"color": COLOURS, "marker": MARKERS, "linestyle": DASHES}
     return {name: values[index % len(values)] for name, values in cycles.items()}

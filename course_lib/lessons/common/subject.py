@@ -1,6 +1,6 @@
-"""What experiments measure unless they say otherwise: the default model and its text, loaded once for all steps.
+"""The default subject of experiments: the default model and its text, loaded once for all steps.
 
-Eviction, pruning and sparse attention act inside a `with` block or on a copy, so that the model stays as it was.
+Eviction, pruning and sparse attention act inside a `with` block or on a copy, so the model stays unchanged.
 """
 
 from functools import lru_cache
@@ -16,22 +16,22 @@ from course_lib.models import DEFAULT_MODEL, load_model
 
 @lru_cache(maxsize=1)
 def loaded(name: str = DEFAULT_MODEL) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model and its tokenizer."""
+    """Return the model and its tokenizer."""
     return load_model(name)
 
 
 @lru_cache(maxsize=4)
 def article_windows(n: int, length: int, seed: int, split: str = "evaluation") -> Int[Tensor, "N T"]:
-    """Windows of Wikipedia articles; the first n of a seed are the same for every n."""
+    """Return windows of Wikipedia articles; for one seed, the first n windows are the same for every n."""
     return windows("wikipedia", n, length, loaded()[1], split, seed)
 
 
 @lru_cache(maxsize=4)
 def article_starts(n: int, length: int, seed: int, split: str = "evaluation") -> Int[Tensor, "N T"]:
-    """The first tokens of n random Wikipedia articles, one window per article, so that windows are independent.
+    """Return the first tokens of n random Wikipedia articles. With one window per article, windows are independent.
 
     Raises:
-        ValueError: fewer than n articles have so many tokens.
+        ValueError: fewer than n articles have this many tokens.
     """
     tokenizer = loaded()[1]
     ids = [

@@ -1,6 +1,6 @@
-"""What all interactive views share: controls, and below them what is drawn for their values.
+"""The frame of all interactive views: controls, and below them the output for their values.
 
-Without a browser, as when a notebook is executed in a terminal, the picture of the first values stays.
+Without a browser, for example if a notebook is executed in a terminal, the picture of the first values stays.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ def show_view(
     controls: widgets.VBox | None = None,
     refused: widgets.Label | None = None,
 ) -> widgets.VBox:
-    """Show the controls and, below them, what `draw` returns; a new choice replaces it. Returns the controls.
+    """Show the controls and, below them, the output of `draw`; a new choice replaces it. Returns the controls.
 
     Args:
         draw: takes the value of each control by name.
         choice: the controls by name.
-        controls: the same as they are laid out, with others among them; side by side when None.
+        controls: the layout of the controls, which may contain others; side by side if None.
         refused: shows why `draw` refuses a choice with a ValueError; the last picture stays.
     """
     controls = controls or widgets.VBox([widgets.HBox(list(choice.values()))])
@@ -48,7 +48,7 @@ def show_view(
 
 
 def player(slider: widgets.IntSlider, interval: int) -> widgets.Play:
-    """A button that moves a slider one step every `interval` milliseconds."""
+    """Make a button that moves a slider one step every `interval` milliseconds."""
     play = widgets.Play(value=slider.value, min=slider.min, max=slider.max, interval=interval)
     widgets.jslink((play, "value"), (slider, "value"))
     return play

@@ -1,1 +1,1 @@
-"""How much each layer loses; not which of its weights."""
+"""How many weights of each layer are pruned; a pruner then chooses which ones."""

@@ -1,9 +1,9 @@
-"""Which layer loses how much: an Allocation gives every layer its own sparsity, and the model as a whole stays at S.
+"""Allocations: each layer gets its own sparsity, while the sparsity of the whole model stays S.
 
 Dimension key: O outputs of a layer, I its inputs.
 
-An allocation looks at the dense model before anything is pruned: one pass of the calibration windows through all
-blocks, which yields the scores of one block at a time. Nothing of the size of the model is ever held.
+An allocation uses the dense model before any layer is pruned. The calibration windows run once through all blocks, and
+the scores of one block are computed at a time. So nothing as large as the model is ever in memory.
 """
 
 from abc import ABC, abstractmethod
@@ -23,10 +23,10 @@ Scan = Callable[[LayerPruner], Iterator[Scores]]
 
 
 class Allocation(ABC):
-    """Gives every layer its own sparsity."""
+    """Chooses the sparsity of each layer."""
 
     def check(self, pattern: Pattern) -> None:
-        """Raises ValueError for a pattern whose sparsity this allocation cannot vary."""
+        """Raise ValueError for a pattern whose sparsity this allocation cannot vary."""
         if "sparsity" not in {field.name for field in fields(pattern)}:
             raise ValueError(
                 f"got {pattern} with {self}; expected a pattern with a sparsity to vary, such as Unstructured(0.5). "
@@ -35,16 +35,16 @@ class Allocation(ABC):
 
     @abstractmethod
     def sparsities(self, pruner: LayerPruner, scan: Scan) -> dict[str, float]:
-        """The sparsity of each layer by name; layers not named keep the pruner's own pattern."""
+        """Return the sparsity of each layer by name; layers that are missing keep the pruner's own pattern."""
 
     def pattern(self, pattern: Pattern, sparsity: float) -> Pattern:
-        """The pruner's pattern, at the sparsity of one layer."""
+        """Return the pruner's pattern with the sparsity of one layer."""
         return replace(pattern, sparsity=sparsity)
 
 
 @dataclass(frozen=True)
 class Uniform(Allocation):
-    """Every layer gets the pruner's pattern as it is. It needs no look at the model."""
+    """Every layer gets the pruner's own pattern. The dense model is not needed."""
 
     def check(self, pattern: Pattern) -> None:
         return
@@ -57,7 +57,7 @@ UNIFORM = Uniform()
 
 
 def check_layer_score(layer: str, score: Tensor) -> None:
-    """A score that can be ranked. Raises ValueError naming the layer for any other."""
+    """Return a score that can be ranked. Raise ValueError, with the layer's name, for any other score."""
     try:
         check_score(score)
     except ValueError as error:

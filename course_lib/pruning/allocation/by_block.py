@@ -1,4 +1,4 @@
-"""A sparsity of its own for each block, given by the caller: all layers of a block lose the same fraction."""
+"""Sparsities given by the caller, one per block: all layers of a block lose the same fraction of their weights."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from course_lib.sparsity.ranking import check_sparsity
 
 @dataclass(frozen=True)
 class ByBlock(Allocation):
-    """S_l is the l-th share, as many as the model has blocks; the pruner's own sparsity does not count."""
+    """S_l is entry l of `shares`, which has one entry per block; the pruner's own sparsity is ignored."""
 
     shares: tuple[float, ...] = ()
 
@@ -21,7 +21,7 @@ class ByBlock(Allocation):
             check_sparsity(share)
 
     def sparsities(self, pruner: LayerPruner, scan: Scan) -> dict[str, float]:
-        layers_in = [list(scores) for scores in scan(Magnitude())]  # which reads no text
+        layers_in = [list(scores) for scores in scan(Magnitude())]  # which uses no calibration text
         if len(layers_in) != len(self.shares):
             raise ValueError(f"got {len(self.shares)} shares for {len(layers_in)} blocks; expected one for each block.")
         return {layer: share for layers, share in zip(layers_in, self.shares, strict=True) for layer in layers}

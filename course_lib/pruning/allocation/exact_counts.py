@@ -1,5 +1,5 @@
-"""From the sparsity that a layer should have to one that it can have: whole weights are pruned, and some patterns prune
-by rows.
+"""Round the sparsity of each layer to one that is possible: only whole weights are pruned, and some patterns prune an
+equal number in every row.
 
 Dimension key: O outputs of a layer, I its inputs, K steps from dense to empty that a pattern can take.
 """
@@ -11,11 +11,12 @@ from course_lib.sparsity.ranking import n_pruned
 def whole_weights(
     wanted: dict[str, float], shapes: dict[str, tuple[int, int]], pattern: Pattern, total: float
 ) -> dict[str, float]:
-    """Sparsities that the pattern can meet exactly, as close as it allows to those wanted and to the total.
+    """Return sparsities that the pattern can meet exactly, as close as possible to the wanted ones and to the total.
 
-    A layer's count moves in steps: one weight for per="layer", one weight of each row for per="row". All are rounded
-    down; what is missing then goes, a step at a time, to the layers that lost most by rounding, and never beyond the
-    total. So per="layer" meets it to the weight, and others fall short by less than the smallest step.
+    A layer's count moves in steps: one weight for per="layer", one weight of each row for per="row". First, all counts
+    are rounded down. Then the missing steps are added one at a time to the layers that lost most by rounding, as long
+    as the total is not exceeded. So per="layer" meets the total exactly, and other patterns miss it by less than the
+    smallest step.
     """
     sizes = {layer: rows * columns for layer, (rows, columns) in shapes.items()}
     steps = {layer: n_steps(pattern, shape) for layer, shape in shapes.items()}
@@ -32,7 +33,7 @@ def whole_weights(
 
 
 def n_steps(pattern: Pattern, shape: tuple[int, int]) -> int:
-    """K: in how many steps the pattern takes a layer of this shape from dense to empty."""
+    """Return K, the number of steps in which the pattern takes a layer of this shape from dense to empty."""
     rows, columns = shape
     if isinstance(pattern, Rows):
         return rows

@@ -1,10 +1,11 @@
-"""One ranking over a whole model: where it cuts, found without holding its scores, by two looks at each layer.
+"""One ranking of all scores of a model, without storing them: two passes over the layers find the pruning threshold.
 
 Dimension key: O outputs of a layer, I its inputs, N entries of a part of a score.
 
-A float32 orders as an integer does (with the sign turned round), so its upper half is a coarse mark and its lower
-half a fine one. The first look counts coarse marks; the mark where the cut falls is then known, and the second look
-counts the fine marks within it. Each layer keeps a few thousand counts instead of millions of scores.
+The bits of a float32 have the same order as an integer (for negative numbers, reversed). So the upper 16 bits are a
+coarse bin and the lower 16 bits a fine bin. The first pass counts the scores in each coarse bin, which tells us the
+coarse bin of the threshold. The second pass counts the fine bins within it. Each layer stores a few thousand counts
+instead of millions of scores.
 """
 
 from collections.abc import Iterator
@@ -25,11 +26,11 @@ HALF = 1 << 16
 
 @dataclass(frozen=True)
 class OneRanking(Allocation):
-    """One ranking of all scores of the model: layers with low scores lose more than others.
+    """One ranking of all scores of the model: layers with low scores lose more weights than others.
 
-    The counts are exactly those of `keep_across` on the scores (as float32) of the dense model. They need no place for
-    these scores: one pass over the model counts how many fall between coarse marks, a second resolves where the edge
-    lies, so calibration runs through the dense model twice.
+    The counts are exactly those of `keep_across` on the scores (as float32) of the dense model, but the scores are not
+    stored. The first pass over the model counts the scores per coarse bin. The second pass finds the threshold within
+    its bin. So calibration runs through the dense model twice.
     """
 
     def check(self, pattern: Pattern) -> None:
@@ -54,30 +55,33 @@ class OneRanking(Allocation):
 
 @dataclass
 class GlobalThreshold:
-    """How many weights of each layer leave when the lowest `sparsity` of all do; ties leave in the order of layers."""
+    """Counts the weights to prune per layer if the lowest `sparsity` of all are pruned; ties go in order of layers."""
 
     sparsity: float
     sizes: dict[str, int] = field(default_factory=dict)
-    coarse: dict[str, tuple[numpy.ndarray, numpy.ndarray]] = field(default_factory=dict)  # marks present, their counts
-    fine: dict[str, numpy.ndarray] = field(default_factory=dict)  # (65536,) within the mark where the cut falls
+    coarse: dict[str, tuple[numpy.ndarray, numpy.ndarray]] = field(default_factory=dict)  # bins in use, their counts
+    fine: dict[str, numpy.ndarray] = field(default_factory=dict)  # (65536,) in the threshold's coarse bin
 
     def look_coarsely(self, layer: str, score: Float[Tensor, "O I"]) -> None:
-        """The first look: how many scores of the layer share each upper half."""
+        """Count, in the first pass, the scores of the layer in each coarse bin (equal upper 16 bits)."""
         self.sizes[layer] = score.numel()
         counts = sum(torch.bincount(order >> 16, minlength=HALF) for order in _ordered(score)).cpu().numpy()
         self.coarse[layer] = counts.nonzero()[0], counts[counts > 0]
 
     def look_closely(self, layer: str, score: Float[Tensor, "O I"]) -> None:
-        """The second look, after the first at all layers: the lower halves of scores with the upper half at the cut."""
+        """Count, in the second pass, the fine bins (lower 16 bits) of the scores in the coarse bin of the threshold."""
         mark = self._edge()[0]
         inside = (order[order >> 16 == mark] & (HALF - 1) for order in _ordered(score))
         self.fine[layer] = sum(torch.bincount(order, minlength=HALF) for order in inside).cpu().numpy()
 
     def n_leaving(self) -> dict[str, int]:
-        """Of each layer, after both looks: all below the cut, and of those that tie at it as many as still must."""
+        """Return the number of weights to prune per layer: all below the threshold, and as many ties at it as needed.
+
+        Call it after both passes.
+        """
         mark, n_inside = self._edge()
         within = sum(self.fine.values()).cumsum()
-        last = int(numpy.searchsorted(within, n_inside))  # the fine mark of the last that leaves
+        last = int(numpy.searchsorted(within, n_inside))  # the fine bin of the last weight to prune
         n_tied = n_inside - (int(within[last - 1]) if last else 0) if n_inside else 0
         leaving = {}
         for layer, (marks, counts) in self.coarse.items():
@@ -88,7 +92,7 @@ class GlobalThreshold:
         return leaving
 
     def _edge(self) -> tuple[int, int]:
-        """The coarse mark in which the last that leaves lies, and how many of that mark leave."""
+        """Return the coarse bin of the last weight to prune, and how many weights of that bin are pruned."""
         target = n_pruned(sum(self.sizes.values()), self.sparsity)
         marks = numpy.concatenate([marks for marks, _ in self.coarse.values()])
         counts = numpy.concatenate([counts for _, counts in self.coarse.values()])
@@ -108,9 +112,9 @@ def _share_of(layer: str, n_leaving: int, size: int) -> float:
 
 
 def _ordered(score: Float[Tensor, "O I"]) -> Iterator[Int64[Tensor, "N"]]:
-    """Integers in the order of the scores, from 0 on, a million at a time: they take twice the memory of the scores.
+    """Yield integers ≥ 0 in the order of the scores, a million at a time because they take twice the scores' memory.
 
-    Zero has two bit patterns and counts as one number.
+    Zero has two bit patterns; both get the same number.
     """
     for part in score.flatten().split(1 << 20):
         bits = (part + 0.0).view(torch.int32).long()

@@ -15,14 +15,15 @@ from course_lib.sparsity.patterns import Pattern
 
 @dataclass(frozen=True)
 class OWL(Allocation):
-    """Blocks with more outliers lose less.
+    """Blocks with more outliers lose fewer weights.
 
     Outliers of block l (section 3): D_l, the fraction of its scores |W_ij|·‖X_j‖₂ above `threshold` times their mean.
-    S_l = S − λ·(D_l − D̄)/max|D_l − D̄| (section 4), the same for all layers of a block, whatever the pruner's own score.
+    S_l = S − λ·(D_l − D̄)/max|D_l − D̄| (section 4), equal for all layers of a block, whatever score the pruner uses.
 
     Deviation: the public code maps D linearly onto an interval of width 2λ and then shifts it until the plain mean over
-    blocks is S, so that a lone outlier block may end up to 2λ from S. Here the mean counts weights, and the scale
-    is set by the block furthest from it, so that both promises of the paper hold: [S − λ, S + λ], and S in total.
+    blocks is S, so the sparsity of a single outlier block can differ from S by up to 2λ. Here D̄ is weighted by the
+    number of weights, and the block with the largest |D_l − D̄| sets the scale. So S_l is in [S − λ, S + λ], and the
+    total is S.
     """
 
     threshold: float = 5.0  # the paper's M
@@ -45,7 +46,7 @@ class OWL(Allocation):
 
     def sparsities(self, pruner: LayerPruner, scan: Scan) -> dict[str, float]:
         outliers, shapes = {}, {}
-        for scores in filter(None, scan(Wanda())):  # a block that stays dense has none
+        for scores in filter(None, scan(Wanda())):  # a block that stays dense has no scores
             share = outlier_ratio(scores, self.threshold)
             outliers |= dict.fromkeys(scores, share)
             shapes |= {layer: tuple(score.shape) for layer, score in scores.items()}
@@ -54,7 +55,7 @@ class OWL(Allocation):
 
 
 def outlier_ratio(scores: Scores, threshold: float) -> float:
-    """The fraction of a block's scores that are more than `threshold` times their mean over the block."""
+    """Return the fraction of a block's scores that are more than `threshold` times their mean over the block."""
     for layer, score in scores.items():
         check_layer_score(layer, score)
     size = sum(score.numel() for score in scores.values())
@@ -65,7 +66,7 @@ def outlier_ratio(scores: Scores, threshold: float) -> float:
 def owl_sparsities(
     outliers: dict[str, float], shapes: dict[str, tuple[int, int]], total: float, span: float
 ) -> dict[str, float]:
-    """S_l = S − λ·(D_l − D̄)/max|D_l − D̄|, with D̄ the mean over weights; S everywhere where no D differs."""
+    """Compute S_l = S − λ·(D_l − D̄)/max|D_l − D̄|, with D̄ weighted by the number of weights; S if all D are equal."""
     sizes = {layer: rows * columns for layer, (rows, columns) in shapes.items()}
     mean = sum(outliers[layer] * size for layer, size in sizes.items()) / sum(sizes.values())
     furthest = max(abs(value - mean) for value in outliers.values())

@@ -1,1 +1,1 @@
-"""Pruning small networks exactly: brain damage, brain surgeon, their Hessians and the problems of their papers."""
+"""Exact pruning of small networks: Optimal Brain Damage, Optimal Brain Surgeon, Hessians, and the papers' problems."""

@@ -1,4 +1,4 @@
-"""Deleting weights of small networks one after the other: the state, one deletion, and the loop.
+"""Delete weights of small networks one after the other: the state, one deletion, and the loop.
 
 Dimension key: P samples, d free weights.
 """
@@ -16,7 +16,7 @@ from course_lib.pruning.classic.surfaces import Method, Surface
 
 @dataclass(frozen=True)
 class State:
-    """A network under surgery. `keep`: True where a weight stays. `saliency`: what the last deletion was to cost."""
+    """A network during pruning. `keep`: True for kept weights. `saliency`: the predicted cost of the last deletion."""
 
     network: Network
     theta: Float[Tensor, "d"]
@@ -35,7 +35,7 @@ class State:
 
 
 def whole(network: Network, theta: Float[Tensor, "d"]) -> State:
-    """A trained network before the first deletion."""
+    """Return the state of a trained network before the first deletion."""
     if len(theta) != network.n_weights or not theta.isfinite().all():
         raise ValueError(
             f"got {len(theta)} weights, {int((~theta.isfinite()).sum())} of them not finite; expected "
@@ -45,7 +45,7 @@ def whole(network: Network, theta: Float[Tensor, "d"]) -> State:
 
 
 def cheapest(state: State, surface: Surface) -> int:
-    """The weight whose deletion costs least; among equals the first."""
+    """Return the index of the weight with the lowest saliency; the first one in a tie."""
     saliency = surface.saliency(state.theta).masked_fill(~state.keep, torch.inf)
     if saliency[state.keep].isnan().any():
         raise ValueError("a saliency is NaN: expected numbers to rank; look for NaN in the weights or the Hessian")
@@ -53,7 +53,7 @@ def cheapest(state: State, surface: Surface) -> int:
 
 
 def delete(state: State, surface: Surface, q: int) -> State:
-    """Weight q leaves, and the others move as the surface says."""
+    """Delete weight q, and update the other weights as the error surface prescribes."""
     if not 0 <= q < len(state.keep) or not state.keep[q]:
         first = state.keep.nonzero().flatten()[:5].tolist()
         raise ValueError(f"weight {q} is not there to be deleted; expected one of {state.n_left}: {first} and so on")
@@ -70,11 +70,13 @@ def deletions(
     refit: Callable[[State], State] | None = None,
     per_round: int = 1,
 ) -> Iterator[State]:
-    """The state now, and after every round of deletions, down to one weight. Take as many as a stopping rule wants.
+    """Yield the current state and the state after every round of deletions, down to one weight.
+
+    A stopping rule decides how many of these states are used.
 
     Args:
-        refit: trains the weights that stay, after every round.
-        per_round: deletions from one error surface before it is computed again. OBS corrects it after each.
+        refit: trains the kept weights after every round.
+        per_round: deletions that use one error surface before it is computed again. OBS updates it after each deletion.
     """
     if per_round < 1:
         raise ValueError(f"per_round={per_round}: expected at least 1 deletion in a round")

@@ -13,14 +13,14 @@ from course_lib.pruning.classic.network import Network, Samples, activation, err
 
 
 def with_bias(units: Float[Tensor, "P J"]) -> Float[Tensor, "P J1"]:
-    """The inputs of a layer: the units below, and the unit that is always 1."""
+    """Return the inputs of a layer: the units below, and a unit that is always 1."""
     return torch.cat([units, units.new_ones(len(units), 1)], dim=1)
 
 
 def output_gradients(
     network: Network, theta: Float[Tensor, "d"], inputs: Float[Tensor, "P I"]
 ) -> Float[Tensor, "P O d"]:
-    """X of OBS: the gradient of every OUTPUT (not of the error) with respect to the weights, for every pattern."""
+    """Return X of OBS: the gradient of every OUTPUT (not of the error) by the weights, for every pattern."""
     units, layers = network.activities(theta, inputs), network.layers(theta)
     slope = activation(network.output).first(units[-1])
     back = torch.diag_embed(slope)  # (P, O, K): how output o moves with the input of unit k; here k is an output
@@ -33,25 +33,25 @@ def output_gradients(
 
 
 def residuals(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "P O"]:
-    """o − t, for every pattern and output."""
+    """Return o − t for every pattern and output."""
     return network(theta, samples.inputs) - samples.targets
 
 
 def error_gradient(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d"]:
-    """∂E/∂w of the error 1/(2P) Σ ‖t − o‖². At a trained minimum it vanishes."""
+    """Return ∂E/∂w of the error E = 1/(2P) Σ ‖t − o‖². It is zero at a minimum."""
     slopes = output_gradients(network, theta, samples.inputs)
     return torch.einsum("po,pod->d", residuals(network, theta, samples), slopes) / len(slopes)
 
 
 def full_hessian(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d d"]:
-    """∂²E/∂w∂w', exact, by differentiating twice."""
+    """Return the exact Hessian ∂²E/∂w∂w' by differentiating twice."""
     return torch.func.hessian(lambda weights: error(network, weights, samples))(theta)
 
 
 def outer_product_hessian(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d d"]:
-    """H = 1/P Σ X Xᵀ over samples and outputs (Hassibi and Stork 1992; elsewhere called Gauss-Newton).
+    """Return H = 1/P Σ X Xᵀ over samples and outputs (Hassibi and Stork 1992; elsewhere called Gauss-Newton).
 
-    The exact Hessian has a second part, 1/P Σ (o − t) ∂²o/∂w∂w', which vanishes where the network fits its targets.
+    The exact Hessian has a second part, 1/P Σ (o − t) ∂²o/∂w∂w', which is zero if the network fits its targets.
     """
     slopes = output_gradients(network, theta, samples.inputs)
     rows = slopes.flatten(0, 1)
@@ -59,23 +59,24 @@ def outer_product_hessian(network: Network, theta: Float[Tensor, "d"], samples: 
 
 
 def outer_product_diagonal(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d"]:
-    """The diagonal of the outer-product Hessian alone, 1/P Σ X²: one number per weight, no matrix.
+    """Return only the diagonal of the outer-product Hessian, 1/P Σ X²: one number per weight, no matrix.
 
-    Of a Gaussian likelihood with variance 1 this is the diagonal of the Fisher information.
+    For a Gaussian likelihood with variance 1, this is the diagonal of the Fisher information.
     """
     return output_gradients(network, theta, samples.inputs).square().sum(1).mean(0)
 
 
 def squared_gradients(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, "d"]:
-    """1/P Σ g², with g the gradient of a pattern's own ERROR: the diagonal of the empirical Fisher information.
+    """Return 1/P Σ g², with g the gradient of a pattern's own ERROR: the diagonal of the empirical Fisher information.
 
-    With one output g = (o − t) X, so that every pattern counts by its squared residual: none where the network fits.
+    With one output g = (o − t) X, so the squared residual weights every pattern. It is 0 if the network fits the
+    pattern.
     """
     slopes = output_gradients(network, theta, samples.inputs)
     return torch.einsum("po,pod->pd", residuals(network, theta, samples), slopes).square().mean(0)
 
 
 def residual_part(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> float:
-    """How much of the exact Hessian the outer product misses: ‖H − H_outer‖ / ‖H‖, in Frobenius norm."""
+    """Return the part of the exact Hessian that the outer product misses: ‖H − H_outer‖ / ‖H‖, in Frobenius norm."""
     exact = full_hessian(network, theta, samples)
     return ((exact - outer_product_hessian(network, theta, samples)).norm() / exact.norm()).item()

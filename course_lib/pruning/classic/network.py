@@ -1,6 +1,6 @@
 """Small multilayer networks whose weights are one flat vector, so that a Hessian is a matrix.
 
-A bias is a weight from a unit that always says 1, as in the papers: it counts, and it can be deleted.
+As in the papers, a bias is a weight from a unit that is always 1. It counts as a weight, and it can be deleted.
 
 Dimension key: P samples (the papers call them patterns), I inputs, O outputs, d free weights, c connections; in a layer
 J inputs (1 more for the bias), K outputs.
@@ -21,7 +21,7 @@ DTYPE = torch.float64
 
 @dataclass(frozen=True)
 class Activation:
-    """f(a) and its derivatives; the derivatives are functions of the VALUE f(a)."""
+    """An activation function f(a) and its derivatives; the derivatives are functions of the VALUE f(a)."""
 
     value: Callable[[Tensor], Tensor]
     first: Callable[[Tensor], Tensor]
@@ -36,7 +36,7 @@ ACTIVATIONS = {
 
 
 def activation(name: str) -> Activation:
-    """The function of that name, or a ValueError that lists them."""
+    """Return the function with this name. Raise ValueError, with a list of names, if there is none."""
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ValueError(f"got activation {name!r}; expected one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
@@ -44,7 +44,7 @@ def activation(name: str) -> Activation:
 
 @dataclass(frozen=True)
 class Samples:
-    """The patterns that a network learns from, or is tested on."""
+    """The patterns on which a network is trained or tested."""
 
     inputs: Float[Tensor, "P I"]
     targets: Float[Tensor, "_ O"]  # as many as inputs
@@ -60,11 +60,11 @@ class Samples:
 
 @dataclass(frozen=True)
 class Network:
-    """Layers of `sizes` units, from inputs to outputs.
+    """A network with `sizes` units per layer, from inputs to outputs.
 
     Args:
-        share: for every connection the index of the free weight it uses, or -1 where there is no connection; None when
-            each connection has its own. LeCun's networks were convolutions: many connections, few free weights.
+        share: for every connection the index of the free weight that it uses, or -1 for no connection; None if each
+            connection has its own weight. LeCun's networks were convolutions: many connections, few free weights.
     """
 
     sizes: tuple[int, ...]
@@ -95,7 +95,7 @@ class Network:
         return self.n_connections if self.share is None else max(self.share) + 1
 
     def start(self, generator: torch.Generator, scale: float = 1.0) -> Float[Tensor, "d"]:
-        """Random weights, normal, with a standard deviation of scale / sqrt(inputs of the unit)."""
+        """Return random normal weights with a standard deviation of scale / sqrt(inputs of the unit)."""
         parts = [
             scale * torch.randn(k, j + 1, generator=generator, dtype=DTYPE) / j**0.5 for j, k in pairwise(self.sizes)
         ]
@@ -103,7 +103,7 @@ class Network:
         return theta if self.share is None else theta[[self.share.index(i) for i in range(self.n_weights)]]
 
     def layers(self, theta: Float[Tensor, "d"]) -> list[Float[Tensor, "K J"]]:
-        """The weight matrix of each layer, its biases in the last column."""
+        """Return the weight matrix of each layer, with its biases in the last column."""
         if len(theta) != self.n_weights:
             raise ValueError(f"got {len(theta)} weights; a network of {self.sizes} has {self.n_weights}")
         if self.share is not None:
@@ -114,15 +114,15 @@ class Network:
         ]
 
     def collect(self, per_connection: Float[Tensor, "*n c"]) -> Float[Tensor, "*n d"]:
-        """Sums a quantity over the connections that share a weight."""
+        """Sum a quantity over the connections that share a weight."""
         if self.share is None:
             return per_connection
-        index = torch.tensor(self.share) % (self.n_weights + 1)  # -1 becomes the last place, which is cut off
+        index = torch.tensor(self.share) % (self.n_weights + 1)  # -1 becomes the last entry, which is dropped
         total = per_connection.new_zeros(*per_connection.shape[:-1], self.n_weights + 1)
         return total.index_add(-1, index, per_connection)[..., :-1]
 
     def activities(self, theta: Float[Tensor, "d"], inputs: Float[Tensor, "P I"]) -> list[Float[Tensor, "P J"]]:
-        """The values of every layer of units: the inputs first, the outputs last."""
+        """Return the values of every layer of units, from the inputs to the outputs."""
         if inputs.shape[1] != self.sizes[0]:
             raise ValueError(f"got patterns of {inputs.shape[1]} inputs; expected {self.sizes[0]}")
         units = [inputs]
@@ -136,12 +136,12 @@ class Network:
 
 
 def error(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> Float[Tensor, ""]:
-    """E = 1/(2P) Σ ‖t − o‖², summed over outputs, averaged over samples (the error of Hassibi and Stork)."""
+    """Compute E = 1/(2P) Σ ‖t − o‖², summed over outputs, averaged over samples (the error of Hassibi and Stork)."""
     return 0.5 * (network(theta, samples.inputs) - samples.targets).square().sum(1).mean()
 
 
 def accuracy(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> float:
-    """The fraction of samples classified correctly: by the largest output, or by one half if there is one output."""
+    """Return the fraction of samples classified correctly: by the largest output, or by 0.5 if there is one output."""
     outputs = network(theta, samples.inputs)
     if outputs.shape[1] == 1:
         right = (outputs > 0.5) == (samples.targets > 0.5)
@@ -151,7 +151,7 @@ def accuracy(network: Network, theta: Float[Tensor, "d"], samples: Samples) -> f
 
 
 def convolution(width: int, kernel: int, n_out: int) -> Network:
-    """One feature map that slides a kernel over `width` inputs, then a dense layer: few shared weights."""
+    """Return one feature map that slides a kernel over `width` inputs, then a dense layer: few shared weights."""
     positions = width - kernel + 1
     if positions < 1:
         raise ValueError(f"got a kernel of {kernel} on {width} inputs; expected one that fits")

@@ -1,6 +1,6 @@
 """Optimal Brain Surgeon, Hassibi, Stork, 1992, https://proceedings.neurips.cc/paper/1992/hash/303ed4c69846ab36c2904d3ba8573050-Abstract.html
 
-The inverse of the outer-product Hessian, without inverting anything: one rank-one correction for each gradient.
+Compute the inverse of the outer-product Hessian without a matrix inversion, by one rank-one update per gradient.
 
 Dimension key: P samples, n gradients (samples times outputs), d weights.
 """
@@ -11,11 +11,11 @@ from torch import Tensor
 
 
 def inverse_by_recursion(gradients: Float[Tensor, "n d"], n_patterns: int, alpha: float = 1e-8) -> Float[Tensor, "d d"]:
-    """(αI + 1/P Σ X Xᵀ)⁻¹, pattern by pattern (Hassibi and Stork 1992).
+    """Compute (αI + 1/P Σ X Xᵀ)⁻¹ pattern by pattern (Hassibi and Stork 1992).
 
     H⁻¹_{k+1} = H⁻¹_k − H⁻¹_k X Xᵀ H⁻¹_k / (P + Xᵀ H⁻¹_k X),  H⁻¹_0 = I / α
 
-    Each step is the Sherman-Morrison formula. It costs O(d²) for a gradient, O(P d²) in all, and d² numbers of memory.
+    Each step is the Sherman-Morrison formula. It costs O(d²) per gradient, O(P d²) in total, and memory for d² numbers.
     """
     check_gradients(gradients, alpha)
     inverse = torch.eye(gradients.shape[1], dtype=gradients.dtype) / alpha
@@ -26,7 +26,10 @@ def inverse_by_recursion(gradients: Float[Tensor, "n d"], n_patterns: int, alpha
 
 
 def inverse_directly(gradients: Float[Tensor, "n d"], n_patterns: int, alpha: float = 1e-8) -> Float[Tensor, "d d"]:
-    """The same matrix by Cholesky: O(n d²) to add up and O(d³) to invert, in two calls, so faster in practice."""
+    """Compute the same matrix by Cholesky: O(n d²) for the sum and O(d³) for the inverse, but faster in practice.
+
+    It takes only two calls.
+    """
     check_gradients(gradients, alpha)
     hessian = gradients.T @ gradients / n_patterns
     hessian.diagonal().add_(alpha)
@@ -34,7 +37,7 @@ def inverse_directly(gradients: Float[Tensor, "n d"], n_patterns: int, alpha: fl
 
 
 def inverse_of(hessian: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
-    """The inverse of a positive definite Hessian; a ValueError with the remedy for any other."""
+    """Return the inverse of a positive definite Hessian. Raise ValueError, with advice, for any other matrix."""
     if not hessian.isfinite().all():
         raise ValueError("the Hessian holds NaN or infinity: expected finite numbers; look at the weights and the data")
     factor, failed = torch.linalg.cholesky_ex(hessian)
@@ -47,7 +50,7 @@ def inverse_of(hessian: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
 
 
 def embed(inverse: Float[Tensor, "k k"], keep: Bool[Tensor, "d"]) -> Float[Tensor, "d d"]:
-    """The inverse over the weights that stay, with zero rows and columns for those that have left."""
+    """Return the inverse over the kept weights, with zero rows and columns for the deleted ones."""
     whole = inverse.new_zeros(len(keep), len(keep))
     index = keep.nonzero().flatten()
     whole[index[:, None], index] = inverse

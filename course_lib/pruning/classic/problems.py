@@ -2,8 +2,8 @@
 
 The MONK's Problems: Thrun and others, 1991, Carnegie Mellon report CMU-CS-91-197,
 http://robots.stanford.edu/papers/thrun.MONK.html; the data: https://archive.ics.uci.edu/dataset/70
-Robots are described by six attributes; three rules say which of the 432 possible robots belong to a class. The test set
-is all 432, labelled by the rule. The training sets are the published samples, here as the numbers of their rows.
+Robots have six attributes. Each of three rules decides which of the 432 possible robots belong to a class. The test set
+has all 432 robots with the labels of the rule. The training sets are the published samples, stored here as row numbers.
 
 Dimension key: P samples, 6 attributes, 17 inputs.
 """
@@ -19,10 +19,10 @@ from course_lib.pruning.classic.network import DTYPE, Network, Samples
 XOR_NETWORK = Network((2, 2, 1))
 DIGITS_NETWORK = Network((64, 20, 10))
 
-VALUES = (3, 3, 2, 3, 4, 2)  # how many values each attribute has: 17 in all
+VALUES = (3, 3, 2, 3, 4, 2)  # number of values of each attribute: 17 in total
 ATTRIBUTES = ("head", "body", "smiling", "holding", "jacket", "tie")
 
-# The networks of Thrun's report, as Hassibi and Stork prune them, and the decay that each is trained with here.
+# The networks of Thrun's report, as Hassibi and Stork prune them, and the weight decay with which we train each one.
 NETWORKS = {1: Network((17, 3, 1)), 2: Network((17, 2, 1)), 3: Network((17, 2, 1))}
 DECAY = {1: 1e-4, 2: 1e-4, 3: 1e-3}
 
@@ -56,24 +56,24 @@ FLIPPED = {5, 61, 203, 213, 214, 391}  # rows of problem 3 whose training labels
 
 
 def xor() -> Samples:
-    """The four samples of exclusive or."""
+    """Return the four samples of exclusive or."""
     inputs = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=DTYPE)
     return Samples(inputs, (inputs.sum(1, keepdim=True) == 1).to(DTYPE))
 
 
 def robots() -> Int[Tensor, "432 6"]:
-    """All robots, attribute values from 1, in the order of their numbers."""
+    """Return all robots, with attribute values from 1, in the order of their numbers."""
     return torch.tensor(list(product(*(range(1, n + 1) for n in VALUES))))
 
 
 def one_hot(robots: Int[Tensor, "P 6"]) -> Tensor:
-    """17 inputs of 0 and 1: one for each value of each attribute."""
+    """Encode robots as 17 inputs of 0 and 1: one for each value of each attribute."""
     columns = [robots[:, i, None] == torch.arange(1, n + 1) for i, n in enumerate(VALUES)]
     return torch.cat(columns, dim=1).to(DTYPE)
 
 
 def labels(problem: int) -> Tensor:
-    """The labels that the rule of a problem gives to all robots."""
+    """Return the labels that the rule of a problem gives to all robots."""
     a = robots().T
     if problem == 1:
         return (a[0] == a[1]) | (a[4] == 1)
@@ -85,7 +85,7 @@ def labels(problem: int) -> Tensor:
 
 
 def monks(problem: int) -> tuple[Samples, Samples]:
-    """The training set (124, 169 or 122 robots) and the test set (all 432)."""
+    """Return the training set (124, 169 or 122 robots) and the test set (all 432)."""
     inputs, right = one_hot(robots()), labels(problem)
     rows = torch.tensor([int(row) for row in TRAINING_ROWS[problem].split()])
     noise = torch.tensor([problem == 3 and int(row) in FLIPPED for row in rows])
@@ -94,13 +94,13 @@ def monks(problem: int) -> tuple[Samples, Samples]:
 
 
 def input_names() -> list[str]:
-    """The 17 inputs in words: head=1, head=2, ..."""
+    """Return names for the 17 inputs: head=1, head=2, ..."""
     return [f"{name}={value}" for name, n in zip(ATTRIBUTES, VALUES, strict=True) for value in range(1, n + 1)]
 
 
 def digits(generator: torch.Generator, n_training: int = 1200) -> tuple[Samples, Samples]:
-    """Handwritten digits of 8 × 8 pixels (1797 in all), scaled to [0, 1], one output a class: training and test set."""
-    from sklearn.datasets import load_digits  # a second to import, and only this function needs it
+    """Return training and test set of 1797 handwritten 8 × 8 digits, scaled to [0, 1], with one output per class."""
+    from sklearn.datasets import load_digits  # the import takes a second, and only this function needs it
 
     dataset = load_digits()
     if not 0 < n_training < len(dataset.data):

@@ -1,4 +1,4 @@
-"""An error surface of two weights that can be drawn: E(w) = ½ (w − w*)ᵀ H (w − w*), and what each method deletes.
+"""An error surface of two weights that can be plotted: E(w) = ½ (w − w*)ᵀ H (w − w*), and the choice of each method.
 
 Dimension key: 2 weights.
 """
@@ -17,7 +17,7 @@ from course_lib.pruning.classic.surfaces import Diagonal, Inverse
 
 @dataclass(frozen=True)
 class Quadratic:
-    """`minimum` is where training ended; the error there is zero."""
+    """A quadratic error surface. `minimum` holds the trained weights, where the error is zero."""
 
     hessian: Float[Tensor, "2 2"]
     minimum: Float[Tensor, "2"]
@@ -28,7 +28,7 @@ class Quadratic:
 
 
 def quadratic(minimum: tuple[float, float], degrees: float = 0.0) -> Quadratic:
-    """Curvatures 4 and 1, so 2 x₁² + ½ x₂² around the trained weights, its axes turned by some degrees."""
+    """Return a surface with curvatures 4 and 1 (2 x₁² + ½ x₂²) around the trained weights, rotated by `degrees`."""
     angle = math.radians(degrees)
     turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=DTYPE)
     hessian = turn @ torch.diag(torch.tensor([4.0, 1.0], dtype=DTYPE)) @ turn.T
@@ -47,7 +47,7 @@ class Choice:
 
 
 def choices(surface: Quadratic) -> list[Choice]:
-    """Magnitude, OBD and OBS on the same surface. Magnitude predicts nothing: its number is ½ w²."""
+    """Return the choices of magnitude, OBD and OBS on the surface. Magnitude has no cost estimate, so we use ½ w²."""
     views = {
         "magnitude": Diagonal(torch.ones(2, dtype=DTYPE)),
         "OBD": Diagonal(surface.hessian.diagonal()),

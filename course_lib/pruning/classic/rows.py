@@ -1,4 +1,5 @@
-"""One output of a linear layer as a network of its own: y = w · x, E = 1/(2N) Σ (y − ŷ)², H = XᵀX / N, exactly.
+"""One output of a linear layer as a separate network, without approximation: y = w · x, E = 1/(2N) Σ (y − ŷ)²,
+H = XᵀX / N.
 
 Dimension key: O outputs, I inputs of the layer, N tokens.
 """
@@ -13,7 +14,7 @@ from course_lib.pruning.classic.surfaces import Diagonal, Inverse, Surface
 
 
 def row_surfaces(gram: Float[Tensor, "I I"], n_tokens: int, damping: float = 0.01) -> dict[str, Surface]:
-    """The error surface of a row for each method. `damping`: a fraction of the mean diagonal, as in SparseGPT."""
+    """Return the error surface of a row for each method. `damping`: fraction of the mean diagonal, as in SparseGPT."""
     if damping < 0:
         raise ValueError(f"damping={damping}: expected a fraction of the mean diagonal, at least 0")
     hessian = gram.to(DTYPE) / n_tokens
@@ -26,7 +27,7 @@ def row_surfaces(gram: Float[Tensor, "I I"], n_tokens: int, damping: float = 0.0
 
 
 def prune_row(weight: Float[Tensor, "I"], surface: Surface, n_leaving: int) -> Float[Tensor, "I"]:
-    """Deletes the cheapest weight n times. Quadratic errors stay quadratic, so the surface needs no recomputing."""
+    """Delete the cheapest weight n times. The error stays quadratic, so the surface need not be computed again."""
     if not 0 <= n_leaving < len(weight):
         raise ValueError(f"n_leaving={n_leaving}: expected at least 0 and fewer than the row's {len(weight)} weights")
     weight, keep = weight.to(DTYPE), torch.ones(len(weight), dtype=torch.bool)
@@ -37,7 +38,7 @@ def prune_row(weight: Float[Tensor, "I"], surface: Surface, n_leaving: int) -> F
 
 
 def output_error(gram: Float[Tensor, "I I"], dense: Float[Tensor, "I"], pruned: Float[Tensor, "I"]) -> float:
-    """Squared error of the row's output over the calibration tokens, as a fraction of the squared output."""
+    """Return the squared error of the row's output on the calibration tokens, as a fraction of the squared output."""
     gram, dense = gram.to(DTYPE), dense.to(DTYPE)
     moved = pruned.to(DTYPE) - dense
     return ((moved @ gram @ moved) / (dense @ gram @ dense)).item()

@@ -1,4 +1,4 @@
-"""When to stop deleting: rules that look at a state and say whether it is still good enough.
+"""When to stop deleting weights: rules that decide whether a state is still good enough.
 
 Dimension key: d free weights.
 """
@@ -14,27 +14,27 @@ Rule = Callable[[State], bool]
 
 
 def accurate(samples: Samples, at_least: float) -> Rule:
-    """The network classifies as many samples as before. Ask training samples: the test set is for the verdict."""
+    """Require an accuracy of at least `at_least`. Use training samples: the test set is for the final evaluation."""
     return lambda state: state.accuracy(samples) >= at_least - 1e-12
 
 
 def cheap(limit: float) -> Rule:
-    """The deletion was to cost no more than `limit`. OBS goes on while L_q is much smaller than the error E."""
+    """Require that the predicted cost of the deletion is at most `limit`. OBS continues while L_q is well below E."""
     return lambda state: state.saliency <= limit
 
 
 def precise(samples: Samples, at_most: float) -> Rule:
-    """The error stays below a bound, whatever the saliencies promised."""
+    """Require an error of at most `at_most`, whatever the saliencies predicted."""
     return lambda state: state.error(samples) <= at_most
 
 
 def at_least_left(n: int) -> Rule:
-    """No fewer than n weights stay."""
+    """Require that at least n weights are kept."""
     return lambda state: state.n_left >= n
 
 
 def last_good(states: Iterable[State], good: Rule) -> State:
-    """The state before the first that is not good enough."""
+    """Return the last state before the first one that is not good enough."""
     newest = deque(takewhile(good, states), maxlen=1)
     if not newest:
         raise ValueError(
@@ -45,7 +45,7 @@ def last_good(states: Iterable[State], good: Rule) -> State:
 
 
 def down_to(states: Iterable[State], n: int) -> State:
-    """The state in which n weights remain, as deletions come to it."""
+    """Return the state in which n weights are left. Raise ValueError if the deletions skip that number."""
     for state in states:
         if state.n_left == n:
             return state

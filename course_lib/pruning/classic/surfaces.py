@@ -1,6 +1,6 @@
-"""Error surfaces as pruning methods see them: without the Hessian, with its diagonal, or with all of it.
+"""Error surfaces as pruning methods model them: without the Hessian, with its diagonal, or with the full matrix.
 
-Three methods, one formula: OBS with H = I is magnitude pruning, with a diagonal H it is OBD.
+The three methods share one formula: OBS with H = I is magnitude pruning, and with a diagonal H it is OBD.
 
 Dimension key: P samples, d free weights.
 """
@@ -20,7 +20,7 @@ from course_lib.pruning.classic.obs import embed, inverse_directly
 
 @dataclass(frozen=True)
 class Diagonal:
-    """No correlations: L_q = ½ h_qq w_q², and nothing else moves (LeCun and others)."""
+    """An error surface without correlations: L_q = ½ h_qq w_q², and no other weight changes (LeCun and others)."""
 
     h: Float[Tensor, "d"]
 
@@ -34,14 +34,15 @@ class Diagonal:
         return self
 
     def lose(self, q: int) -> None:
-        """Nothing is known of other weights."""
+        """Do nothing: without correlations, deleting q changes nothing for the other weights."""
 
 
 @dataclass(frozen=True)
 class Inverse:
-    """A full error surface, by the inverse of its Hessian over the weights that stay (Hassibi and Stork).
+    """A full error surface, given by the inverse of its Hessian over the kept weights (Hassibi and Stork).
 
-    L_q = ½ w_q² / [H⁻¹]_qq,  δw = −w_q / [H⁻¹]_qq · H⁻¹ e_q. Both minimise ½ δwᵀ H δw under w_q + δw_q = 0.
+    L_q = ½ w_q² / [H⁻¹]_qq,  δw = −w_q / [H⁻¹]_qq · H⁻¹ e_q. Here δw minimises ½ δwᵀ H δw under w_q + δw_q = 0, and
+    L_q is the minimum.
     """
 
     inverse: Float[Tensor, "d d"]
@@ -51,17 +52,17 @@ class Inverse:
 
     def change(self, theta: Float[Tensor, "d"], q: int) -> Float[Tensor, "d"]:
         change = -theta[q] / self.inverse[q, q] * self.inverse[:, q]
-        change[q] = -theta[q]  # rounding would leave 1e-17 where a zero belongs
+        change[q] = -theta[q]  # otherwise rounding leaves values such as 1e-17 instead of zeros
         return change
 
     def without(self, q: int) -> "Inverse":
-        """The inverse of H without row and column q: one step of Gaussian elimination, O(d²) instead of O(d³)."""
+        """Return the inverse of H without row and column q by one elimination step: O(d²) instead of O(d³)."""
         smaller = Inverse(self.inverse.clone())
         smaller.lose(q)
         return smaller
 
     def lose(self, q: int) -> None:
-        """The same in place, for a surface that is not needed again: writing a new matrix takes six times as long."""
+        """Do the same as `without`, but in place: writing a new matrix takes six times as long."""
         column = self.inverse[:, q].clone()
         self.inverse.addr_(column, column, alpha=-1 / column[q].item())
         self.inverse[q], self.inverse[:, q] = 0.0, 0.0
@@ -72,21 +73,21 @@ Method = Callable[[Network, Float[Tensor, "d"], Bool[Tensor, "d"], Samples], Sur
 
 
 def magnitude(network: Network, theta: Tensor, keep: Tensor, samples: Samples) -> Diagonal:
-    """Han, Pool, Tran and Dally 2015: the smallest weight is deleted, as in OBD with equal curvatures."""
+    """Delete the smallest weight, as OBD does with equal curvatures. Han, Pool, Tran and Dally, 2015."""
     return Diagonal(torch.ones_like(theta))
 
 
 def brain_damage(network: Network, theta: Tensor, keep: Tensor, samples: Samples) -> Diagonal:
-    """OBD, with the diagonal in the Levenberg-Marquardt form, which has no negative entries."""
+    """Return the surface of OBD: the diagonal in the Levenberg-Marquardt form, which has no negative entries."""
     return Diagonal(obd_diagonal(network, theta, samples, curvature=False))
 
 
 def brain_surgeon(network: Network, theta: Tensor, keep: Tensor, samples: Samples, alpha: float = 1e-8) -> Inverse:
-    """OBS, with the inverse of the outer-product Hessian of the weights that stay.
+    """Return the surface of OBS: the inverse of the outer-product Hessian of the kept weights.
 
     Args:
-        alpha: added to the diagonal. For a network trained with weight decay the decay itself is the honest choice: it
-            is what the objective adds to H. Smaller values let weights run far along flat directions.
+        alpha: added to the diagonal. For a network trained with weight decay, the natural choice is the decay itself,
+            which the objective adds to H. With smaller values, weights move far along flat directions.
     """
     slopes = output_gradients(network, theta, samples.inputs)[..., keep]
     return Inverse(embed(inverse_directly(slopes.flatten(0, 1), len(slopes), alpha), keep))

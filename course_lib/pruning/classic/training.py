@@ -1,4 +1,4 @@
-"""Training small networks to a minimum, where second-order pruning starts: Levenberg-Marquardt, and L-BFGS.
+"""Train small networks to a minimum, where second-order pruning starts: Levenberg-Marquardt, and L-BFGS.
 
 Dimension key: P samples, d free weights.
 """
@@ -17,10 +17,10 @@ from course_lib.pruning.classic.network import Network, Samples, accuracy, error
 def levenberg_marquardt(
     state: State, samples: Samples, decay: float = 1e-4, steps: int = 100, tolerance: float = 1e-9
 ) -> State:
-    """Minimises E + ½ decay ‖w‖² over the weights that stay (Levenberg 1944, Marquardt 1963).
+    """Minimise E + ½ decay ‖w‖² over the kept weights (Levenberg 1944, Marquardt 1963).
 
-    Each step solves (H + (decay + μ) I) δ = −∇ with the outer-product Hessian. μ falls after a step that helps, towards
-    Gauss-Newton, and grows after one that does not, towards a short step down the gradient.
+    Each step solves (H + (decay + μ) I) δ = −∇ with the outer-product Hessian. After a step that lowers the objective,
+    μ shrinks (towards Gauss-Newton). After one that does not, μ grows (towards a short gradient step).
     """
     if decay < 0 or steps < 0:
         raise ValueError(f"decay={decay}, steps={steps}: expected neither to be negative")
@@ -44,14 +44,14 @@ def levenberg_marquardt(
 
 
 def objective(network: Network, theta: Float[Tensor, "d"], samples: Samples, decay: float) -> float:
-    """E + ½ decay ‖w‖²."""
+    """Compute E + ½ decay ‖w‖²."""
     return (error(network, theta, samples) + 0.5 * decay * theta.square().sum()).item()
 
 
 def normal_equations(
     network: Network, theta: Float[Tensor, "d"], keep: Bool[Tensor, "d"], samples: Samples, decay: float
 ) -> tuple[Float[Tensor, "k k"], Float[Tensor, "k"]]:
-    """Outer-product Hessian and gradient of the objective, over the weights that stay."""
+    """Return the outer-product Hessian and the gradient of the objective, over the kept weights."""
     slopes = output_gradients(network, theta, samples.inputs)[..., keep]
     rows = slopes.flatten(0, 1)
     gap = residuals(network, theta, samples).flatten()
@@ -61,7 +61,7 @@ def normal_equations(
 
 
 def quasi_newton(state: State, samples: Samples, decay: float = 1e-4, steps: int = 200) -> State:
-    """The same objective by L-BFGS, for networks whose Hessian is too large to solve with at every step."""
+    """Minimise the same objective by L-BFGS, for networks whose Hessian is too large for a linear solve per step."""
     theta, keep = state.theta.clone().requires_grad_(), state.keep
     optimiser = torch.optim.LBFGS([theta], max_iter=steps, history_size=20, line_search_fn="strong_wolfe")
 
@@ -85,7 +85,10 @@ def solved(
     steps: int = 300,
     tries: int = 200,
 ) -> State:
-    """Trains from random starts until one classifies the share `good` of the samples. Deterministic by generator."""
+    """Train from random starts until one network classifies the fraction `good` of the samples.
+
+    The result depends only on the generator.
+    """
     for _ in range(tries):
         state = levenberg_marquardt(whole(network, network.start(generator)), samples, decay, steps)
         if accuracy(network, state.theta, samples) >= good:

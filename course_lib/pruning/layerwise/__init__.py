@@ -1,1 +1,1 @@
-"""The least squares of one layer: its Gram matrix, the inverse's Cholesky factor, the solver; knows no model."""
+"""Least squares for one layer, independent of models: Gram matrix, Cholesky factor of the inverse, solver."""

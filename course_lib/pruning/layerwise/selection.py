@@ -1,4 +1,4 @@
-"""Which weights stay: chosen by kernels where they run, else by the pattern's own code. The masks are the same.
+"""Choose the weights to keep, with a kernel where possible, else with the pattern's own code. Both give equal masks.
 
 Dimension key: O outputs of a layer, I its inputs, G comparison groups, S entries in a group.
 """
@@ -15,7 +15,7 @@ from course_lib.sparsity.ranking import n_pruned
 
 
 def keep(pattern: Pattern, score: Float[Tensor, "O I"]) -> Bool[Tensor, "O I"]:
-    """pattern.keep(score)."""
+    """Return pattern.keep(score)."""
     chosen = choose(pattern, score.detach(), None, "keep")
     return pattern.keep(score) if chosen is None else chosen
 
@@ -26,9 +26,9 @@ def choose(
     norm: Float[Tensor, "I"] | None,
     write: Literal["keep", "weight"],
 ) -> Tensor | None:
-    """The mask or the pruned weight by the score |w_ij| · norm_j, which is never written. None where no kernel runs.
+    """Return the mask or the pruned weight for the score |w_ij| · norm_j, which is not stored. None if no kernel runs.
 
-    Without norms, the weight is the score. A kernel waits for the GPU once, to refuse NaN.
+    Without norms, the weight itself is the score. The kernel synchronises with the GPU once, to refuse NaN.
     """
     kernel, counts = None, ()
     if type(pattern) is NofM:
@@ -40,7 +40,7 @@ def choose(
 
 
 def keep_highest(score: Float[Tensor, "G S"], n_leaving: int) -> Bool[Tensor, "G S"]:
-    """The same as sparsity.ranking.keep_highest for a score without NaN, and without waiting for a GPU."""
+    """Return the mask of sparsity.ranking.keep_highest for a score without NaN, without synchronising with a GPU."""
     if kernel := kernel_for("weights.row_mask", score, n_leaving=n_leaving):
         return kernel.enqueue(score, None, n_leaving, "keep")[0].keep
     return ranking.keep_highest(score, n_leaving)

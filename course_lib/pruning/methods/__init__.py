@@ -1,1 +1,1 @@
-"""One paper, one file. A LayerPruner placed here is found by the conformance suite and by `course prune`."""
+"""Pruning methods, one paper per file. The conformance tests and `course prune` find every LayerPruner here."""

@@ -15,23 +15,23 @@ from course_lib.pruning.layerwise.gram import Gram, check_layer
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.settings import check_number
 
-STEPS = 200  # of conjugate gradients; a layer of a language model takes 50 to 100
-CHUNK = 2**24  # entries of the systems solved at once where those steps do not suffice: 64 MiB in float32
+STEPS = 200  # maximum of conjugate gradients; a layer of a language model takes 50 to 100
+CHUNK = 2**24  # entries of the systems solved together if these steps are too few: 64 MiB in float32
 
 
 @dataclass
 class Refit(LayerPruner):
-    """The weights that change the layer's output least, for a mask that some other method chose.
+    """The weights that minimise the change of the layer's output, for a mask that another method chose.
 
-    For each row with the columns S kept and D dropped: w'_S = w_S + H_SS⁻¹ H_SD w_D, the normal equations. No weights
-    on that mask do better: this is the lower bound that SparseGPT, which updates only to the right, is measured with.
+    For each row with kept columns S and dropped columns D: w'_S = w_S + H_SS⁻¹ H_SD w_D, the normal equations. This is
+    the optimum for that mask, so its error is a lower bound for SparseGPT, which updates only columns to the right.
 
-    Deviation: ALPS takes ten steps of conjugate gradients; here they go on until nothing changes, and rows where that
-    takes too long get a Cholesky factor of their own.
+    Deviation: ALPS takes ten steps of conjugate gradients; here they continue until convergence, and rows that do not
+    converge are solved with their own Cholesky factor.
 
     Attributes:
-        chooser: the class of pruner whose mask is taken, such as Wanda, SparseGPT or SparseSwaps.
-        damping: as SparseGPT's, so that both minimise the same.
+        chooser: the class of pruner that chooses the mask, such as Wanda, SparseGPT or SparseSwaps.
+        damping: as in SparseGPT, so that both minimise the same objective.
     """
 
     chooser: type[LayerPruner] = Wanda
@@ -59,7 +59,7 @@ class Refit(LayerPruner):
 def refit(
     weight: Float[Tensor, "O I"], keep: Bool[Tensor, "O I"], inputs: Gram, damping: float = 0.01
 ) -> Float[Tensor, "O I"]:
-    """The best weights on a mask. Weights that are zero already stay zero."""
+    """Return the optimal weights for a mask. Weights that are already zero stay zero."""
     check_layer(weight, inputs, "matrix")
     return _refit(weight, keep, inputs, damping)
 
@@ -82,16 +82,16 @@ def _refit(
 def _by_gradients(
     dense: Float[Tensor, "O I"], keep: Bool[Tensor, "O I"], matrix: Float[Tensor, "I I"]
 ) -> tuple[Float[Tensor, "O I"], Int64[Tensor, "R"]]:
-    """Conjugate gradients for all rows at once, preconditioned with the diagonal; and the rows that are not done.
+    """Run conjugate gradients for all rows, with the diagonal as preconditioner. Also return the rows left to solve.
 
-    A step is one product with H. Cholesky factors cost five times as much, since each row has a system of its own.
-    Below, P = 1/diag(H) on the kept columns S of a row and 0 elsewhere, and all products with H are cut to S.
+    A step is one product with H. Cholesky factors cost five times as much, because each row needs its own.
+    Below, P = 1/diag(H) on the kept columns S of a row and 0 elsewhere, and all products with H are restricted to S.
     """
     inside, tiny = keep.to(dense.dtype), torch.finfo(dense.dtype).tiny
-    tolerance = torch.finfo(dense.dtype).eps ** (4 / 3)  # of the squared residual: 2e-5 of its length in float32
+    tolerance = torch.finfo(dense.dtype).eps ** (4 / 3)  # for the squared residual; in float32 the norm falls to 2e-5
     preconditioner = inside / matrix.diagonal()
     fitted = dense * inside
-    # r = (w − x) H,  d = P r,  ρ = ⟨r, P r⟩: one row's x, r, d and ρ to each row
+    # r = (w − x) H,  d = P r,  ρ = ⟨r, P r⟩: each row has its own x, r, d and ρ
     residual = ((dense - fitted) @ matrix).mul_(inside)
     direction = residual * preconditioner
     squared = squared_at_first = (residual * direction).sum(1, keepdim=True)  # (O, 1)
@@ -113,20 +113,20 @@ def _by_gradients(
 def _by_factors(
     dense: Float[Tensor, "O I"], keep: Bool[Tensor, "O I"], matrix: Float[Tensor, "I I"]
 ) -> Float[Tensor, "O I"]:
-    """The normal equations of each row by a Cholesky factor of its own, rows of about equal counts together."""
+    """Solve the normal equations of each row by Cholesky; rows with similar numbers of kept columns form a batch."""
     fitted = dense * keep
     # w'_S = w_S + x with H_SS x = H_SD w_D
     right = (dense - fitted) @ matrix
     for rows, columns, real in _systems(keep):
         correction = _solve(matrix, columns, real, right[rows[:, None], columns])  # (R, K)
-        fitted[rows[:, None], columns] += correction  # a padded place adds zero
+        fitted[rows[:, None], columns] += correction  # padded entries add zero
     return fitted
 
 
 def _systems(
     keep: Bool[Tensor, "O I"],
 ) -> Iterator[tuple[Int64[Tensor, "R"], Int64[Tensor, "R K"], Bool[Tensor, "R K"]]]:
-    """Rows of about equal counts together: which rows, their kept columns, and which of those are not mere padding."""
+    """Yield batches of rows with similar numbers of kept columns: rows, kept columns, and False for padding."""
     counts = keep.sum(1)
     order = counts.argsort(descending=True, stable=True)
     start = 0
@@ -142,7 +142,7 @@ def _systems(
 def _solve(
     matrix: Float[Tensor, "I I"], columns: Int64[Tensor, "R K"], real: Bool[Tensor, "R K"], right: Float[Tensor, "R K"]
 ) -> Float[Tensor, "R K"]:
-    """H_SS x = right for every row; padded places are equations x = 0. Falls back on float64."""
+    """Solve H_SS x = right for every row; padded entries are equations x = 0. Falls back to float64."""
     system = matrix[columns[:, :, None], columns[:, None, :]]  # (R, K, K): H_SS of each row
     system *= real[:, :, None] & real[:, None, :]
     system.diagonal(dim1=1, dim2=2).add_(~real)

@@ -15,26 +15,26 @@ from course_lib.pruning.methods.wanda import CumulativeRows, Wanda
 from course_lib.sparsity.patterns import NofM, Unstructured
 from course_lib.sparsity.ranking import check_positive
 
-ENTRIES = 2**24  # pairs looked at together
-ENOUGH = 1e-6  # a swap must gain this share of the row's error, so that rounding never decides
+ENTRIES = 2**24  # pairs compared in one batch
+ENOUGH = 1e-6  # a swap must lower the row's error by this fraction, so that rounding never decides
 
-Swap = tuple[Float[Tensor, "A"], Int64[Tensor, "A"], Int64[Tensor, "A"]]  # change of the error, who leaves, who returns
+Swap = tuple[Float[Tensor, "A"], Int64[Tensor, "A"], Int64[Tensor, "A"]]  # change of the error, p, q
 
 
 @dataclass
 class SparseSwaps(LayerPruner):
-    """Exchange a kept and a dropped weight of a row while that lowers the layer's error; no weight changes its value.
+    """Swap a kept and a dropped weight of a row while that lowers the layer's error; values of weights do not change.
 
-    With r the dropped weights of a row and c = r XᵀX, the error r XᵀX rᵀ changes by (section 2)
-    2 w_p c_p + w_p² G_pp − 2 w_q c_q + w_q² G_qq − 2 w_p w_q G_pq when p leaves and q returns. Rows keep their counts,
-    so they are independent of each other; N:M swaps within its groups.
+    With r the dropped weights of a row and c = r XᵀX, dropping p and keeping q changes the error r XᵀX rᵀ by (section
+    2) 2 w_p c_p + w_p² G_pp − 2 w_q c_q + w_q² G_qq − 2 w_p w_q G_pq. The number of kept weights per row is constant,
+    so rows are independent of each other; N:M patterns swap within their groups.
 
     Deviation: each swap is the best among the `shortlist` cheapest weights on either side, instead of all pairs of a
-    row, which cost I²/4. None looks at all pairs, as in the paper.
+    row, which cost I²/4. None compares all pairs, as in the paper.
 
     Attributes:
         start: the class of pruner whose mask is improved.
-        sweeps: swaps a row makes at most.
+        sweeps: maximum number of swaps per row.
     """
 
     start: type[LayerPruner] = Wanda
@@ -59,7 +59,7 @@ class SparseSwaps(LayerPruner):
         self.start(self.pattern).prepare(inputs)
 
     def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        """The score of the mask that is started from."""
+        """Return the score that gave the initial mask."""
         return self.start(self.pattern)._score(weight, inputs)
 
     def _keep(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Bool[Tensor, "O I"]:
@@ -76,7 +76,7 @@ def swap_rows(
     group: int | None = None,
     shortlist: int | None = None,
 ) -> Bool[Tensor, "O I"]:
-    """The mask after at most `sweeps` swaps a row, each the best there is, and each an improvement."""
+    """Return the mask after at most `sweeps` swaps per row; each is the best available one and lowers the error."""
     dtype = torch.promote_types(weight.dtype, torch.float32)
     result, gram = keep.clone(), gram.to(dtype)
     rows, weight, keep = torch.arange(len(keep), device=keep.device), weight.detach().to(dtype), keep.clone()
@@ -87,7 +87,7 @@ def swap_rows(
     for _ in range(sweeps):
         change, leaves, returns = _best_swaps(weight, keep, pull, gram, group, shortlist)
         better = change < -ENOUGH * error
-        if not better.all():  # rows without a swap are done
+        if not better.all():  # rows without an improving swap are done
             result[rows[~better]] = keep[~better]
             rows, weight, keep, pull, error = (x[better] for x in (rows, weight, keep, pull, error))
             change, leaves, returns = change[better], leaves[better], returns[better]
@@ -111,7 +111,7 @@ def _best_swaps(
     group: int | None,
     shortlist: int | None,
 ) -> Swap:
-    """The best swap of each row; its change is +inf where the row has nothing to exchange."""
+    """Return the best swap of each row; its change is +inf if the row has no pair to swap."""
     # out_p = w_p² G_pp + 2 w_p c_p where p is kept, back_q = w_q² G_qq − 2 w_q c_q where q is dropped
     alone, linear = weight.square() * gram.diagonal(), 2 * weight * pull
     out = (alone + linear).masked_fill(~keep, torch.inf)
@@ -129,7 +129,7 @@ def _chunks(entries: int, *tensors: Tensor):
 
 
 def _anywhere(out: Tensor, back: Tensor, weight: Tensor, gram: Tensor, size: int) -> Swap:
-    """All pairs of the `size` weights cheapest to drop and the `size` that gain most by returning."""
+    """Compare all pairs of the `size` weights that are cheapest to drop and the `size` that gain most if kept."""
     cost, leaves = out.topk(size, dim=1, largest=False)  # (A, K)
     gain, returns = back.topk(size, dim=1, largest=False)
     # change_pq = out_p + back_q − 2 w_p w_q G_pq                                    (A, K, K)
@@ -144,7 +144,7 @@ def _anywhere(out: Tensor, back: Tensor, weight: Tensor, gram: Tensor, size: int
 
 
 def _in_groups(out: Tensor, back: Tensor, weight: Tensor, gram: Tensor, m: int) -> Swap:
-    """All pairs of every group of m columns."""
+    """Compare all pairs within every group of m columns."""
     out, back, weight = (x.unflatten(1, (-1, m)) for x in (out, back, weight))
     blocks = torch.stack([gram[i : i + m, i : i + m] for i in range(0, len(gram), m)])
     # change_pq = out_p + back_q − 2 w_p w_q G_pq, (A, I / m, m, m)

@@ -17,17 +17,17 @@ from course_lib.sparsity.ranking import check_positive
 
 @dataclass
 class SparseGPT(LayerPruner):
-    """Score w²/[H⁻¹]_ii among the columns still free (eq. 3), and the update that goes with it (algorithm 1).
+    """Score w²/[H⁻¹]_ii among the columns that are not frozen yet (eq. 3), and the matching update (algorithm 1).
 
-    Optimal brain surgeon for every row at once: since all rows freeze their columns in one order, they share the
-    inverses H⁻¹ of what is left, and one Cholesky factor holds them all. Masks are chosen block by block, over all
-    rows, or by n of m; each choice sees the weights as updated so far.
+    This is optimal brain surgeon for all rows in parallel: all rows freeze their columns in the same order, so they
+    share the inverses H⁻¹ of the remaining columns, and one Cholesky factor contains all of them. Masks are chosen per
+    block over all rows, or per N:M group, always from the weights as updated so far.
 
-    With `quantization`, what stays is also rounded, to a grid fixed from the dense weight, and the same update makes
-    up for both errors (section 3.5).
+    With `quantization`, kept weights are also rounded, to a grid fixed from the dense weight. The same update
+    compensates for both errors (section 3.5).
 
-    Deviation: counts are exact, where the public code loses one weight more and every tie; damping grows where the
-    Gram matrix is singular, with a note; weights that are zero before stay zero.
+    Deviation: counts are exact (the public code prunes one more weight, and all ties); if the Gram matrix is singular,
+    the damping grows, and a note reports it; weights that are zero before stay zero.
     """
 
     pattern: Pattern = field(default_factory=lambda: Unstructured(0.5, per="layer"))
@@ -48,24 +48,24 @@ class SparseGPT(LayerPruner):
         inputs.factor(self.damping)
 
     def _score(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Float[Tensor, "O I"]:
-        """The scores before any update, as they would be with one block of all columns."""
+        """Return the scores before any update, as if all columns were one block."""
         factor = inputs.factor(self.damping)
         return (weight.float() / factor.diagonal).square().masked_fill(factor.dead, 0)
 
     def solve(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Solution:
-        """Weight, mask and losses."""
+        """Return the pruned weight, the mask and the losses."""
         check_layer(weight, inputs, self.needs)
         return self._solve(weight, inputs)
 
     def _solve(self, weight: Float[Tensor, "O I"], inputs: Gram) -> Solution:
-        self.pattern.keep(weight.new_zeros(1, weight.shape[1]))  # refuses a width that n of m does not divide
+        self.pattern.keep(weight.new_zeros(1, weight.shape[1]))  # raises if the width is no multiple of m
         factor = inputs.factor(self.damping)
         return solve(weight, factor, self.pattern, self.block_size, self._grid(weight, factor))
 
     def _grid(self, weight: Float[Tensor, "O I"], factor: Factor) -> ColumnRounder | None:
-        """Weights of dead inputs become zero, so they widen the range of no group.
+        """Return the quantization grid. With groups, weights of dead inputs count as zero and widen no group's range.
 
-        A range of a whole row counts them, as in the public code, which fixes it before it removes them.
+        Without groups they do count, as in the public code, which fixes the range of a row before it removes them.
         """
         if self.quantization is None:
             return None

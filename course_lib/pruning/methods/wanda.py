@@ -15,7 +15,7 @@ from course_lib.sparsity.ranking import check_sparsity, n_pruned
 
 
 class Wanda(LayerPruner):
-    """Score |W_ij|·‖X_j‖₂ (eq. 1): a weight matters as much as the input that it multiplies.
+    """Score |W_ij|·‖X_j‖₂ (eq. 1): the importance of a weight is its size times the norm of its input.
 
     The paper compares within each output row, the default pattern Unstructured(0.5, per="row"). Its `per` and `size`
     give the comparison groups of the paper's ablation; NofM(2, 4) gives 2:4.
@@ -35,7 +35,7 @@ class Wanda(LayerPruner):
         return super()._prune(weight, inputs) if pruned is None else pruned
 
     def _in_one_pass(self, weight: Tensor, inputs: Gram, write: Literal["keep", "weight"]) -> Tensor | None:
-        """Computed by a kernel from weight and norms, without writing the score; None where no kernel runs."""
+        """Compute the mask or weight with a kernel, without storing the score; None if no kernel runs."""
         if type(self)._score is not Wanda._score:
             return None
         return choose(self.pattern, weight, inputs.diagonal.sqrt(), write)
@@ -43,13 +43,13 @@ class Wanda(LayerPruner):
 
 @dataclass(frozen=True)
 class CumulativeRows(Pattern):
-    """The alpha search of the public implementation: each row drops its lowest scores up to a share alpha of its sum.
+    """The alpha search of the public code: each row drops its lowest scores up to a fraction alpha of the row's sum.
 
-    Rows then differ in sparsity; one alpha for the layer is found by bisection so that the layer as a whole meets the
-    target. Use it as Wanda(CumulativeRows(0.5)).
+    So rows differ in sparsity. Bisection finds the one alpha with which the whole layer meets the target. Use it as
+    Wanda(CumulativeRows(0.5)).
 
-    Deviation: the public code stops within 0.001 of the target; here the search runs until no alpha fits better, and
-    raises nothing when ties leave a gap.
+    Deviation: the public code stops within 0.001 of the target; here the search continues until no alpha fits better,
+    and raises no error if ties leave a gap.
     """
 
     sparsity: float = 0.5

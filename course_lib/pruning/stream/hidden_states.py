@@ -1,4 +1,4 @@
-"""Hidden states in files, so that they need no memory, and a run that is killed can go on from them.
+"""Hidden states in files, which saves memory and lets an interrupted run resume from them.
 
 Dimension key: B windows in a batch, T tokens in a window, D hidden size.
 """
@@ -19,9 +19,9 @@ from course_lib.pruning.stream.safetensors_io import places, write
 
 @dataclass
 class HiddenFiles:
-    """Hidden states in files, one a batch: those that come into block number `at`, and, being written, those after it.
+    """Files with hidden states, one per batch: the inputs of block `at` and, while it runs, those of the next block.
 
-    In memory is one batch at a time.
+    Only one batch is in memory at a time.
     """
 
     folder: Path
@@ -41,7 +41,7 @@ class HiddenFiles:
         write(self.path(number, at), {"hidden": hidden})
 
     def take(self, batches: Iterator[Batch], keep: bool) -> list["StoredBatch"]:
-        """The batches with their hidden states in files; when `keep`, those that are there already."""
+        """Move the batches' hidden states to files; with `keep`, use the files that already exist."""
         stored = []
         for number, batch in enumerate(batches):
             if not keep:
@@ -51,11 +51,11 @@ class HiddenFiles:
         return stored
 
     def held(self, batches: list["StoredBatch"]) -> int:
-        """The bytes in memory at one time: a batch going into a block, the same coming out, and the arguments."""
+        """Return the peak memory in bytes: a batch's input and output of a block, and the arguments."""
         return 2 * self.largest + n_bytes(batches)
 
     def step(self, at: int) -> None:
-        """From now on, the inputs of block `at` count; all others go."""
+        """Move on to the inputs of block `at`, and delete all other files."""
         self.at = at
         for path in self.folder.glob("hidden-*"):
             if path.name != f"hidden-{at:05d}":
@@ -63,7 +63,7 @@ class HiddenFiles:
 
 
 class StoredBatch(Batch):
-    """A batch whose hidden states are read from a file, and written, by `advance`, to that of the next block."""
+    """A batch with hidden states in a file. `advance` reads it, and writes a file for the next block."""
 
     def __init__(self, files: HiddenFiles, number: int, arguments: dict[nn.Module, dict[str, Any]]):
         self.files, self.number, self.arguments = files, number, arguments

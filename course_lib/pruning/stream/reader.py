@@ -1,4 +1,4 @@
-"""A checkpoint on disk: which file holds which weight, and where in it. Nothing but headers is read."""
+"""A checkpoint on disk: the file and the position of each weight. Only headers are read."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from course_lib.pruning.stream.safetensors_io import Place, places
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-# Weights in any format, and what describes the files of the source and not the model.
+# Weights in any format, and files that describe the source's files rather than the model.
 NOT_COPIED = (
     ".safetensors",
     ".bin",
@@ -27,7 +27,7 @@ NOT_COPIED = (
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a checkpoint. `keys` are the names in them, which may differ from those of the model's weights."""
+    """The files of a checkpoint. `keys` are the names in these files, which may differ from the names in the model."""
 
     folder: Path
     keys: dict[str, Place]
@@ -38,16 +38,16 @@ class Source:
         return sum(place.n_bytes for place in self.keys.values())
 
     def others(self) -> list[Path]:
-        """Files that belong to the model and are no weights: configuration, tokenizer, licence."""
+        """Return the files of the model that are not weights: configuration, tokenizer, licence."""
         files = (path for path in self.folder.iterdir() if path.is_file() and not path.name.startswith("."))
         return sorted(path for path in files if not path.name.endswith(NOT_COPIED))
 
 
 def open_source(folder: Path) -> Source:
-    """Reads the headers, and no weight.
+    """Read the headers of a checkpoint, without its weights.
 
     Raises:
-        ValueError: what is there is no checkpoint in safetensors, or part of it is missing or cannot be read.
+        ValueError: the folder has no checkpoint in safetensors, or part of it is missing or cannot be read.
     """
     index, single = folder / INDEX, folder / SINGLE
     _refuse_adapter(folder)
@@ -88,7 +88,7 @@ def open_source(folder: Path) -> Source:
 
 
 def _refuse_adapter(folder: Path) -> None:
-    """With an adapter in the folder, from_pretrained loads the adapter's base model instead of the weights there."""
+    """Refuse a folder with an adapter: from_pretrained would load the adapter's base model instead of these weights."""
     if (folder / "adapter_config.json").is_file():
         raise ValueError(
             f"{folder} holds an adapter (adapter_config.json), which from_pretrained would load instead of the weights "
@@ -100,7 +100,7 @@ def _refuse_adapter(folder: Path) -> None:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # of the text's encoding too
+    except ValueError as error:  # also for a wrong text encoding
         raise ValueError(f"{path} is no valid JSON ({error}); fetch or copy it again.") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds a {type(content).__name__}; expected names and values. Fetch or copy it again.")
@@ -115,7 +115,7 @@ def _read_header(path: Path) -> dict[str, Place]:
 
 
 def _identity(folder: Path, keys: dict[str, Place]) -> str:
-    """Of configuration, names, shapes and places of all weights, sizes and times of all files; the data is not read."""
+    """Return a digest of configuration, names, shapes, positions, file sizes and file times; weights are not read."""
     digest = hashlib.sha256((folder / "config.json").read_bytes())
     for key, place in sorted(keys.items()):
         digest.update(f"{key} {place.path.name} {place.dtype} {place.shape} {place.start}\n".encode())

@@ -1,7 +1,7 @@
 """Files on disk from which a killed pruning run continues: its settings, and which blocks are finished.
 
-All of it lies in OUT/unfinished. A block is finished once its shard and the hidden states after it are on the disk and
-the state file says so, in this order; whatever is found beyond what the state file says is done again.
+They are in OUT/unfinished. A block is finished if its shard and the hidden states after it are on the disk and the
+state file then says so. Work that is not in the state file is done again.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ FOLDER = "unfinished"
 
 @dataclass(kw_only=True)
 class Work:
-    """The unfinished run in a folder."""
+    """An unfinished run in a folder."""
 
     out: Path
     settings: dict[str, Any]
     report: PruneReport
     n_finished: int = 0  # blocks
-    shares: dict[str, float] | None = None  # what the allocation gave each layer, once it is known
+    shares: dict[str, float] | None = None  # allocated sparsity by layer name, once it is known
     complete: bool = False
 
     @property
@@ -41,7 +41,7 @@ class Work:
         return self.out / FOLDER
 
     def save(self) -> None:
-        """Written whole or not at all: the run resumes from what it says."""
+        """Write the state file atomically, because a resumed run relies on it."""
         state = {"settings": self.settings, "n_finished": self.n_finished, "shares": self.shares}
         state["report"] = {key: value for key, value in asdict(self.report).items() if key != "reached"}
         with whole(self.folder / "state.json") as file:
@@ -57,7 +57,7 @@ def settings_of(
     seed: int | None,
     ignore: Sequence[str] = (),
 ) -> dict[str, str | int | None]:
-    """What must be the same for a run to go on. Two are digests: of the checkpoint's files, and of the tokens."""
+    """Return the settings that must be equal to resume a run, with digests of the checkpoint's files and the tokens."""
     return {
         "method": repr(pruner),
         "allocation": repr(allocation),
@@ -71,7 +71,7 @@ def settings_of(
 
 
 def refuse_foreign(out: Path) -> None:
-    """Raises ValueError for a folder that holds anything but an unfinished run."""
+    """Raise ValueError for a folder that contains anything but an unfinished run."""
     begun = (out / FOLDER / "state.json").is_file()
     if parent := next((p for p in out.absolute().parents if p.exists() and not p.is_dir()), None):
         raise ValueError(f"{out} lies below {parent}, which is a file; expected a folder. Give a new folder elsewhere.")
@@ -80,7 +80,7 @@ def refuse_foreign(out: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """The folder, with those above it. Raises ValueError where the system does not let it be made."""
+    """Make the folder and its parents. Raise ValueError if the system does not allow it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -92,10 +92,10 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def opened(out: Path, settings: dict[str, Any], report: PruneReport) -> Iterator[Work]:
-    """The run in `out`: a new one in a new or empty folder, else the one that was begun there with these settings.
+    """Open the run in `out`: a new one in a new or empty folder, else the one started there with these settings.
 
     Raises:
-        ValueError: the folder holds anything else, or is in use.
+        ValueError: the folder has other contents or other settings, or is in use.
     """
     refuse_foreign(out)
     folder, is_new = out / FOLDER, not out.exists()
@@ -113,10 +113,10 @@ def opened(out: Path, settings: dict[str, Any], report: PruneReport) -> Iterator
     except Timeout:
         raise ValueError(f"another run is writing to {out}; wait for it, or give a new folder.") from None
     except ValueError:
-        work.complete = not begun  # refused before anything was done: nothing need be kept
+        work.complete = not begun  # refused before any work was done: there is nothing to keep
         raise
     finally:
-        if work.complete:  # what could only be used to go on goes, once the lock is released
+        if work.complete:  # once the lock is released, delete the files that only a resumed run needs
             shutil.rmtree(folder)
             if is_new and not any(out.iterdir()):
                 out.rmdir()

@@ -2,9 +2,9 @@
 
 Dimension key: n windows, T tokens in a window.
 
-It is the same sweep as `prune_model`, with the blocks' weights on disk until their turn comes and the hidden states in
-files, so the result is the same weight for weight. Memory: one block with its pruned copy, its Grams, and one batch of
-hidden states; before the first block the embedding. A run that is killed goes on at the block where it was.
+It works as `prune_model` does, but each block's weights are on disk until the block is processed, and the hidden states
+are in files. The pruned weights are identical. Memory: one block with its pruned copy, its Grams, and one batch of
+hidden states; before the first block, the embedding. A killed run resumes at the block where it stopped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,14 +50,14 @@ def prune_checkpoint(
     in the type of the checkpoint.
 
     Args:
-        source: the checkpoint, as `open_source(folder)` gives it.
-        calibration: token ids (n, T), one window a row, as `corpora.windows` gives them.
-        seed: that of the calibration, to tell a run that is resumed from another one; the tokens are compared too.
+        source: the checkpoint, as `open_source(folder)` returns it.
+        calibration: token ids (n, T), one window per row, as `corpora.windows` returns them.
+        seed: the seed of the calibration, to distinguish a resumed run from another one; the tokens are compared too.
         ignore: layers that stay dense, by patterns such as "blocks.0.*" or "*.mlp.down_proj".
 
     Raises:
-        ValueError: what was asked for cannot be done; nothing was written.
-        PruningError: it stopped in the middle; what is finished is kept, and the same call goes on from there.
+        ValueError: the request is not possible; nothing was written.
+        PruningError: the run stopped midway; finished blocks are kept, and the same call resumes there.
     """
     device = torch.device(device)
     skeleton = Skeleton(source, device, torch.float32 if device.type == "cpu" else None, ignore)
@@ -73,14 +73,14 @@ def prune_checkpoint(
             run.complete()
         except Exception as error:
             if isinstance(error, ValueError) and not work.n_finished and not work.report.sparsity:
-                raise  # the checkpoint or what was asked for is at fault, and nothing is lost
+                raise  # the checkpoint or the request is wrong, and no work is lost
             remedy = f"Remove {out} and give the command again." if isinstance(error, FileNotFoundError) else GO_ON
             raise PruningError(work.report.reached, len(work.report.sparsity), error, remedy) from error
     return work.report
 
 
 class _Run:
-    """One run: what it works on, and where it is."""
+    """The state of one run."""
 
     def __init__(
         self, skeleton: Skeleton, pruner: LayerPruner, calibration: Tensor, allocation: Allocation, work: Work
@@ -91,7 +91,7 @@ class _Run:
         self.output = Output(skeleton, work.out)
 
     def check_finished(self) -> None:
-        """Raises ValueError where the file of a finished block is missing: without it the result would not load."""
+        """Raise ValueError if the file of a finished block is missing, because the result would not load."""
         files = [self.output.file_of(index) for index in range(self.work.n_finished)]
         if missing := [path.name for path in files if not path.is_file()]:
             raise ValueError(
@@ -129,7 +129,7 @@ class _Run:
         files.step(index + 1)
 
     def complete(self) -> None:
-        """Write the weights outside of the blocks, and the files that make a checkpoint of the shards."""
+        """Write the weights outside of the blocks, and the files that turn the shards into a checkpoint."""
         self.report.reached = "the weights outside of the blocks"
         with self.report.timed("write"):
             self.output.write_outside()
@@ -138,7 +138,7 @@ class _Run:
 
     @contextmanager
     def _block(self, index: int) -> Iterator[list[Layer]]:
-        """The layers of a block, which has its weights inside; reading them is timed, what is done with them not."""
+        """Yield the layers of a block whose weights are loaded; only the loading is timed, not the code inside."""
         with ExitStack() as stack:
             with self.report.timed("read"):
                 stack.enter_context(self.skeleton.block(index))
@@ -151,7 +151,7 @@ class _Run:
             return files.take(iterate_first_inputs(model, self.calibration, self.skeleton.blocks), keep=files.at > 0)
 
     def _scan(self) -> Scan:
-        """Scores of the dense model; hidden states go from file to file here too."""
+        """Return a function that yields the dense model's scores; its hidden states are in files, too."""
 
         def scan(scorer: LayerPruner) -> Iterator[Scores]:
             files = HiddenFiles(self.work.folder, self.skeleton.device)

@@ -1,8 +1,8 @@
-"""Safetensors files in pieces: one tensor read, or written, at a time, and a file that is whole or not there.
+"""Read and write safetensors files one tensor at a time; a file appears only once it is complete.
 
-The format is eight bytes with the length of a JSON header, the header (type, shape and place of each tensor), the data.
-The library maps a file into memory as a whole and wants all tensors of a file to write it; a checkpoint larger than
-the memory needs less. Tests hold these files against the library.
+The format is eight bytes with the length of a JSON header, the header (type, shape and position of each tensor), the
+data. The library maps a whole file into memory and needs all tensors of a file to write it. A checkpoint larger than
+memory needs a smaller footprint. Tests compare these files with the library's.
 """
 
 import json
@@ -25,7 +25,7 @@ NAMES = {dtype: name for name, dtype in TYPES.items()}
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a tensor lies in a file."""
+    """The position of a tensor in a file."""
 
     path: Path
     dtype: torch.dtype
@@ -34,7 +34,7 @@ class Place:
     n_bytes: int
 
     def read(self) -> Tensor:
-        """The tensor, in pages of its own, which go back to the system with it; malloc's would linger in its pools."""
+        """Return the tensor, in separate memory pages that are freed with it; malloc would keep them in its pools."""
         data = torch.frombuffer(mmap.mmap(-1, max(1, self.n_bytes)), dtype=torch.uint8)[: self.n_bytes]
         with open(self.path, "rb") as file:
             file.seek(self.start)
@@ -45,10 +45,10 @@ class Place:
 
 
 def places(path: Path) -> dict[str, Place]:
-    """Where each tensor of a file lies.
+    """Return the position of each tensor of a file.
 
     Raises:
-        ValueError: for a file that is cut short, is no safetensors file, or holds types that are no plain numbers.
+        ValueError: for a truncated file, one that is not in safetensors, or one with types that are not plain numbers.
     """
     size = path.stat().st_size
     with open(path, "rb") as file:
@@ -86,7 +86,7 @@ def _place(path: Path, name: str, entry: dict[str, Any], offset: int) -> Place:
 
 
 def write(path: Path, tensors: dict[str, Place | Tensor]) -> None:
-    """Write the tensors, those given by their place copied from there, one in memory at a time."""
+    """Write the tensors, with only one in memory at a time; those given as a `Place` are copied from there."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, tensor in tensors.items():
         size = tensor.n_bytes if isinstance(tensor, Place) else tensor.nbytes
@@ -103,7 +103,7 @@ def write(path: Path, tensors: dict[str, Place | Tensor]) -> None:
 
 @contextmanager
 def whole(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write into, which appears under its name only once all of it is on the disk."""
+    """Open a file for writing that appears under its name only once all of it is on the disk."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with open(temporary, "wb") as file:
@@ -117,7 +117,7 @@ def whole(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Names of files reach the disk too. Windows keeps them without being asked, and cannot open folders."""
+    """Flush the names of files to the disk. Windows does so by itself, and cannot open folders."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""A model without its weights, which come in from a checkpoint one part at a time and leave again."""
+"""A model without weights; the weights of one part at a time are loaded from a checkpoint and freed again."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from course_lib.pruning.stream.reader import Source
 
 
 class Skeleton:
-    """The model without its weights, and the way to bring in those of one part at a time."""
+    """A model without weights, which loads the weights of one part at a time."""
 
     def __init__(
         self, source: Source, device: torch.device, dtype: torch.dtype | None = None, ignore: Sequence[str] = ()
@@ -31,7 +31,7 @@ class Skeleton:
         self._embedding = self._names_before_the_blocks()
 
     def keys_of(self, index: int) -> list[str]:
-        """Everything in the checkpoint that belongs to a block, also what the model has no use for."""
+        """Return all keys of the checkpoint that belong to a block, even if the model does not use them."""
         prefix = self._prefixes[index]
         short = prefix.removeprefix(f"{self.model.base_model_prefix}.")
         return [key for key in self.source.keys if key.startswith((prefix, short))]
@@ -41,24 +41,24 @@ class Skeleton:
         return [key for key in self.source.keys if key not in inside]
 
     def names_of(self, index: int) -> dict[str, str]:
-        """Key in the checkpoint, by name of the weight in the block."""
+        """Return the key in the checkpoint by the weight's name in the block."""
         prefix = self._prefixes[index]
         return {n.removeprefix(prefix): key for n, key in self._key_of.items() if n.startswith(prefix)}
 
     @contextmanager
     def block(self, index: int) -> Iterator[nn.Module]:
-        """The block with its weights inside, without them outside."""
+        """Load the weights of the block inside the `with` block; they are freed on exit."""
         with self._loaded(self.blocks[index], self.names_of(index)) as module:
             yield module
 
     @contextmanager
     def embedded(self) -> Iterator[PreTrainedModel]:
-        """The model with everything but its blocks and its head: what turns token ids into the first hidden states."""
+        """Load everything but the blocks and the LM head, to turn token ids into the first hidden states."""
         with self._loaded(self.model, {name: self._key_of[name] for name in self._embedding}) as model:
             yield model
 
     def check(self) -> None:
-        """Every weight is read once: it is there, can be read, and is finite."""
+        """Read every weight once to check that it exists, can be read, and is finite."""
         for name, key in self._key_of.items():
             check_finite(name, self.source.keys[key].read())
 
@@ -74,7 +74,7 @@ class Skeleton:
                 _put(module, name, module.get_parameter(name).detach().to("meta"))
 
     def _names_before_the_blocks(self) -> list[str]:
-        """All outside of the blocks but a head that is not the embedding itself."""
+        """Return the names of all weights outside of the blocks, except for an LM head that is not tied."""
         head = self.model.get_output_embeddings()
         tied = head is None or head.weight is self.model.get_input_embeddings().weight
         unused = set() if tied else {id(parameter) for parameter in head.parameters()}
@@ -82,7 +82,7 @@ class Skeleton:
         return [name for name in outside if id(self.model.get_parameter(name)) not in unused]
 
     def _match(self) -> dict[str, str]:
-        """Key in the checkpoint by name of the weight; some checkpoints leave the model's prefix out."""
+        """Return the key in the checkpoint by the weight's name; some checkpoints omit the model's prefix."""
         key_of, prefix = {}, f"{self.model.base_model_prefix}."
         tied: dict[int, list[str]] = {}
         for name, parameter in self.model.named_parameters(remove_duplicate=False):
@@ -109,7 +109,7 @@ class Skeleton:
         return key_of
 
     def _read_buffers(self) -> None:
-        """Buffers that the checkpoint stores, such as Gemma 4's factor of each block; all others are computed."""
+        """Read the buffers that the checkpoint stores, such as Gemma 4's factor per block; all others are computed."""
         parameters = dict(self.model.named_parameters(remove_duplicate=False))
         for name in (self.model.state_dict().keys() - parameters.keys()) & self.source.keys.keys():
             buffer = self.model.get_buffer(name)
@@ -117,7 +117,7 @@ class Skeleton:
 
 
 def _empty_model(folder: Path, device: torch.device) -> PreTrainedModel:
-    """Weights on the meta device, which takes no memory; the buffers, such as rotary frequencies, computed."""
+    """Build the model with weights on the meta device, which takes no memory; buffers such as RoPE's are computed."""
     config = AutoConfig.from_pretrained(folder)
     if getattr(config, "quantization_config", None):
         raise ValueError(f"{folder} holds a quantised model; expected float32, bfloat16 or float16. Give the original.")
@@ -125,7 +125,7 @@ def _empty_model(folder: Path, device: torch.device) -> PreTrainedModel:
         model = AutoModelForCausalLM.from_config(config).eval()
     for module in model.modules():
         buffers = {name: buffer for name, buffer in module.named_buffers(recurse=False) if buffer.is_meta}
-        for name, buffer in buffers.items():  # the buffers alone: an embedding with one keeps its weight, and its tie
+        for name, buffer in buffers.items():  # not weights: an embedding with a buffer may be tied
             module._buffers[name] = torch.empty_like(buffer, device=device)
         if buffers:
             model._init_weights(module)  # as from_pretrained does, which builds models this way too
@@ -133,6 +133,6 @@ def _empty_model(folder: Path, device: torch.device) -> PreTrainedModel:
 
 
 def _put(module: nn.Module, name: str, weight: Tensor) -> None:
-    """Assigned, not copied: a weight on the meta device has no place to copy into."""
+    """Assign the weight instead of copying it: a weight on the meta device has no memory to copy into."""
     owner, _, leaf = name.rpartition(".")
     module.get_submodule(owner)._parameters[leaf] = nn.Parameter(weight, requires_grad=False)

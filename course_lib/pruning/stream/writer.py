@@ -1,4 +1,4 @@
-"""The checkpoint that pruning writes: a shard a block, the weights outside of the blocks, and last the index."""
+"""The pruned checkpoint: one shard per block, the weights outside of the blocks, and finally the index."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from course_lib.pruning.stream.skeleton import Skeleton
 
 
 class Output:
-    """Writes into a folder what the source has, under the same names and in the same types, with the linears pruned."""
+    """Writes the source's weights, with pruned linears, into a folder under the same names and in the same types."""
 
     def __init__(self, skeleton: Skeleton, folder: Path):
         self.skeleton, self.folder, self.places = skeleton, folder, skeleton.source.keys
@@ -20,7 +20,7 @@ class Output:
         self.outside = self._shards_outside()
 
     def write_block(self, index: int) -> None:
-        """All that the checkpoint has of a block, whose weights are in memory: its linears as they are now."""
+        """Write all of the checkpoint's weights of a block; the linears are taken from memory."""
         names = self.skeleton.names_of(index)
         tensors: dict[str, Place | Tensor] = {key: self.places[key] for key in self.inside[index]}
         for layer in self.skeleton.layers[index]:
@@ -29,12 +29,12 @@ class Output:
         write(self.file_of(index), tensors)
 
     def write_outside(self) -> None:
-        """Embedding, last norm, head: copied as they are."""
+        """Copy embedding, last norm and LM head unchanged."""
         for number, keys in enumerate(self.outside, start=len(self.inside)):
             write(self.file_of(number), {key: self.places[key] for key in keys})
 
     def write_rest(self, settings: dict[str, Any]) -> None:
-        """Configuration and tokenizer, what was done, and last the index, without which nothing loads."""
+        """Write configuration, tokenizer and the run's settings, and last the index, which loading requires."""
         for path in self.skeleton.source.others():
             self._write_text(path.name, path.read_bytes())
         self._write_text("pruning.json", (json.dumps(settings, indent=1) + "\n").encode())
@@ -48,12 +48,12 @@ class Output:
             file.write(text)
 
     def file_of(self, number: int) -> Path:
-        """Blocks come first, and then what lies outside of them."""
+        """Return the path of a shard; blocks come first, then the weights outside of them."""
         n_shards = len(self.inside) + len(self.outside)
         return self.folder / f"model-{number + 1:05d}-of-{n_shards:05d}.safetensors"
 
     def _shards_outside(self) -> list[list[str]]:
-        """What lies outside of the blocks, in shards no larger than the largest block, or of a single tensor."""
+        """Group the weights outside of the blocks into shards: at most as large as the largest block, or one tensor."""
         shards, size = [], 0
         largest = max(sum(self.places[key].n_bytes for key in keys) for keys in self.inside)
         for key in self.skeleton.keys_outside():

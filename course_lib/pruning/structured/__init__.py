@@ -1,1 +1,1 @@
-"""Structured pruning: neurons, heads, key-value groups, width channels and blocks leave; what stays is dense."""
+"""Structured pruning of neurons, heads, key-value groups, width channels and blocks; the pruned model is dense."""

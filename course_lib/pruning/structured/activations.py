@@ -1,4 +1,4 @@
-"""Activations of a model's groups on some text: every statistic that a score needs, from one forward pass.
+"""Activation statistics of a model's groups on some text: all that the scores need, from one forward pass.
 
 Dimension key: N windows, T tokens, L blocks, F neurons, H query heads, D width channels.
 """
@@ -25,7 +25,7 @@ PAIRS: tuple[Pair, ...] = (("l2", "mean"), ("l2", "l2"), ("mean", "mean"), ("mea
 
 
 class Norms:
-    """Sizes of some features, aggregated over the tokens of each window, then over windows, in all four ways.
+    """Magnitudes of features, aggregated over the tokens of each window and then over windows, in all four ways.
 
     "mean" is a mean, "l2" the root of the sum of squares (Minitron, section 2.2).
     """
@@ -35,7 +35,7 @@ class Norms:
         self._sums: dict[Pair, Tensor] = {}
 
     def add(self, sizes: Float[Tensor, "N T F"]) -> None:
-        """Add windows: the size of every feature at every token, not negative."""
+        """Add windows of non-negative magnitudes, one per token and feature."""
         sizes = sizes.detach().float()
         inside = {"mean": sizes.mean(1), "l2": sizes.square().sum(1).sqrt()}  # (N, F)
         for batch, sequence in PAIRS:
@@ -44,19 +44,19 @@ class Norms:
         self.n_windows += len(sizes)
 
     def of(self, batch: Mean = "l2", sequence: Mean = "mean") -> Float[Tensor, "F"]:
-        """One number a feature."""
+        """Return one number per feature (F,)."""
         total = self._sums[batch, sequence]
         return total.sqrt() if batch == "l2" else total / self.n_windows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Activations:
-    """Statistics of a whole model: a list of one entry a block where they belong to blocks."""
+    """Statistics of a whole model; statistics of blocks are lists with one entry per block."""
 
-    neurons: list[Norms]  # |x| of what the last linear of the MLP reads
+    neurons: list[Norms]  # |x| of the inputs of the MLP's last linear
     heads: list[Norms]  # ‖output of a head‖₂, before the output projection
     width: list[Norms]  # |x| after every norm over the width
-    influence: Float[Tensor, "L"]  # mean over tokens of 1 − cos(what a block reads, what it gives)
+    influence: Float[Tensor, "L"]  # mean over tokens of 1 − cos(input of a block, its output)
 
 
 @torch.no_grad()
@@ -78,12 +78,12 @@ def observe(model: PreTrainedModel, windows: Int[Tensor, "N T"], progress: bool 
     )
     with _watching(model, seen, windows.numel()):
         for ids in tracked(windows, "activations", progress):
-            hidden_states(model, ids[None])  # no logits: the head is the largest matrix
+            hidden_states(model, ids[None])  # no logits: the LM head is the largest matrix
     return seen
 
 
 def turned(before: Float[Tensor, "*tokens D"], after: Float[Tensor, "*tokens D"]) -> Float[Tensor, "*tokens"]:
-    """1 − cos(what is read, what is given) of each token: 0 where a block turns nothing."""
+    """Compute 1 − cos(input, output) of a block for each token: 0 if the block does not change the direction."""
     return 1 - torch.cosine_similarity(before.float(), after.float(), dim=-1)
 
 
@@ -108,7 +108,7 @@ def _watching(model: PreTrainedModel, seen: Activations, n_tokens: int) -> Itera
 
 
 def _sizes(norms: Norms):
-    # One window at a time; OPT's linears see its tokens without the axis of windows.
+    # One window at a time; the inputs of OPT's linears have no axis for windows.
     return lambda _, args: norms.add(args[0].reshape(1, -1, args[0].shape[-1]).abs())
 
 
@@ -118,7 +118,7 @@ def _given(norms: Norms):
 
 def _head_norms(norms: Norms, n_query: int):
     def add(_, args):
-        # In float32 before anything is squared: half precision ends at 65,504.
+        # Convert to float32 before squaring: half precision ends at 65,504.
         norms.add(args[0].reshape(1, -1, args[0].shape[-1]).float().unflatten(-1, (n_query, -1)).norm(dim=-1))
 
     return add

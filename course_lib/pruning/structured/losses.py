@@ -1,6 +1,6 @@
-"""The loss of a student for each token of a teacher. Hinton, Vinyals, Dean, 2015. https://arxiv.org/abs/1503.02531
+"""Per-token losses of a student, compared with its teacher. Hinton, Vinyals, Dean, 2015. https://arxiv.org/abs/1503.02531
 
-Dimension key: N sequences, T tokens, V words of the vocabulary, D width.
+Dimension key: N sequences, T tokens, V entries of the vocabulary, D width.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,11 +18,12 @@ from course_lib.settings import check_number
 def kl_divergence(
     student: Float[Tensor, "*tokens V"], teacher: Float[Tensor, "*tokens V"], temperature: float = 1.0
 ) -> Float[Tensor, ""]:
-    """τ² Σ_v p_T(v) log(p_T(v) / p_S(v)) of the logits over τ, the mean over tokens, in nats for τ = 1.
+    """Compute τ² Σ_v p_T(v) log(p_T(v) / p_S(v)) of the logits over τ, averaged over tokens, in nats for τ = 1.
 
-    A token that the teacher rules out, with a logit of −∞, adds nothing: p log p is 0 for p = 0.
+    A token with the teacher's logit −∞ contributes nothing: p log p is 0 for p = 0.
 
-    τ² keeps gradients at one size when τ grows. `F.kl_div(reduction="mean")` would also divide by the vocabulary.
+    The factor τ² keeps the size of the gradients constant when τ grows. `F.kl_div(reduction="mean")` would also divide
+    by the size of the vocabulary.
 
     Raises:
         ValueError: for logits of different shapes, or a temperature that is not positive and finite.
@@ -39,7 +40,7 @@ def kl_divergence(
 
 
 def next_token(logits: Float[Tensor, "N T V"], ids: Tensor) -> Float[Tensor, ""]:
-    """Negative log-likelihood of each token after the first, the mean over them; no teacher is asked."""
+    """Compute the negative log-likelihood, averaged over all tokens but the first; it needs no teacher."""
     return cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
 
 
@@ -60,7 +61,7 @@ def block_outputs(blocks: Iterable[nn.Module]) -> Iterator[list[Float[Tensor, "N
 
 
 def hidden_states(student: list[Float[Tensor, "N T D"]], teacher: list[Float[Tensor, "N T D"]]) -> Float[Tensor, ""]:
-    """The mean squared difference between outputs of blocks, each relative to the mean square of the teacher's."""
+    """Compute the mean squared difference of block outputs, each relative to the mean square of the teacher's."""
     terms = [
         mse_loss(ours.float(), theirs.detach().float()) / theirs.detach().float().square().mean()
         for ours, theirs in zip(student, teacher, strict=True)

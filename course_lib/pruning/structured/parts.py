@@ -2,11 +2,11 @@
 
     neuron          row of gate and up (with its bias), column of down
     query head      `head size` rows of the query projection, columns of the output projection
-    key-value group rows of key and value; the query heads h with h // G equal to the group leave with it
-    width channel   embedding, every norm, the input or output side of every linear, the head
+    key-value group rows of key and value, together with the query heads h with h // G equal to the group
+    width channel   embedding, every norm, the input or output side of every linear, the LM head
     block           everything in it
 
-One table serves cutting, counting and scoring, so that none of them can forget a matrix that another knows.
+Surgery, counting and scoring use the same table, so that they agree on the matrices of each part.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ Axes = tuple[str | None, ...]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parameter:
-    """A parameter, and of which groups each of its axes is made; None for an axis that no cut touches.
+    """A parameter with the kind of part that each of its axes counts; None for an axis that is never pruned.
 
     Args:
         name: as in `state_dict`. block: the index of its block, None outside of the blocks.
-        repeats: how many entries of each axis one group has: a head has `head size` rows.
+        repeats: how many entries of each axis one part has: a head has `head size` rows.
     """
 
     name: str
@@ -37,10 +37,10 @@ class Parameter:
 
 
 def parameters_of(model: PreTrainedModel) -> list[Parameter]:
-    """Every parameter of a causal language model of a known family; a tied one once.
+    """Return all parameters of a causal language model of a known family; tied parameters appear once.
 
     Raises:
-        ValueError: naming a parameter that belongs to no known part.
+        ValueError: for a parameter that belongs to no known part; the message names it.
     """
     model_blocks, size = blocks(model), heads(model).size
     kind = architecture(model_blocks[0])
@@ -61,7 +61,7 @@ def parameters_of(model: PreTrainedModel) -> list[Parameter]:
 
 
 def _axes(name: str, tensor: Tensor, block: nn.Module, kind: Architecture, size: int) -> Axes | None:
-    """The axes of a block's parameter, such as "mlp.up_proj.weight"; None for one that is not known."""
+    """Return the axes of a block's parameter, such as "mlp.up_proj.weight"; None if the parameter is not known."""
     path, _, what = name.rpartition(".")
     if path in kind.norms:
         return ("width",)
@@ -69,26 +69,26 @@ def _axes(name: str, tensor: Tensor, block: nn.Module, kind: Architecture, size:
         out, into = linear_axes(path, kind)
         axes = (out,) if what == "bias" else (out, into)
         return axes[::-1] if isinstance(block.get_submodule(path), Conv1D) else axes
-    if path.endswith(("q_norm", "k_norm")) and tensor.shape == (size,):  # of every head alike
+    if path.endswith(("q_norm", "k_norm")) and tensor.shape == (size,):  # shared by all heads
         return (None,)
     return None
 
 
 def linear_axes(path: str, kind: Architecture) -> tuple[str | None, str | None]:
-    """The kinds of a linear's outputs and inputs."""
+    """Return the kinds of a linear's outputs and inputs."""
     if path in kind.mlp:
         return ("width", "neurons") if path == kind.mlp[-1] else ("neurons", "width")
-    if kind.fused:  # queries, keys and values of all heads in one matrix, which no configuration can describe cut
+    if kind.fused:  # one matrix for queries, keys and values; no configuration can describe it pruned
         return ("width", None) if path == kind.attention[-1] else (None, "width")
     query, *_, output = kind.attention
     return ("width", "heads") if path == output else ("heads" if path == query else "groups", "width")
 
 
 def _outside(model: PreTrainedModel) -> dict[int, Axes]:
-    """Axes of the parameters outside of the blocks, by identity: embeddings, the last norm, the head."""
+    """Return the axes of parameters outside of the blocks, by identity: embeddings, last norm, LM head."""
     axes: dict[int, Axes] = {}
     for module in model.modules():
-        if isinstance(module, nn.Embedding):  # of tokens, and of positions where the family has them
+        if isinstance(module, nn.Embedding):  # token embedding, and position embedding if there is one
             axes[id(module.weight)] = (None, "width")
     axes |= {id(parameter): ("width",) for parameter in final_norm(model).parameters()}
     return axes | {id(parameter): (None, "width")[: parameter.ndim] for parameter in head(model).parameters()}

@@ -1,4 +1,4 @@
-"""A checkpoint that is whole or not there: nothing loads from a folder before all of it is on the disk."""
+"""Save a checkpoint atomically: a folder cannot be loaded before all its files are on the disk."""
 
 import os
 import shutil
@@ -9,15 +9,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from course_lib.pruning.stream.resume import FOLDER
 from course_lib.pruning.stream.safetensors_io import sync_folder, whole
 
-LAST = "config.json"  # without which nothing loads
+LAST = "config.json"  # nothing loads without this file
 
 
 def save_whole(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
-    """Write model and tokenizer into `out`, and remove what a run kept there to go on.
+    """Write model and tokenizer into `out`, and remove the files with which an interrupted run could resume.
 
-    Everything is written into OUT/unfinished first, and moved from there file by file. Interrupted before it is moved,
-    it leaves nothing of its own; killed at any moment, it leaves a folder that nothing loads and that the same command
-    takes up again.
+    All files are first written into OUT/unfinished and then moved one by one. An exception before the move leaves no
+    new files. A process that is killed leaves a folder that cannot be loaded, and the same command can then resume
+    there.
     """
     work = out / FOLDER
     saved = work / "saved"
@@ -31,7 +31,7 @@ def save_whole(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: 
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         raise
-    with whole(work / "state.json") as file:  # by which a later run knows that the files next to it are its own
+    with whole(work / "state.json") as file:  # tells a later run that the files next to it are its own
         file.write(b'{"saved": true}')
     for path in sorted(saved.iterdir(), key=lambda path: path.name == LAST):
         path.replace(out / path.name)

@@ -1,4 +1,4 @@
-"""The seam of structured scores: a method reads the evidence that it needs, and says how much each group matters."""
+"""The interface of structured scores: a method uses statistics of the model, and returns a score for each group."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from course_lib.pruning.structured.shape import Shape, shape_of
 
 @dataclass(eq=False)
 class Evidence:
-    """What methods may read of a model on calibration windows (N, T) of token ids; measured when first asked for."""
+    """Statistics of a model on calibration windows (N, T) of token ids; each is measured when first used."""
 
     model: PreTrainedModel
     windows: Int[Tensor, "N T"]
@@ -38,35 +38,35 @@ class Evidence:
 
     @cached_property
     def activations(self) -> Activations:
-        """One forward pass."""
+        """Activation statistics from one forward pass."""
         check_calibration(self.model, self.windows)
         return observe(self.model, self.windows, self.progress)
 
     @cached_property
     def gradients(self) -> dict[str, Gradients]:
-        """One forward and backward pass, of the loss of the next token."""
+        """Gradients of the next-token loss, from one forward and backward pass per window."""
         check_calibration(self.model, self.windows)
         return collect_gradients(self.model, self.windows, self.progress)
 
 
 class Scorer(ABC):
-    """A method: settings only. High scores stay; kinds that it does not score are None."""
+    """A method; it has settings but no state. High scores are kept; kinds that it does not score are None."""
 
     @abstractmethod
     def score(self, evidence: Evidence) -> Scores:
-        """The scores of every group of the model."""
+        """Return the scores of all groups of the model."""
 
 
 def group_sums(scores: Float[Tensor, "L H"], n_groups: int) -> Float[Tensor, "L G"]:
-    """The sum of the query heads' scores in each key-value group; head h belongs to group h // (H / n_groups)."""
+    """Sum the query heads' scores in each key-value group; head h belongs to group h // (H / n_groups)."""
     return scores.unflatten(1, (n_groups, -1)).sum(2)
 
 
 def by_group(evidence: Evidence, values: Callable[[Layer], Float[Tensor, "O I"]]) -> dict[str, Tensor]:
-    """Sums of something that every weight has, over the weights of each group in each of its matrices.
+    """Sum a per-weight quantity over the weights of each group, separately for each of its matrices.
 
-    Returns: "neurons" (L, M, F), "heads" (L, M, H) and "groups" (L, M, G), the matrices of a group in the order of the
-    forward pass: gate, up, down; query, output; key, value. Key-value groups without their query heads.
+    Returns "neurons" (L, M, F), "heads" (L, M, H) and "groups" (L, M, G), with the M matrices of a group in the order
+    of the forward pass: gate, up, down; query, output; key, value. Key-value groups do not include their query heads.
     """
     size = heads(evidence.model).size
     sums: dict[str, list[list[Tensor]]] = {"neurons": [], "heads": [], "groups": []}

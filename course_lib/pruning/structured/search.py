@@ -107,7 +107,7 @@ def candidates(
 
 
 def possible(model: PreTrainedModel, shape: Shape) -> bool:
-    """Whether this model family's configuration can describe the shape."""
+    """Return whether this model family's configuration can describe the shape."""
     try:
         check_family(model, shape_of(model), shape)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The shape of a model: how many of each part it has, equal in all blocks, and how many parameters that makes."""
+"""The shape of a model: how many parts of each kind it has (equal in all blocks), and the resulting parameter count."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -37,7 +37,7 @@ class Shape:
 
 
 def shape_of(model: PreTrainedModel) -> Shape:
-    """The shape that a model has."""
+    """Return the model's shape."""
     parts, model_blocks = heads(model), blocks(model)
     return Shape(
         width=model.config.hidden_size,
@@ -49,12 +49,12 @@ def shape_of(model: PreTrainedModel) -> Shape:
 
 
 def n_parameters(model: PreTrainedModel, shape: Shape) -> int:
-    """Parameters that this model would have in another shape; a head that is tied to the embedding counts once."""
+    """Count the parameters that this model would have in another shape; an LM head tied to the embedding adds none."""
     return counter(model)(shape)
 
 
 def counter(model: PreTrainedModel) -> Callable[[Shape], int]:
-    """`n_parameters` of one model, for many shapes: its parameters are listed once."""
+    """Return `n_parameters` of one model as a function of the shape; the model's parameters are listed only once."""
     first = [parameter for parameter in parameters_of(model) if parameter.block in (None, 0)]
 
     def n_in(shape: Shape) -> int:
@@ -76,11 +76,11 @@ def count(
     mlp_matrices: int = 3,
     tied: bool = True,
 ) -> dict[str, int]:
-    """Parameters of a decoder without biases and norms, by part, from its sizes alone.
+    """Count the parameters of a decoder by part from its sizes alone, without biases and norms.
 
     Args:
         mlp_matrices: 3 for a gated MLP (gate, up, down), 2 without a gate.
-        tied: whether the head is the embedding once more, so that it costs nothing.
+        tied: whether the LM head shares the embedding's matrix, so that it adds no parameters.
     """
     # queries and output: heads × head size; keys and values: groups × head size
     attention = 2 * shape.width * head_size * (shape.heads + shape.groups)

@@ -85,7 +85,7 @@ def _fill(model: PreTrainedModel, values: dict[str, Tensor]) -> None:
 
 
 def check_family(model: PreTrainedModel, before: Shape, after: Shape) -> None:
-    """Raises ValueError, with the reason, for a shape that the model family's configuration cannot describe."""
+    """Raise ValueError, with the reason, for a shape that the model family's configuration cannot describe."""
     kind, name = architecture(blocks(model)[0]), type(model).__name__
     has_fixed_heads = not (kind.head_size_key and _has_free_head_size(type(model)))
     if (before.heads, before.groups) != (after.heads, after.groups) and has_fixed_heads:
@@ -193,7 +193,7 @@ def cut_parameter(parameter: Parameter, kept: Kept) -> Tensor:
 
 
 def _normed_projections(model: PreTrainedModel) -> list[str]:
-    """Names of the weights and biases of query and key projections that a norm per head follows."""
+    """Return the names of the weights and biases of query and key projections that a norm per head follows."""
     parameter_ids = []
     for block in blocks(model):
         parts = dict(block.named_modules())
@@ -204,7 +204,7 @@ def _normed_projections(model: PreTrainedModel) -> list[str]:
 
 
 def _norm_weights(model: PreTrainedModel) -> list[str]:
-    """Names of the weights of the norms over the width."""
+    """Return the names of the weights of the norms over the width."""
     kind = architecture(blocks(model)[0])
     norms = [final_norm(model), *(block.get_submodule(path) for block in blocks(model) for path in kind.norms)]
     weights = {id(norm.weight) for norm in norms}

@@ -1,1 +1,1 @@
-"""Scores of groups, one paper a file. Whatever lies here is found by the conformance suite."""
+"""Scores of groups, one paper per file. The conformance tests find all scorers in this folder."""

@@ -8,7 +8,7 @@ from course_lib.pruning.structured.scorer import Evidence, Scorer
 
 @dataclass(frozen=True)
 class BlockInfluence(Scorer):
-    """1 − cos(what a block reads, what it gives), the mean over tokens: a block that turns nothing may leave."""
+    """Score 1 − cos(input of a block, its output), averaged over tokens: low if a block hardly turns its input."""
 
     def score(self, evidence: Evidence) -> Scores:
         return Scores(blocks=evidence.activations.influence)

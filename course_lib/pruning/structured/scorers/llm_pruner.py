@@ -18,10 +18,11 @@ REDUCE = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "prod": torch
 
 @dataclass(frozen=True)
 class LLMPruner(Scorer):
-    """The change of the loss L when a group's weights w become zero, by Taylor's formula, g = ∂L/∂w (section 3.2).
+    """Estimate by Taylor expansion how the loss L changes if a group's weights w become zero; g = ∂L/∂w (section 3.2).
 
-    Of each matrix of the group Σ |w g| ("param_first"), Σ w F w ("param_second", F the mean squared gradient of a
-    window), Σ |w g − w F w / 2| ("param_mix") or |Σ w g| ("vectorize"); of these numbers the sum, mean, max or product.
+    Each matrix of the group contributes Σ |w g| ("param_first"), Σ w F w ("param_second"), Σ |w g − w F w / 2|
+    ("param_mix") or |Σ w g| ("vectorize"), with F the mean squared gradient of a window. The score is the sum, mean,
+    max or product of these numbers.
     """
 
     element: Literal["param_first", "param_second", "param_mix", "vectorize"] = "param_first"
@@ -42,6 +43,6 @@ class LLMPruner(Scorer):
 
         of_matrices = by_group(evidence, importance)
         reduced = {kind: REDUCE[self.reduction](sums.abs(), dim=1) for kind, sums in of_matrices.items()}
-        if "heads" in reduced:  # a group leaves with its query heads
+        if "heads" in reduced:  # a group is pruned together with its query heads
             reduced["groups"] = reduced["groups"] + group_sums(reduced["heads"], evidence.shape.groups)
         return Scores(**reduced)

@@ -13,15 +13,15 @@ from course_lib.settings import check_option
 
 @dataclass(frozen=True)
 class Minitron(Scorer):
-    """Sizes of activations (section 2.2): of neurons, of the outputs of heads, and of channels after the norms.
+    """Magnitudes of activations (section 2.2): of neurons, of the outputs of heads, and of channels after the norms.
 
-    The size is aggregated over the tokens of a window, then over windows; the paper found the mean over the sequence
-    and L2 over the batch to be best. Neurons are measured after the activation function, as in the authors' code,
-    not before it, as in the text. A width channel's score is the sum over all norms.
+    They are aggregated over the tokens of a window, then over windows; the paper found the mean over the sequence and
+    L2 over the batch to be best. Neurons are measured after the activation function, as in the authors' code; the text
+    measures them before it. A width channel's score is the sum over all norms.
 
     Deviation: a head is scored as in the text, by the norm of its output at each token. The authors' code
     (Model-Optimizer) takes the mean of |x| of each channel over the sequence, L2 over the batch, and then the norm over
-    the head's channels; and it leaves the last norm out of the width's score.
+    the head's channels. It also omits the last norm from the score of the width.
     """
 
     batch: Mean = "l2"

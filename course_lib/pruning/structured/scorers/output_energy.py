@@ -13,9 +13,9 @@ from course_lib.pruning.structured.scorer import Evidence, Scorer, by_group, gro
 
 @dataclass(frozen=True)
 class OutputEnergy(Scorer):
-    """‖x_j‖₂ ‖w_j‖₂: the root of what neuron j writes into the stream, squared and summed over tokens.
+    """Score ‖x_j‖₂ ‖w_j‖₂: the norm, over all tokens, of the contribution of neuron j to the residual stream.
 
-    It is the norm of Wanda's scores |w_ij| ‖x_j‖₂ over a column of the last linear; of a head both norms are over all
+    It is the norm of Wanda's scores |w_ij| ‖x_j‖₂ over a column of the last linear. For a head, both norms are over all
     of its columns.
     """
 
@@ -23,7 +23,7 @@ class OutputEnergy(Scorer):
         def squares(layer: Layer) -> Float[Tensor, "O I"]:
             return weight_of(layer.module).float().square()
 
-        written = by_group(evidence, squares)  # the last matrix of a group writes into the stream
+        written = by_group(evidence, squares)  # the last matrix of a group writes into the residual stream
         seen = evidence.activations
         scores = {
             "neurons": torch.stack([norms.of("l2", "l2") for norms in seen.neurons]) * written["neurons"][:, -1].sqrt()

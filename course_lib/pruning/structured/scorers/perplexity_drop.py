@@ -13,7 +13,7 @@ from course_lib.pruning.structured.scorer import Evidence, Scorer
 
 @dataclass(frozen=True)
 class PerplexityDrop(Scorer):
-    """log perplexity of the model without a block: as many passes as there are blocks."""
+    """Score the log perplexity of the model without each block, which takes as many passes as there are blocks."""
 
     def score(self, evidence: Evidence) -> Scores:
         losses = []
@@ -25,6 +25,6 @@ class PerplexityDrop(Scorer):
 
 
 def _pass_by(_, args, kwargs, out):
-    """A block that gives what it reads."""
+    """Make a block return its input unchanged."""
     before = args[0] if args else kwargs["hidden_states"]
     return (before, *out[1:]) if isinstance(out, tuple) else before

@@ -1,4 +1,4 @@
-"""Chance. Mittal, Bhardwaj, Khapra, Ravindran, Recovering from Random Pruning, 2018. https://arxiv.org/abs/1801.10447"""
+"""Random scores. Mittal, Bhardwaj, Khapra, Ravindran, Recovering from Random Pruning, 2018. https://arxiv.org/abs/1801.10447"""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from course_lib.settings import check_seed
 
 @dataclass(frozen=True)
 class Random(Scorer):
-    """Uniform numbers, the same for the same seed: what any score has to beat, over several seeds."""
+    """Uniform random numbers, fixed by the seed: the baseline for all other scores; use several seeds."""
 
     seed: int = 0
 

@@ -14,7 +14,7 @@ from course_lib.settings import check_option
 
 @dataclass(frozen=True)
 class WeightNorm(Scorer):
-    """‖w‖_p of all weights of a group; no text is read."""
+    """Score ‖w‖_p of all weights of a group; no calibration text is needed."""
 
     p: Literal[1, 2] = 2
 
