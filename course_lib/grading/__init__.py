@@ -1,1 +1,1 @@
-"""Grading a class: submissions run in a sandbox and return data; everything is compared outside."""
+"""Grade a class: submissions run in a sandbox and return data, and every comparison is done outside the sandbox."""

@@ -1,4 +1,4 @@
-"""Grade one submission: draw the inputs, let the sandbox run the functions, and judge what came back out here."""
+"""Grade one submission: generate the inputs, let the sandbox run the functions, and judge the results outside of it."""
 
 import hashlib
 import importlib
@@ -33,20 +33,20 @@ from course_lib.grading.sandbox import session
 from course_lib.workbook import catalogue
 
 ROOT = Path(__file__).parents[2]
-TEXT = 2000  # characters of anything a submission says, as far as it is kept
-COMPARISON_SECONDS = 60.0  # of the processor, for one submission
-VERSION = 4  # of how points are given; raise it when the same answers would earn other points
+TEXT = 2000  # characters of any text from a submission that are stored
+COMPARISON_SECONDS = 60.0  # of processor time, for one submission
+VERSION = 4  # version of the rules for points; raise it when the same answers would earn different points
 LOST = f"{FAILED}: a machine short of memory, or another program, ended the process of"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What every submission is graded by. Plain data, so that it can be sent to another machine.
+    """The settings for grading every submission. Plain data, so that it can be sent to another machine.
 
     Args:
-        lesson: "04 Wanda". stem: "04_wanda", as the notebook is called.
-        functions: the usual name of the function of each exercise.
-        key: a digest of all that decides about points; results with another key are out of date.
+        lesson: "04 Wanda". stem: "04_wanda", the file name of the notebook.
+        functions: for each exercise the usual name of its function.
+        key: a digest of everything that affects points; results with another key are out of date.
     """
 
     lesson: str
@@ -65,13 +65,13 @@ def plan(
     root: Path = ROOT,
     seconds: float | None = None,
 ) -> Plan:
-    """How to grade a lesson, asked for as "04", "wanda" or "04_wanda".
+    """Return the plan for a lesson, which can be named "04", "wanda" or "04_wanda".
 
     Args:
-        seconds: of the processor for one submission; those of `Limits` for None.
+        seconds: processor time for one submission; None takes the default of `Limits`.
 
     Raises:
-        ValueError: for a lesson that does not exist, or has no exercises.
+        ValueError: if the lesson does not exist, or has no exercises.
     """
     from course_lib.workbook.masters import masters  # for the notebooks' format: seconds that no worker has to wait
 
@@ -88,12 +88,12 @@ def plan(
 
 
 def exercises_of(plan: Plan) -> tuple[Exercise, ...]:
-    """What there is to grade, in the order of the rows."""
+    """Return the exercises to grade, in the order of the rows."""
     return module_of(plan.functions).EXERCISES
 
 
 def module_of(functions: dict[str, str]) -> ModuleType:
-    """The exercises of one lesson; those of the others need more imports than grading itself."""
+    """Import the exercises of one lesson only; other lessons import packages that grading does not need."""
     return catalogue.exercises_of(_lesson(functions))
 
 
@@ -113,16 +113,16 @@ def _key(module: ModuleType, functions: dict[str, str], seed: int, limits: Limit
 
 
 def grade(submission: Submission, plan: Plan) -> Result:
-    """The result of one submission. It never raises for what a submission holds."""
+    """Return the result of one submission. No content of a submission makes it raise."""
     try:
         content = submission.read()
-    except Exception as error:  # whatever a broken zip or file leads to is the submission's problem, not the class's
+    except Exception as error:  # a broken zip or file affects this submission only, not the class
         return unreadable(submission, plan, str(error) or type(error).__name__)
     return grade_content(submission, content, plan)
 
 
 def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
-    """As `grade`, with the notebook already read: on a cluster the files are elsewhere."""
+    """Grade like `grade`, with the notebook already read: on a cluster the files are on another machine."""
     inputs = {exercise.id: draw(exercise, submission.student, plan.seed) for exercise in exercises_of(plan)}
     tasks = [
         Task(name, plan.functions[name], *(tuple(case.arguments for case in cases) for cases in drawn))
@@ -142,9 +142,9 @@ def grade_content(submission: Submission, content: bytes, plan: Plan) -> Result:
 def _row_within(
     seconds: float, exercise: Exercise, drawn: tuple[list[Case], list[Case]], answer: Answer
 ) -> ExerciseResult:
-    """The row of one exercise, in the seconds that are left of all comparisons; that of one is limited inside."""
+    """Return the row of one exercise, within the remaining seconds for all comparisons."""
     try:
-        # Warnings of named mistakes and references say nothing of the submission, and would break the progress bar.
+        # Warnings of named mistakes and references are not about the submission, and would break the progress bar.
         with warnings.catch_warnings(action="ignore"), limited(seconds):
             return exercise_result(exercise, *drawn, answer)
     except DidNotFinish as error:  # the time was over when the comparison was, but before the row was written
@@ -152,7 +152,7 @@ def _row_within(
 
 
 def was_lost(result: Result) -> bool:
-    """Check whether it is worth another attempt, best with nothing else running at the same time."""
+    """Check whether another attempt could help, preferably with nothing else running at the same time."""
     return result.grader_failed and result.problem.startswith(LOST)
 
 
@@ -172,10 +172,10 @@ def _result(
 
 
 def unreadable(submission: Submission, plan: Plan, problem: str, *, grader_failed: bool = False) -> Result:
-    """A row for every exercise of a submission that could not be read, or was never handed in.
+    """Return a row for every exercise of a submission that could not be read, or is missing.
 
     Args:
-        grader_failed: that is not the submission's fault; it is graded again with --resume.
+        grader_failed: whether the grader is to blame; if so, --resume grades the submission again.
     """
     rows = tuple(
         ExerciseResult(exercise.id, exercise.title, 0.0, float(exercise.points), "no submission", problem[:TEXT])
@@ -185,18 +185,18 @@ def unreadable(submission: Submission, plan: Plan, problem: str, *, grader_faile
 
 
 def failed(submission: Submission, plan: Plan, error: Exception) -> Result:
-    """The rows of a submission over which the grader itself failed; graded again with --resume."""
+    """Return the rows of a submission on which the grader itself failed; --resume grades it again."""
     return unreadable(submission, plan, f"{FAILED}: {type(error).__name__}: {error}", grader_failed=True)
 
 
 def draw(exercise: Exercise, student: str, seed: int) -> tuple[list[Case], list[Case]]:
-    """The student's own inputs: the cases that `check` knows with fresh numbers, and the hidden ones."""
+    """Generate the student's own inputs: the visible cases of `check` with new random numbers, and the hidden cases."""
     generator = torch.Generator().manual_seed(seed_of(seed, student, exercise.id))
     return exercise.cases(generator), hidden_cases.hidden_cases(exercise, generator)
 
 
 def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], answer: Answer) -> ExerciseResult:
-    """One row: points for every case that is right, and in words why not more."""
+    """Return one row: points for every correct case, and the reason for missing points in words."""
     cases = visible + extra
     claimed = {
         "notes": tuple(note[:TEXT] for note in answer.notes[:20]),
@@ -236,7 +236,7 @@ def exercise_result(exercise: Exercise, visible: list[Case], extra: list[Case], 
 
 
 def _broke(error: BaseException) -> str:
-    """Why there is no comparison, for the student."""
+    """Explain to the student why there is no comparison."""
     return f"The result of the function could not be compared: {type(error).__name__}."
 
 
@@ -251,7 +251,7 @@ def _state(answer: Answer, n_right: int, n_cases: int) -> State:
 def _case_results(
     exercise: Exercise, cases: list[Case], n_visible: int, differences: tuple, reason: str
 ) -> list[CaseResult]:
-    """One entry a case. Of hidden ones a student learns the name and whether it was right, not what was expected."""
+    """Return one entry per case. Of hidden cases, students learn the name and whether it was correct, nothing else."""
     results = []
     for index, case in enumerate(cases):
         missing = reason or "it was not run, because an earlier case did not finish"
@@ -265,7 +265,7 @@ def _case_results(
 
 
 def _reason(verdict: judge.Verdict, n_visible: int, n_cases: int) -> str:
-    """Why an answer did not earn everything, in a sentence without the expected values of hidden cases."""
+    """Explain missing points in a sentence without the expected values of hidden cases."""
     if verdict.n_right == n_cases:
         return ""
     first = next((i for i, difference in enumerate(verdict.differences) if difference), None)

@@ -7,13 +7,13 @@ from typing import Literal
 from course_lib.checking.call import LIMIT, TOGETHER, Outcome
 
 Status = Literal["ran", "not found", "not loaded", "killed"]
-FAILED = "The grader failed"  # how the problem of a result begins that is `grader_failed`
+FAILED = "The grader failed"  # a result with `grader_failed` has a problem that begins with this
 State = Literal["right", "partly", "wrong", "not attempted", "not found", "failed", "no submission"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a submission, and of each process that runs one of its functions. Seconds are processor time."""
+    """The limits of a submission, and of each process that runs one of its functions. Seconds are processor time."""
 
     seconds: float = 2 * TOGETHER  # of one exercise
     start_seconds: float = 120.0  # until the sandbox has imported torch, on a busy machine
@@ -26,7 +26,7 @@ class Limits:
     submission_seconds: float = 4 * TOGETHER  # of all exercises together
 
     def of_submission(self, seconds: float) -> "Limits":
-        """The same, with other seconds for a submission, of which one exercise may take half."""
+        """Return the limits with other seconds for a submission, of which one exercise may take half."""
         return replace(self, submission_seconds=seconds, seconds=seconds / 2)
 
 
@@ -35,7 +35,7 @@ class Task:
     """One exercise to run: the function's usual name, and the arguments of every case.
 
     Args:
-        hidden: those of the cases of which nothing may reach the student.
+        hidden: arguments of the hidden cases, about which students may learn nothing.
     """
 
     exercise: str
@@ -49,13 +49,13 @@ class Answer:
     """The outcome of a submission's function for one exercise. It is a claim, and nothing in it can be trusted.
 
     Args:
-        outcomes: of the cases in order, hidden ones last, as far as they were run.
+        outcomes: of the cases that were run, in order, hidden ones last.
         reason: a sentence for the student when status is not "ran".
         notes: what the student should know, such as which of two definitions was taken.
-        touched: attempts to open or import what belongs to the grader.
+        touched: attempts to open or import files of the grader.
         code: the function and its helpers without names, comments and formatting.
         uses: functions of course_lib that it calls; only_calls: whether it does nothing else.
-        seconds: of the processor.
+        seconds: processor time.
         lost: whether it was ended from outside, so that its result is unknown.
     """
 
@@ -75,7 +75,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case of one exercise. `difference` is None where the answer is right.
+    """One case of one exercise. `difference` is None if the answer is correct.
 
     `given` is what a wrong case of the notebook hands to the function, where that is short; of hidden ones it is empty.
     """
@@ -88,7 +88,7 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class ExerciseResult:
-    """One row of the grades: what an exercise earned, and why not more.
+    """One row of the grades: the points of an exercise, and the reason for missing points.
 
     `lowered` says why the cases that are right do not all count, as `judge.Verdict.lowered` does.
     """
@@ -116,7 +116,7 @@ class ExerciseResult:
 
 @dataclass(frozen=True)
 class Result:
-    """All that is known of one student's work on one lesson. Every submission has one, whatever it holds."""
+    """The result of one student's work on one lesson. Every submission has one, whatever it contains."""
 
     student: str
     lesson: str  # "04 Wanda"
@@ -140,5 +140,5 @@ class Result:
 
 
 def seed_of(seed: int, student: str, exercise: str) -> int:
-    """The seed of one student's inputs to one exercise: fresh for each, and the same when graded again."""
+    """Return the random seed of one student's inputs to one exercise, which is the same when graded again."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{student}/{exercise}".encode()).digest()[:6], "big")

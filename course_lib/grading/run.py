@@ -1,4 +1,4 @@
-"""`course grade`: a folder of submissions becomes grades, feedback and a report."""
+"""`course grade`: write grades, feedback and a report for a folder of submissions."""
 
 import hashlib
 import tempfile
@@ -30,7 +30,7 @@ MOST_SECONDS = 24 * 3600
 
 @dataclass(frozen=True)
 class Request:
-    """What `course grade` was asked for."""
+    """The options of `course grade`."""
 
     folder: Path
     out: Path
@@ -50,10 +50,10 @@ class Request:
 
 
 def run(request: Request, console: Console) -> int:
-    """Grade a class; 0 when every submission has its rows, 1 when the grader failed on some, 130 when interrupted.
+    """Grade a class; return 0 if every submission has its rows, 1 if the grader failed on some, 130 if interrupted.
 
     Raises:
-        ValueError: for a folder, lesson, pattern or roster that cannot be used, or a sandbox that is not there.
+        ValueError: if the folder, lesson, pattern or roster cannot be used, or there is no sandbox.
     """
     if request.kind not in ("bwrap", "none"):
         raise ValueError(f"got sandbox {request.kind!r}; expected bwrap or none.")
@@ -97,7 +97,7 @@ def run(request: Request, console: Console) -> int:
 
 
 def _failures(results: list[Result], console: Console) -> int:
-    """The exit code, and what to do about submissions that are not to blame for their zero."""
+    """Return the exit code, and print what to do about submissions that are not to blame for their zero."""
     n = sum(result.grader_failed for result in results)
     if n:
         console.print(f"[bold red]The grader itself failed on {n}[/]. Fix the cause; `--resume` grades them again.")
@@ -119,7 +119,7 @@ def check_columns(canvas: str | None, moodle: str | None, known_by: str | None) 
 
 
 def _lesson(submissions: list[Submission]) -> str:
-    """The one lesson that the files' names tell."""
+    """Return the one lesson that the file names refer to."""
     named = sorted({lesson for submission in submissions if (lesson := getattr(submission, "lesson", ""))})
     if len(named) != 1:
         which = f"of lessons {', '.join(named)}" if named else "whose names do not tell the lesson"
@@ -177,7 +177,7 @@ def _split(
 
 
 def _key(submission: Submission, plan: engine.Plan) -> str:
-    """Which notebook was graded, and by what."""
+    """Return a digest of the notebook and of the settings for grading."""
     try:
         content = submission.read()
     except Exception as error:  # as in engine.grade: then the row says so, and is the same next time
@@ -194,7 +194,7 @@ def _graded(left: list[Submission], plan: engine.Plan, request: Request) -> Iter
 
 
 def _shown(graded: Pairs, total: int, console: Console) -> Iterator[tuple[Submission, Result]]:
-    """The same pairs, with a progress bar."""
+    """Yield the same pairs while showing a progress bar."""
     with bar(console=console) as shown:
         task = shown.add_task("grading", total=total)
         for submission, result in graded:
@@ -206,7 +206,7 @@ def _shown(graded: Pairs, total: int, console: Console) -> Iterator[tuple[Submis
 def write_all(
     results: list[Result], plan: engine.Plan, request: Request, started: str, seconds: float, n_graded: int
 ) -> list[str]:
-    """All files of the class, each written whole; returns whom the tables for course systems leave out, and why."""
+    """Write all files of the class, each whole; return who is missing from the tables for course systems, and why."""
     out, facts = request.out, Facts(plan.lesson, plan.seed, started, seconds, n_graded, request.kind, versions())
     for result in results:
         store.write(out / "feedback" / f"{file_name(result.student)}.html", feedback.html(result))
@@ -224,7 +224,7 @@ def write_all(
 
 
 def as_data(results: list[Result], plan: engine.Plan, request: Request, facts: Facts) -> dict[str, Any]:
-    """grades.json: every result with what it was made by."""
+    """Return the data of grades.json: every result, and the settings that it was made with."""
     return {
         "lesson": plan.lesson,
         "seed": plan.seed,

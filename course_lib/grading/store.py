@@ -1,4 +1,4 @@
-"""The results on disk: one file per student, written whole, so that an interrupted run loses no finished result."""
+"""Store the results: one file per student, written whole, so that an interrupted run loses no finished result."""
 
 import json
 import os
@@ -11,18 +11,18 @@ from course_lib.grading.records import FAILED, CaseResult, ExerciseResult, Resul
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """A result as plain data."""
+    """Convert a result to plain data."""
     return asdict(result)
 
 
 def from_json(stored: dict[str, Any]) -> Result:
-    """The result that `to_json` made.
+    """Convert the output of `to_json` back to a result.
 
     Raises:
-        TypeError, KeyError: when it is something else.
+        TypeError, KeyError: if `stored` has another form.
     """
     exercises = tuple(_exercise(**fields) for fields in stored["exercises"])
-    failed = {"grader_failed": stored["problem"].startswith(FAILED)}  # which earlier versions do not tell otherwise
+    failed = {"grader_failed": stored["problem"].startswith(FAILED)}  # which earlier versions did not store
     return Result(**failed | stored | {"exercises": exercises, "notes": tuple(stored["notes"])})
 
 
@@ -36,26 +36,26 @@ def path_of(out: Path, student: str) -> Path:
 
 
 def save(out: Path, result: Result, key: str) -> None:
-    """Keep one result. `key` says what it was graded by and from."""
+    """Store one result. `key` identifies the notebook and the settings of grading."""
     write(path_of(out, result.student), as_json({"key": key, "result": to_json(result)}))
 
 
 def load(out: Path, student: str, key: str) -> Result | None:
-    """The kept result, if there is one that was made from the same notebook in the same way."""
+    """Load the stored result if it was made from the same notebook with the same settings."""
     try:
         stored = json.loads(path_of(out, student).read_text(encoding="utf-8"))
         return from_json(stored["result"]) if stored["key"] == key else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None  # none, half written by another version, or edited: graded again
+        return None  # missing, written in part or by another version, or edited: graded again
 
 
 def as_json(data: Any) -> str:
-    """Strict JSON once it is encoded: half a letter stays as it is for `write`, where an escape would pass unseen."""
+    """Return strict JSON. Lone surrogates are not escaped, so that `write` sees them."""
     return json.dumps(data, indent=1, ensure_ascii=False)
 
 
 def write(path: Path, text: str) -> None:
-    """Whole or not at all. Lone surrogates, which a hostile notebook may bring along, become question marks."""
+    """Write the file whole or not at all. Lone surrogates, as in a hostile notebook, become question marks."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_bytes(text.encode("utf-8", errors="replace"))

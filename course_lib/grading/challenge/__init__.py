@@ -1,1 +1,1 @@
-"""The graded challenge: recipes of a class, measured by the grader itself, ranked, and written as grades."""
+"""The graded challenge: measure the recipes of a class, rank them, and write grades."""

@@ -1,4 +1,4 @@
-"""The work of one of the grader's processes: measure recipes one by one, within limits that its parent watches.
+"""Measure recipes in one of the grader's processes, within limits that its parent process watches.
 
 A recipe is data, so nothing of a student's runs here. The format of a recipe bounds its cost. In
 addition, the parent watches processor time and memory, and ends a process that exceeds its limit.
@@ -24,11 +24,11 @@ from course_lib.models import DEFAULT_MODEL, load_model
 
 @dataclass(frozen=True)
 class Settings:
-    """By what recipes are measured; plain data, sent to every process.
+    """The settings for measuring recipes; plain data, sent to every process.
 
     Args:
-        seed: of the windows; only the grader knows it. text: of the instructor, in place of the first domain.
-        seconds: of the processor for one recipe. memory: bytes of a process.
+        seed: random seed for the windows; only the grader knows it. text: the instructor's, replaces the first domain.
+        seconds: processor time per recipe. memory: bytes per process.
     """
 
     seed: int
@@ -41,15 +41,15 @@ class Settings:
 
     @property
     def key(self) -> str:
-        """Of all that decides about a number."""
+        """Return a digest of everything that affects a measurement."""
         limits = (self.seed, self.windows, self.length, self.seconds, self.memory, self.budget)
-        machine = (processor_name(), torch.__version__)  # another one adds in another order
+        machine = (processor_name(), torch.__version__)  # another processor adds in another order
         return digest(repr((limits, machine)), self.text or "")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A recipe to measure, and the name and the bytes of each file that its parts name."""
+    """A recipe to measure, and the name and the bytes of each file that its parts refer to."""
 
     recipe: str
     files: tuple[tuple[str, bytes], ...] = ()
@@ -64,7 +64,7 @@ class Found:
     """The measurement of a recipe, or the reason why there is none.
 
     Args:
-        failed: whether that is the grader's fault; then it is tried again next time.
+        failed: whether the grader is to blame; if so, the next run measures the recipe again.
     """
 
     account: dict[str, Any] = field(default_factory=dict)
@@ -80,14 +80,14 @@ class Found:
 
 @lru_cache(maxsize=1)
 def judge(settings: Settings) -> Judge:
-    """The dense model and the texts, once a process."""
+    """Load the dense model and the texts, once per process."""
     model, tokenizer = load_model(DEFAULT_MODEL)
     read = texts(tokenizer, settings.windows, settings.length, settings.seed, settings.text)
     return Judge(model=model, tokenizer=tokenizer, texts=read)
 
 
 def evaluate(job: Job, settings: Settings) -> Found:
-    """In a process of its own. Whatever a recipe leads to is its own problem; it never raises."""
+    """Measure one recipe, in a process that does only this. All errors become a reason; it never raises."""
     try:
         at = judge(settings)
         with tempfile.TemporaryDirectory() as folder:
@@ -100,6 +100,6 @@ def evaluate(job: Job, settings: Settings) -> Found:
         return Found(problem=str(error), failed=True)
     except (ValueError, RuntimeError, MemoryError, ArithmeticError) as error:
         return Found(problem=str(error) or type(error).__name__)
-    except Exception as error:  # not foreseen: look at it, and do not blame the student
+    except Exception as error:  # an unexpected error: investigate it, and do not blame the student
         return Found(problem=f"{type(error).__name__}: {error}", failed=True)
     return Found(asdict(found.account), {domain: list(windows) for domain, windows in found.losses.items()})

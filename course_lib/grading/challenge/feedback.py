@@ -16,7 +16,7 @@ from course_lib.grading.report.feedback_row import STATES
 from course_lib.grading.report.templates import render
 from course_lib.measure.paired import mean_and_error
 
-TO_SPARE = 0.01  # of the dense model's bytes: less is room for nothing
+TO_SPARE = 0.01  # of the dense model's bytes: a smaller part is not worth showing
 HALF_A_POINT = 0.5
 KINDS = {
     "weights": "weights and codes",
@@ -27,7 +27,7 @@ KINDS = {
 
 
 class Line(NamedTuple):
-    """One domain: the loss increase in nats with its error, that of both anchors, and points."""
+    """One domain: the loss increase in nats with its error, the loss increases of both anchors, and points."""
 
     domain: str
     mean: float
@@ -80,7 +80,7 @@ def _above(windows: tuple[float, ...], dense: tuple[float, ...]) -> float:
 
 
 def sizes(side: Judged) -> list[tuple[str, int]]:
-    """List the stored bytes by kind, the largest first."""
+    """List the stored bytes by kind, largest first."""
     stored = side.found.by_kind or side.found.by_part
     named = [(KINDS.get(kind, kind), size) for kind, size in stored.items()]
     named.append((f"cache after {side.found.length} tokens", side.found.cache))

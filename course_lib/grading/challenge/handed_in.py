@@ -1,4 +1,4 @@
-"""The submissions of a class: for each student a recipe, as bytes, and the files that it names; nothing is run.
+"""Find the submissions of a class: for each student a recipe, as bytes, and the files that it refers to.
 
 Folders, zips, exports of course systems and names of students are those of notebooks (intake/). Of several recipes of a
 student the newest counts; those called recipe before all others.
@@ -26,10 +26,10 @@ STEM = "12_capstone"
 
 @dataclass(frozen=True)
 class HandedIn:
-    """One student's recipe, or why there is none.
+    """One student's recipe, or the reason why there is none.
 
     Args:
-        recipe: as it is built, the files of its parts called after the parts. files: the name and the bytes of each.
+        recipe: with files renamed after the parts that use them. files: the name and the bytes of each.
     """
 
     student: str
@@ -42,10 +42,10 @@ class HandedIn:
 
 
 def handed_in(folder: Path, pattern: str | None = None, roster: list[str] | None = None) -> list[HandedIn]:
-    """One for every student of a folder or a zip, in the order of their ids.
+    """Return one submission per student of a folder or a zip, in the order of their ids.
 
     Raises:
-        ValueError: for a folder or a pattern that cannot be used.
+        ValueError: if the folder or the pattern cannot be used.
     """
     entries = [_as_work(entry) for entry in walk(folder)]
     candidates = among(folder, entries, pattern, roster, CALLED)
@@ -53,14 +53,14 @@ def handed_in(folder: Path, pattern: str | None = None, roster: list[str] | None
 
 
 def _as_work(entry: Entry) -> Entry:
-    """Recipes are what is looked for here, in a notebook's place."""
+    """Treat a recipe as the kind of file to look for, instead of a notebook."""
     if entry.kind not in ("notebook", "other") or not entry.parts:
         return entry
     return replace(entry, kind="notebook" if FILES.fullmatch(entry.parts[-1]) else "other")
 
 
 def _preferred(candidates: Iterable[Submission]) -> list[Submission]:
-    """Of a student who has files called recipe those alone; a folder may hold other JSON."""
+    """Keep only files called recipe if the student has any; a folder may contain other JSON files."""
     named = {work.student for work in candidates if work.path and _is_named(work)}
     return [work for work in candidates if work.student not in named or _is_named(work)]
 
@@ -90,7 +90,7 @@ def _content(path: Path, outer: str, member: str, limit: int, what: str) -> byte
 
 
 def _file_of(work: Submission, part: FiledPart) -> bytes:
-    """The file that a part names; ValueError that names it where it cannot be read."""
+    """Find the file that a part refers to; a ValueError names the file if it cannot be read."""
     try:
         return _beside(work, part)
     except zips.Refused as error:
@@ -112,10 +112,10 @@ def _named(part: FiledPart, own: str, there: Collection[str], flat: bool) -> str
     """Find the file's name where the recipe is called `own`: a course system renames both in the same way.
 
     Args:
-        flat: whether files of other students may be there as well.
+        flat: whether the folder may also contain files of other students.
 
     Raises:
-        ValueError: when it is not there, or another student's.
+        ValueError: if the file is missing, or belongs to another student.
     """
     if part.file in there and not (flat and _is_of_another(part.file, own, there)):
         return part.file
@@ -135,9 +135,9 @@ def _named(part: FiledPart, own: str, there: Collection[str], flat: bool) -> str
 
 
 def _is_of_another(name: str, own: str, there: Collection[str]) -> bool:
-    """Whether a file in a flat folder is not of the student who called the recipe `own`, as far as names say.
+    """Check by the names whether a file in a flat folder belongs to another student than the recipe `own`.
 
-    A course system puts the student in front of every name. In a folder that was filled by hand, a file belongs to
+    A course system starts every name with the student. In a folder that was filled by hand, a file belongs to
     the submission whose name begins most as its own does; one that begins like none may be anybody's.
     """
     if layouts.special(name, folder=False):
@@ -148,6 +148,6 @@ def _is_of_another(name: str, own: str, there: Collection[str]) -> bool:
 
 
 def _n_words_in_common(name: str, other: str) -> int:
-    """With how many words, the same in both, two names begin; however their letters are composed or written."""
+    """Count the words at the start of two names that are the same, ignoring case and Unicode composition."""
     words = (re.findall(r"[^\W_]+", clean(layouts.without_marks(each)).casefold()) for each in (name, other))
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*words, strict=False)))

@@ -1,6 +1,7 @@
 """Turn measurements into one row per student: points, place, bytes, and the reason for lost points.
 
-Places go by points to a tenth; with equal points, fewer stored bytes come first. Equal recipes share a place.
+Students are ranked by points, rounded to a tenth; with equal points, fewer stored bytes come first. Equal recipes share
+a place.
 """
 
 from collections import Counter
@@ -16,17 +17,17 @@ from course_lib.grading.challenge.handed_in import HandedIn
 from course_lib.grading.records import FAILED, ExerciseResult, Result, State
 
 EXERCISE, TITLE, LESSON = "capstone.challenge", "The challenge", "12 Capstone"
-DIGITS = 1  # of points: places do not hang on less
+DIGITS = 1  # of points: smaller differences do not affect places
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One student.
+    """The row of one student.
 
     Args:
-        place: among those that keep to the budget; 0 for the others.
+        place: among recipes within the budget; 0 for the others.
         swing: by how much leaving out one window would move the points, at most.
-        failed: whether that is the grader's fault.
+        failed: whether the grader is to blame for a missing measurement.
     """
 
     student: str
@@ -42,7 +43,7 @@ class Row:
 
     @property
     def result(self) -> Result:
-        """As the other lessons' results are, for the same tables."""
+        """Return the row in the form of the other lessons' results, for the same tables."""
         row = ExerciseResult(EXERCISE, TITLE, self.points, FULL, self.state, self.reason, notes=self.notes)
         problem = f"{FAILED}: {self.reason}" if self.failed else self.reason if self.state == "no submission" else ""
         known = {"problem": problem, "notes": self.notes, "grader_failed": self.failed}
@@ -50,14 +51,14 @@ class Row:
 
 
 def job_of(work: HandedIn) -> Job | None:
-    """What to measure; equal recipes with equal files are one."""
+    """Return what to measure; equal recipes with equal files are one job."""
     return None if work.recipe is None else Job(work.recipe.as_json(), work.files)
 
 
 def rows(
     works: Sequence[HandedIn], found: Mapping[Job, Found], dense: Found, anchors: Anchors, budget: Budget
 ) -> list[Row]:
-    """One for every student, the best first."""
+    """Return one row per student, the best first."""
     jobs = Counter(filter(None, map(job_of, works)))
     unplaced = [_row(_noted(work, jobs), found.get(job_of(work)), dense, anchors, budget) for work in works]
     best = sorted((row for row in unplaced if _keeps(row)), key=_order)
@@ -67,7 +68,7 @@ def rows(
 
 
 def _noted(work: HandedIn, jobs: Counter[Job]) -> HandedIn:
-    """With a note where others have handed in the same."""
+    """Return the submission, with a note if other students submitted the same recipe."""
     n = jobs[job_of(work)] - 1
     return work if n < 1 else replace(work, notes=(*work.notes, f"the same recipe as {n} other{'s' * (n > 1)}"))
 

@@ -1,4 +1,4 @@
-"""`course grade-challenge`: a folder of recipes becomes points, a ranking, and the tables of the other lessons.
+"""`course grade-challenge`: compute points, a ranking and the tables of the other lessons from a folder of recipes.
 
 Submissions are data. The grader builds each model itself, counts its bytes itself, and measures loss on texts that it
 chose: no time and no number from a submission counts.
@@ -43,7 +43,7 @@ MOST_TEXT = 32 * 2**20
 
 @dataclass(frozen=True)
 class Request:
-    """What `course grade-challenge` was asked for."""
+    """The options of `course grade-challenge`."""
 
     folder: Path
     out: Path
@@ -63,10 +63,10 @@ class Request:
 
 
 def run(request: Request, console: Console) -> int:
-    """Grade a class; 0 when every student has a row, 1 when the grader failed on some, 130 when interrupted.
+    """Grade a class; return 0 if every student has a row, 1 if the grader failed on some, 130 if interrupted.
 
     Raises:
-        ValueError: for a folder, text, roster or budget that cannot be used.
+        ValueError: if the folder, text, roster or budget cannot be used.
     """
     check_columns(request.canvas, request.moodle, request.known_by)
     works = handed_in(request.folder, request.pattern, roster_of(request.roster))
@@ -86,7 +86,7 @@ def run(request: Request, console: Console) -> int:
                 found[job] = each
                 _refuse(anchors, job, each)
                 if len(found) >= len(anchors) and scale is None and all(one in found for one in anchors.values()):
-                    scale = _scale(anchors, found)  # before hours go to a text on which all recipes are alike
+                    scale = _scale(anchors, found)  # before hours are spent on a text that cannot rank recipes
                 shown.advance(task)
     except KeyboardInterrupt:
         console.print(f"Stopped. {len(found)} of {len(jobs)} recipes are stored; `--resume` continues from there.")
@@ -98,19 +98,19 @@ def run(request: Request, console: Console) -> int:
 
 
 def _scale(anchors: dict[str, Job], found: Mapping[Job, Found]) -> Anchors:
-    """What points are measured by; ValueError where the text does not tell its recipes apart."""
+    """Return the anchors of the points; raise ValueError if the text does not distinguish recipes."""
     scale = Anchors(**{name: found[job].measured.losses for name, job in anchors.items()})
     scale.check()
     return scale
 
 
 def master() -> str:
-    """The master's recipe, which students do not have."""
+    """Load the master's recipe, which students do not have."""
     return from_json(MASTER.read_bytes()).as_json()
 
 
 def _settings(request: Request) -> Settings:
-    """Make the settings, with a new random seed that stays the same when a run is resumed."""
+    """Make the settings, with a new random seed; a resumed run keeps its seed."""
     path = request.out / "seed.json"
     seed = request.seed
     if seed is None:
@@ -120,13 +120,13 @@ def _settings(request: Request) -> Settings:
         if not request.text.is_file() or request.text.stat().st_size > MOST_TEXT:
             raise ValueError(f"got --text {request.text}; expected a text file of at most {MOST_TEXT >> 20} MiB.")
         text = request.text.read_text(encoding="utf-8", errors="replace")
-    store.write(path, store.as_json({"seed": seed}))  # when nothing is refused any more
+    store.write(path, store.as_json({"seed": seed}))  # after all checks have passed
     seconds = request.seconds or SECONDS_A_WINDOW * request.windows
     return Settings(seed, request.windows, text=text, budget=request.budget, seconds=seconds)
 
 
 def _kept_seed(path: Path) -> int:
-    """Load the seed of the run that is resumed; with another seed, all grades would change."""
+    """Load the random seed of the run that is resumed; with another seed, all grades would change."""
     try:
         seed = json.loads(path.read_text(encoding="utf-8"))["seed"]
         if type(seed) is int and 0 <= seed <= MOST_SEED:
@@ -158,7 +158,7 @@ def _measured(jobs: Sequence[Job], settings: Settings, request: Request) -> Iter
 
 
 def _refuse(anchors: dict[str, Job], job: Job, found: Found) -> None:
-    """Without the three that points are measured by there is nothing to go on with."""
+    """Stop if one of the three recipes that define the points could not be measured."""
     for name, each in anchors.items():
         if each == job and found.problem:
             raise ValueError(f"the {name} recipe could not be measured: {found.problem}")
@@ -167,7 +167,7 @@ def _refuse(anchors: dict[str, Job], job: Job, found: Found) -> None:
 def _write_feedback(
     ranked: list[Row], works: Sequence[HandedIn], found: Mapping[Job, Found], anchors: Anchors, out: Path
 ) -> None:
-    """A page for each student, under the name that `course grade` gives it."""
+    """Write a page for each student, with the same file name as in `course grade`."""
     of = {work.student: work for work in works}
     for row in ranked:
         work = of[row.student]
@@ -176,7 +176,7 @@ def _write_feedback(
 
 
 def _write(ranked: list[Row], request: Request, settings: Settings, anchors: Anchors, started: str) -> list[str]:
-    """Each file whole; returns whom the tables for course systems leave out, and why."""
+    """Write all files, each whole or not at all; return who is missing from the tables for course systems, and why."""
     out, results = request.out, [row.result for row in ranked]
     store.write(out / "challenge.csv", tables.ranking_csv(ranked, FULL))
     store.write(out / "grades.csv", lms.grades_csv(results))

@@ -1,4 +1,4 @@
-"""The files of a graded challenge: a ranking, all of it as data, and the tables that course systems import."""
+"""Write the files of a graded challenge: the ranking, the full data, and the tables that course systems import."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,7 +13,7 @@ COLUMNS += ("domain", "swing", "reason", "file", "notes")
 
 
 def ranking_csv(rows: Sequence[Row], full: float) -> str:
-    """challenge.csv: one row per student, the best first, also for those whose recipe was refused."""
+    """Return challenge.csv: one row per student, the best first, including students whose recipe was refused."""
     return MARK + written(COLUMNS, [_line(row, full) for row in rows])
 
 
@@ -29,5 +29,5 @@ def _line(row: Row, full: float) -> list[str]:
 
 
 def as_data(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The same for challenge.json."""
+    """Return the data of challenge.json."""
     return [asdict(row) for row in rows]

@@ -1,4 +1,4 @@
-"""Processes that measure recipes, each watched by its parent: how much processor time and memory a recipe takes."""
+"""Measure recipes in processes whose parent watches their processor time and memory."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,12 +8,12 @@ import psutil
 from course_lib.grading.challenge.evaluation import Found, Job, Settings, evaluate
 from course_lib.grading.workers.pool import Worker
 
-LOOK = 0.1  # seconds between two looks
+LOOK = 0.1  # seconds between two checks
 Work = Callable[[Job, Settings], Found]
 
 
 class Evaluator:
-    """One process and the recipe it has; a new process after one that had to be ended."""
+    """One process and its current recipe; it is replaced if it had to be killed."""
 
     def __init__(self, settings: Settings, work: Work) -> None:
         self.settings, self.work = settings, work
@@ -27,7 +27,7 @@ class Evaluator:
         self.worker.start(job)
 
     def look(self) -> Found | None:
-        """What came of its recipe; None while it is at it. One over which a process ended is tried once more."""
+        """Return the result of its recipe, or None while it runs. After the process died, try the recipe once more."""
         job = self.job
         if not self.worker.connection.poll():
             return self._too_much()
@@ -53,7 +53,7 @@ class Evaluator:
         return Found(problem=f"{told}; expected a recipe that is built in less. Calibrate it on less text.")
 
     def _taken(self) -> tuple[float, int]:
-        """Seconds of the processor and bytes; none once the process is gone, which its connection says too."""
+        """Return processor seconds and bytes; zeros if the process is gone, which its connection reports too."""
         try:
             process = psutil.Process(self.worker.process.pid)
             times = process.cpu_times()
@@ -62,14 +62,14 @@ class Evaluator:
             return 0.0, 0
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         if self.worker is not None:
             self.worker.stop()
         self.worker = self.job = None
 
 
 def measure_all(jobs: Sequence[Job], settings: Settings, n: int, work: Work = evaluate) -> Iterator[tuple[Job, Found]]:
-    """Each recipe with what came of it, as they are ready, `n` at a time. Closing the iterator ends the processes."""
+    """Measure n recipes at a time and yield each with its result. Closing the iterator kills the processes."""
     waiting, evaluators = list(reversed(jobs)), [Evaluator(settings, work) for _ in range(min(n, len(jobs)))]
     try:
         while waiting or any(each.job for each in evaluators):

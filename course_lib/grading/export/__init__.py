@@ -1,1 +1,1 @@
-"""Results to the tables that course systems read."""
+"""Export results as tables that course systems can import."""

@@ -1,4 +1,4 @@
-"""Tables that spreadsheets open: CSV in which nothing that a submission says can run.
+"""Write CSV files for spreadsheets, in which no text of a submission can run as a formula.
 
 Text that a spreadsheet would run as a formula is turned into text by an apostrophe in front. A plain number stays as it
 is, also a negative one: nothing can be run in it, and an id may look like that.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from course_lib.grading.report.text import SENTENCE, clean
 
-MARK = "\ufeff"  # the byte order mark, once encoded
+MARK = "\ufeff"  # the encoded byte order mark
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _FORMULA = re.compile(r"[\s'\"]*[=+\-@＝＋－＠]")
@@ -20,13 +20,13 @@ _AFTER_SEMICOLON = re.compile(r";(?=[\s'\"]*[=+\-@＝＋－＠])")
 
 
 def cell(text: str, limit: int = SENTENCE) -> str:
-    """Text of any origin for one cell: one line, of bounded length, and nothing that a spreadsheet would run."""
+    """Prepare text of any origin for one cell: one line of limited length that no spreadsheet runs as a formula."""
     part = _AFTER_SEMICOLON.sub(",", clean(text, limit))
     return f"'{part}" if _FORMULA.match(part) and not _NUMBER.fullmatch(part) else part
 
 
 def written(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """The whole table as CSV. Every cell that holds text of any origin has been through `cell`."""
+    """Return the whole table as CSV. Every cell with text of unknown origin must come from `cell`."""
     file = io.StringIO()
     writer = csv.writer(file)
     writer.writerow(columns)

@@ -1,4 +1,4 @@
-"""A result in the words of Gradescope: results.json."""
+"""Write a result in the format of Gradescope, results.json."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def results(result: Result, hidden_cases: str, seconds: float, warning: str = ""
 
 
 def _tests(exercise: ExerciseResult, number: str, hidden_cases: str) -> list[dict[str, Any]]:
-    """The points of an exercise, split by its cases. Where none was run, all of them are on the part that is seen."""
+    """Return the points of an exercise, split by its cases. If no case ran, the visible part has all the points."""
     unseen = [case for case in exercise.cases if case.hidden]
     if not unseen or hidden_cases == "visible":
         return [_test(exercise, number, exercise.points, exercise.of, "visible", exercise.cases)]
@@ -58,18 +58,18 @@ def _test(
         "status": "passed" if cases and all(case.difference is None for case in cases) else "failed",
         "visibility": visibility,
         "output": _shown(_said(exercise, cases)),
-        "output_format": "text",  # never "html": a submission has a say in it
+        "output_format": "text",  # never "html": a submission can influence the text
     }
 
 
 def _shown(lines: list[str]) -> str:
-    """Lines that a submission has a say in, without control characters, direction marks and half letters."""
+    """Return lines that a submission can influence, without control characters, direction marks and lone surrogates."""
     whole = "\n".join(line for line in lines if line)[:TEXT]
     return "\n".join(clean(line, TEXT) for line in whole.splitlines())
 
 
 def _said(exercise: ExerciseResult, cases: tuple[CaseResult, ...]) -> list[str]:
-    """The lines for the student, without expected values of hidden cases."""
+    """Return the lines for the student, without expected values of hidden cases."""
     lines = [f"{case.name}: {case.difference or 'right'}" for case in cases]
     if exercise.state != "right" and not all(case.difference is None for case in cases):
         lines += [f"This looks like: {exercise.mistake}. {exercise.explanation}"] if exercise.mistake else []

@@ -1,7 +1,7 @@
-"""Grades as tables: grades.csv for people, and what Canvas and Moodle import.
+"""Write grades as tables: grades.csv for people, and files that Canvas and Moodle import.
 
 grades.csv begins with a byte order mark, because Excel takes a file without one for its own old encoding and garbles
-every name that is not English. The files for Canvas and Moodle carry none: they are read by programs, as UTF-8.
+every name that is not English. The files for Canvas and Moodle have none, because programs read them as UTF-8.
 """
 
 import html
@@ -22,7 +22,7 @@ FEEDBACK = 4000  # characters of feedback in one cell of Moodle's table
 
 # The number at the end of an id: jsmith_1031 as Canvas exports it, Jo Smith_4711 as Moodle does, or the number alone.
 _NUMBERED = re.compile(r"(?:.*_|Participant )?([0-9]{1,18})")
-# Canvas takes columns with these words for its own and does not import them.
+# Canvas uses columns with these titles itself and does not import them.
 _CANVAS_OWN = re.compile(r"(Current|Final|Override) (Score|Points|Grade|Status)")
 
 CanvasId = Literal["ID", "SIS User ID", "SIS Login ID"]
@@ -30,16 +30,16 @@ MoodleId = Literal["Identifier", "Email address", "ID number", "Username"]
 
 
 class Table(NamedTuple):
-    """A table for a course system, and the students whom it leaves out, each with the reason."""
+    """A table for a course system, and the students who are left out of it, each with the reason."""
 
     text: str
     left_out: tuple[str, ...]
 
 
 def rows(results: Iterable[Result]) -> list[dict[str, str]]:
-    """The rows of grades.csv: one for each student and exercise, and one with the total.
+    """Return the rows of grades.csv: one per student and exercise, and one with the total.
 
-    Where the grader failed the total is empty, as the grade is in the tables for course systems.
+    If the grader failed, the total is empty, like the grade in the tables for course systems.
     """
     return [row for result in results for row in _rows(result)]
 
@@ -61,19 +61,19 @@ def _rows(result: Result) -> list[dict[str, str]]:
 
 
 def _reason(row: ExerciseResult) -> str:
-    """Say what is wrong, and why not all right cases count."""
+    """Explain what is wrong, and why some correct cases do not count."""
     n_right = sum(case.difference is None for case in row.cases)
     parts = [row.reason, counted(n_right, len(row.cases), row.lowered)]
     return "; ".join(part.rstrip(".") for part in parts if part) if row.lowered else row.reason
 
 
 def grades_csv(results: Iterable[Result]) -> str:
-    """grades.csv, to be written as UTF-8."""
+    """Return grades.csv, to be encoded as UTF-8."""
     return MARK + written(COLUMNS, [list(row.values()) for row in rows(results)])
 
 
 def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = "ID") -> Table:
-    """A table for Canvas: Grades, Import. The first lines and columns are those of Canvas's own export.
+    """Return a table for Canvas: Grades, Import. The first lines and columns are those of Canvas's own export.
 
     A submission that could not be graded gets an empty cell, which changes nothing in Canvas. The assignment should be
     worth as many points there as the lesson has.
@@ -84,7 +84,7 @@ def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = 
         known_by: what our student ids are in Canvas. Files exported from Canvas carry its own "ID", a number.
 
     Raises:
-        ValueError: for a title that Canvas takes for a column of its own.
+        ValueError: if Canvas uses a column with this title itself.
     """
     if _CANVAS_OWN.search(assignment) or not assignment.strip():
         raise ValueError(
@@ -94,7 +94,7 @@ def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = 
     known, left_out = _known(results, known_by == "ID")
     most = max((result.of for result in results), default=0.0)
     columns = get_args(CanvasId)
-    lines = [["Points Possible", "", "", "", "", number(most)]]  # Canvas wants a column of sections, and never reads it
+    lines = [["Points Possible", "", "", "", "", number(most)]]  # Canvas requires a section column, and never reads it
     for student, result in known.items():
         name = cell(result.student, NAME).replace("Points Possible", "-")  # which would make it the line above
         given = [student if column == known_by else "" for column in columns]
@@ -103,14 +103,14 @@ def canvas_csv(results: Sequence[Result], assignment: str, known_by: CanvasId = 
 
 
 def moodle_csv(results: Sequence[Result], item: str, known_by: MoodleId = "Email address") -> Table:
-    """A table for Moodle: Grades, Import, CSV file; with "Identifier", an assignment's grading worksheet.
+    """Return a table for Moodle: Grades, Import, CSV file; with "Identifier", an assignment's grading worksheet.
 
     Both have a column of feedback. The worksheet takes it where the assignment has feedback comments and offline
     grading; it knows students by the number in the names of exported folders. With its "update records that have been
     modified" ticked, earlier grades are replaced. A submission that could not be graded gets no grade.
 
     Args:
-        item: what the grade is called in the gradebook. The worksheet has names of its own.
+        item: the name of the grade in the gradebook. The worksheet has fixed names.
     """
     numbered = known_by == "Identifier"
     known, left_out = _known(results, numbered)
@@ -123,7 +123,7 @@ def moodle_csv(results: Sequence[Result], item: str, known_by: MoodleId = "Email
 
 
 def _known(results: Sequence[Result], numbered: bool) -> tuple[dict[str, Result], tuple[str, ...]]:
-    """The results by what the course system knows the students by: the id, or the number at its end.
+    """Return the results by the key of the course system: the id, or the number at its end.
 
     A student who could be mistaken for another one is left out: Canvas would read 12abc as 12, and Moodle
     gives the grade of a row whose id is empty or 0 to the student of the row before.
@@ -145,7 +145,7 @@ def _known(results: Sequence[Result], numbered: bool) -> tuple[dict[str, Result]
 
 
 def _id(student: str, numbered: bool) -> str:
-    """The id as the course system reads it; empty where it would find none. 012 is 12 to a program."""
+    """Return the id as the course system reads it, or "" if it would find none. Programs read 012 as 12."""
     ending = _NUMBERED.fullmatch(student)
     if not numbered:
         return student
@@ -157,7 +157,7 @@ def _grade(result: Result) -> str:
 
 
 def _feedback(result: Result) -> str:
-    """The result in the grader's own words, for a column that is shown as HTML."""
+    """Return the grader's own text on the result, for a column that is shown as HTML."""
     if result.grader_failed:
         return NOT_YET
     if result.problem:

@@ -1,1 +1,1 @@
-"""A folder of anything, as course systems export it, to submissions; opens no notebook."""
+"""Turn a folder in any layout that course systems export into submissions, without opening a notebook."""

@@ -1,6 +1,6 @@
-"""What lies in a folder of submissions: files on disk and files in zips, as one list of paths. No file is read.
+"""List the files of a folder of submissions, on disk and in zips, as paths. No file is read.
 
-Links are not followed, and a zip is opened as a folder would be, with one more zip inside of it.
+Links are not followed. Zips are listed like folders, and so are zips inside of these.
 """
 
 import os
@@ -14,9 +14,9 @@ from typing import Literal
 from course_lib.grading.intake import zips
 from course_lib.grading.intake.submission import NOTEBOOK_BYTES
 
-DEEPEST = 12  # folders in folders
+DEEPEST = 12  # levels of nested folders
 MOST_FILES = 100_000
-LARGEST_INNER_SUM = 2**31  # bytes of all zips in one zip
+LARGEST_INNER_SUM = 2**31  # bytes of all zips inside of one zip
 IGNORED = re.compile(r"\..*|__MACOSX|__pycache__|Thumbs\.db|desktop\.ini", re.IGNORECASE)
 NOTEBOOK = re.compile(r".*\.ipynb(\.txt|\.json)?", re.IGNORECASE | re.DOTALL)  # browsers and editors add a suffix
 ARCHIVE = re.compile(r".*\.(rar|7z|tar|tgz|gz|xz|bz2)", re.IGNORECASE | re.DOTALL)
@@ -29,10 +29,10 @@ class Entry:
     """One file or folder.
 
     Args:
-        kind: what is graded is called a notebook, also where that is a recipe.
-        parts: its path below the folder of submissions; what is in a zip lies below the zip.
+        kind: the files to grade are called notebooks, even if they are recipes.
+        parts: its path below the folder of submissions; members of a zip are below the zip.
         path, outer, member: how to read it, as in Submission.
-        stamp: when it was saved, in seconds.
+        stamp: time of saving, in seconds.
         problem: why it cannot be graded.
     """
 
@@ -50,10 +50,10 @@ class Entry:
 
 
 def walk(folder: Path) -> list[Entry]:
-    """Everything below a folder, or in a zip, in the order of its names.
+    """Return all files below a folder, or in a zip, sorted by name.
 
     Raises:
-        ValueError: when there is no such folder, or far more in it than any class hands in.
+        ValueError: if there is no such folder, or it contains far more files than any class submits.
     """
     if folder.is_dir():
         return _limited(_folder(folder.resolve(), (), DEEPEST), folder)
@@ -74,7 +74,7 @@ def _limited(incoming: Iterator[Entry], folder: Path) -> list[Entry]:
 
 
 def _folder(folder: Path, parts: tuple[str, ...], depth: int) -> Iterator[Entry]:
-    """The folder's entries. A folder that looks like a notebook, cannot be read, or is too deep, has a problem."""
+    """Yield the folder's entries. A folder that looks like a notebook, is unreadable, or is too deep, has a problem."""
     try:
         children = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
@@ -123,7 +123,7 @@ def _kind(name: str) -> Kind:
 
 
 def _zip(entry: Entry) -> Iterator[Entry]:
-    """A zip and its members."""
+    """Yield a zip and its members."""
     try:
         members = zips.members(entry.path, entry.outer)
     except ValueError as error:
@@ -147,7 +147,7 @@ def _zip(entry: Entry) -> Iterator[Entry]:
 
 
 def _inner(entry: Entry, left: int) -> Iterator[Entry]:
-    """A zip in a zip. It is unpacked into memory to be listed, so there is an end to how much of that is done."""
+    """Return a zip in a zip. To list it we unpack it into memory, so the total size is limited."""
     if entry.outer:
         yield replace(entry, problem="it is a zip in a zip in a zip; pack the notebook itself.")
     elif left < 0:

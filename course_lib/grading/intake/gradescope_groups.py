@@ -1,13 +1,13 @@
-"""Gradescope's list of who handed in which folder."""
+"""Read Gradescope's list of the students who submitted each folder."""
 
 import json
 import re
 
 
 def submitters(text: str) -> dict[str, list[tuple[str, ...]]]:
-    """Gradescope's metadata: for every folder the ids of its students, the surest first: e-mail, number, name.
+    """Return the student ids of each folder in Gradescope's metadata, most reliable first: e-mail, number, name.
 
-    Only these lines are looked at; what a student's program printed is in the file too, but further to the right.
+    Only these lines are read; the output of a student's program is in the file too, but is indented further.
     """
     folders: dict[str, list[dict[str, str]]] = {}
     group: list[dict[str, str]] = []
@@ -29,7 +29,7 @@ def submitters(text: str) -> dict[str, list[tuple[str, ...]]]:
 
 
 def _plain(scalar: str) -> str:
-    """A word or a quoted word of YAML."""
+    """Read a YAML scalar, with or without quotes."""
     if len(scalar) > 1 and scalar[0] == scalar[-1] == "'":
         return scalar[1:-1].replace("''", "'")
     if scalar[:1] == '"':

@@ -1,4 +1,4 @@
-"""From paths to students: where in a folder the class begins, and what belongs to whom.
+"""Group paths by student: find the level of a folder at which the class begins, and the owner of each file.
 
 Layers around a class are removed, such as a zip of everything or one folder per lesson.
 """
@@ -14,22 +14,22 @@ from course_lib.grading.intake.student_ids import clean
 
 LARGEST_METADATA = 2**24
 NBGRADER = ("source", "release", "autograded", "feedback", "exchange")  # its folders other than `submitted`
-Level = list[tuple[tuple[str, ...], Entry]]  # what is left of each path, and the entry
+Level = list[tuple[tuple[str, ...], Entry]]  # the remaining parts of each path, and the entry
 
 
 @dataclass
 class Notebook:
-    """One notebook of a student, with what its names say of it."""
+    """One notebook of a student, with the information in its names."""
 
     entry: Entry
     lesson: str = ""
     attempt: int = 0
-    flat: bool = False  # in no folder or zip of its student
+    flat: bool = False  # not in a folder or zip of its student
 
 
 @dataclass
 class Group:
-    """All that one student handed in."""
+    """Everything that one student submitted."""
 
     owner: Owner
     notebooks: list[Notebook] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Group:
 
 
 def by_layout(entries: list[Entry], roster: Iterable[str] = ()) -> list[Group]:
-    """The students, each by the outermost name below where the class begins. One on the roster is no class."""
+    """Return the students, named by the outermost names of the class. Names on the roster are never classes."""
     students = {clean(student).casefold() for student in roster}
     level, lessons = _unwrapped([(entry.parts, entry) for entry in entries if entry.parts], students)
     known = _submitters(level)
@@ -61,7 +61,7 @@ def by_layout(entries: list[Entry], roster: Iterable[str] = ()) -> list[Group]:
 
 
 def _add(group: Group, whose: Owner, rest: tuple[str, ...], entry: Entry, lesson: str) -> None:
-    """Add an entry. The lesson is what its names say, the innermost first."""
+    """Add an entry. Its lesson is the one that its names give, innermost name first."""
     if entry.kind != "notebook":
         group.others.append(entry)
         return
@@ -71,7 +71,7 @@ def _add(group: Group, whose: Owner, rest: tuple[str, ...], entry: Entry, lesson
 
 
 def _is_mishap(name: str) -> bool:
-    """Check whether a file that is no notebook is still a submission: of a course system, or packed otherwise."""
+    """Check whether a file other than a notebook is still a submission: made by a course system, or another archive."""
     return layouts.special(name, folder=False) or ARCHIVE.fullmatch(name) is not None
 
 
@@ -87,7 +87,7 @@ def _submitters(level: Level) -> dict[str, list[tuple[str, ...]]]:
 
 
 def _unwrapped(level: Level, students: set[str]) -> tuple[Level, dict[int, str]]:
-    """The level at which every name is a student's, and the lessons that folders around it named."""
+    """Return the level at which every name is a student's, and the lessons in the names of the folders around it."""
     lessons: dict[int, str] = {}
     for _ in range(DEEPEST):
         inner = _children(level)
@@ -108,10 +108,10 @@ def _unwrapped(level: Level, students: set[str]) -> tuple[Level, dict[int, str]]
 
 
 def _may_hold_classes(names: Iterable[str], beside: dict[str, Level], students: set[str]) -> bool:
-    """Whether folders or zips may hold classes rather than one student's work each.
+    """Check whether folders or zips may contain classes rather than the work of one student each.
 
-    Not where a course system has named them, or files next to them: it has named every student's. Nor are they classes
-    that have a name from the roster.
+    They do not if a course system has named them, or files next to them: it names every student's. Nor do they if they
+    have a name from the roster.
     """
     if any(layouts.special(other, folder=_is_folder(below)) for other, below in beside.items()):
         return False
@@ -135,7 +135,7 @@ def _inside(below: Level) -> Level:
 
 
 def _is_export(name: str, below: Level) -> bool:
-    """Whether a folder or zip holds what a course system has written for a class."""
+    """Check whether a folder or zip contains a course system's export of a class."""
     if layouts.special(name, folder=_is_folder(below)):
         return False
     inner = _children(_inside(below))
@@ -143,13 +143,13 @@ def _is_export(name: str, below: Level) -> bool:
 
 
 def _is_around(below: Level, depth: int = DEEPEST) -> bool:
-    """Whether the only folder or zip there is holds a class rather than one student's work."""
+    """Check whether the only folder or zip contains a class rather than one student's work."""
     inner = _children(_inside(below))
     holders = {name: content for name, content in inner.items() if _is_folder(content) or _is_zip(content)}
     if any(_is_submitted(name, inner) or layouts.special(name, folder=_is_folder(inner[name])) for name in inner):
         return True
     flat = [name for name, content in inner.items() if name not in holders and content[0][1].kind == "notebook"]
-    if flat:  # several names other than those of lessons
+    if flat:  # several names, other than names of lessons
         return len({student for name in flat if not lesson_of(student := owner(name, folder=False).student)}) > 1
     students = [name for name in holders if not layouts.lesson_folder(name)]
     deeper = holders.values() if depth and (len(holders) == 1 or not students) else ()

@@ -1,6 +1,6 @@
-"""How course systems lay out what a class hands in, and whom a name in it belongs to.
+"""Recognise how course systems lay out the submissions of a class, and find the owner of each file.
 
-Whose a file is, is read from the outermost name only: what lies inside a student's folder or zip was named by the
+Only the outermost name gives the owner of a file: names inside a student's folder or zip were chosen by the
 student. Recognised, below the folder of submissions or in one zip of the whole class:
 
     alice.ipynb                  04_wanda_alice.ipynb         alice_04_wanda (1).ipynb
@@ -25,7 +25,7 @@ _CANVAS = re.compile(
     r"(?:(?:LATE_)?anon_(?P<anon>[^\W_]+)|(?P<name>\w+?)(?:_LATE)?_(?P<user>\d+))"
     r"_(?:\d+_(?P<rest>.+?)(?:-(?P<attempt>\d{1,3}))?(?P<suffix>(?:\.\w+)+)|(?:text|link)\.html)"
 )
-# The first number counts: what follows it was named by the student, who may know such names.
+# The first number counts: the student chose the name after it, and may imitate such names.
 _MOODLE = re.compile(r"(?P<name>.+?)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
 _GRADESCOPE = re.compile(r"submission_\d+")
 _SUFFIX = re.compile(
@@ -33,17 +33,17 @@ _SUFFIX = re.compile(
 )
 _COPY = re.compile(r"^copy of |[ _]?\(\d{1,3}\)$|[-_ ]copy ?\d*$", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:lesson|notebook|nb|week|l)?[\W_]*0*(?P<number>\d{1,2})", re.IGNORECASE)
-LONGEST_NAME = 300  # characters of a name that are looked at
+LONGEST_NAME = 300  # characters of a name that are read
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose a file or folder is, as its name says.
+    """The owner of a file or folder, according to its name.
 
     Args:
         also: other ids under which a roster may know the student.
-        rest: what the student called the file, where the course system says it.
-        attempt: of a resubmission, where the course system counts them.
+        rest: the student's own name for the file, if the course system keeps it.
+        attempt: number of the resubmission, if the course system counts them.
     """
 
     student: str
@@ -53,7 +53,7 @@ class Owner:
 
 
 def owner(name: str, *, folder: bool) -> Owner:
-    """Whose the outermost name is."""
+    """Return the owner of the outermost name."""
     name = name[:LONGEST_NAME]
     if system_owner := _of_a_system(name, folder):
         return system_owner
@@ -65,7 +65,7 @@ def owner(name: str, *, folder: bool) -> Owner:
 
 
 def special(name: str, *, folder: bool) -> bool:
-    """Whether a course system made a name."""
+    """Check whether a course system made a name."""
     of_gradescope = _GRADESCOPE.fullmatch(name) if folder else name == METADATA
     return bool(of_gradescope or _of_a_system(name[:LONGEST_NAME], folder))
 
@@ -82,7 +82,7 @@ def _of_a_system(name: str, folder: bool) -> Owner | None:
 
 
 def without_marks(name: str, *, folder: bool = False) -> str:
-    """A file's name without its suffix and without what a browser or an editor adds to a copy: (1), -Copy1."""
+    """Return a file's name without its suffix and without the marks of copies by browsers or editors: (1), -Copy1."""
     name = name if folder else _SUFFIX.sub("", name, count=1) or name
     while (shorter := _COPY.sub("", name)) not in (name, ""):
         name = shorter
@@ -91,23 +91,23 @@ def without_marks(name: str, *, folder: bool = False) -> str:
 
 @cache
 def stems() -> tuple[str, ...]:
-    """The lessons as their files are called, such as 04_wanda."""
+    """Return the file names of the lessons, such as 04_wanda."""
     names = {path.stem for folder in ("solutions", "notebooks") for path in (ROOT / folder).glob("[0-9][0-9]_*.*")}
     return tuple(sorted(stem for stem in names if re.fullmatch(r"\d\d_\w+", stem)))
 
 
 @cache
 def _like(stem: str) -> re.Pattern[str]:
-    """A stem however its words are parted: 04_wanda, 04-Wanda, 04 wanda."""
+    """Match a stem with any separators: 04_wanda, 04-Wanda, 04 wanda."""
     words = r"[\W_]{0,3}".join(map(re.escape, stem.split("_")))
     return re.compile(rf"(?<![^\W_]){words}(?![^\W_])", re.IGNORECASE)
 
 
 def lesson_of(*names: str, loosely: bool = False) -> str:
-    """The lesson that a path names, by the first of its names that says one; empty when none does.
+    """Return the lesson of a path, from the first of its names that gives one; empty if none does.
 
     Args:
-        loosely: its title or its number alone will do. Not where the name is the student's: a student may be a Wanda.
+        loosely: accept the title or the number alone. Not for students' names: a student may be called Wanda.
     """
     for name in names:
         bare = without_marks(name[:LONGEST_NAME])
@@ -122,7 +122,7 @@ def lesson_of(*names: str, loosely: bool = False) -> str:
 
 
 def lesson_folder(name: str) -> str:
-    """The lesson that a folder is for, where its name says nothing else: 04_wanda, lesson 04. A number may be an id."""
+    """Return the lesson of a folder whose name contains nothing else: 04_wanda, lesson 04. A number may be an id."""
     is_id = name.replace("_", "").isdigit()
     named = not is_id and _NUMBERED.fullmatch(name) is not None
     whole = any(_like(stem).fullmatch(name) for stem in stems())

@@ -1,4 +1,4 @@
-"""Submissions whose paths follow a pattern that the instructor gives."""
+"""Find submissions by a pattern for their paths that the instructor gives."""
 
 import re
 from dataclasses import replace
@@ -7,14 +7,14 @@ from course_lib.grading.intake.entries import Entry
 from course_lib.grading.intake.groups import Group, Notebook
 from course_lib.grading.intake.layouts import Owner, lesson_of
 
-LONGEST_PATH = 2000  # characters of a path that are looked at
+LONGEST_PATH = 2000  # characters of a path that are matched
 
 
 def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
-    """The students, where a pattern says where in a path they are named.
+    """Return the students, where a pattern says which part of a path is the student's id.
 
     Raises:
-        ValueError: for a pattern that names no student, or is none.
+        ValueError: if the pattern has no part for the student, or is invalid.
     """
     expression = compiled(pattern)
     groups: dict[str, Group] = {}
@@ -33,7 +33,7 @@ def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
             group.notebooks.append(Notebook(entry, lesson_of(*names, loosely=True), flat=flat))
         else:
             group.others.append(entry)
-    # No student is lost because of a pattern that fits most: an entry that it does not fit is a student with a problem.
+    # A pattern that fits most paths must not lose students: an entry that does not match is a student with a problem.
     for name, unfit in missed.items():
         if name not in fitted and any(stray.kind != "other" or stray.problem for stray in unfit):
             odd = [
@@ -45,7 +45,7 @@ def by_pattern(entries: list[Entry], pattern: str) -> list[Group]:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A template such as {student}/{lesson}.ipynb, or a regular expression, as a regular expression."""
+    """Compile a template such as {student}/{lesson}.ipynb, or a regular expression."""
     if "(?P<student>" not in pattern:
         if "{student}" not in pattern:
             raise ValueError(

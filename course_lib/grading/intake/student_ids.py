@@ -1,4 +1,4 @@
-"""Students' ids: readable, the same however they were typed, and safe as the name of a file."""
+"""Clean students' ids: readable, equal however they were typed, and safe as file names."""
 
 import hashlib
 import re
@@ -7,13 +7,13 @@ import unicodedata
 LONGEST = 80  # characters of an id
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_@+-]*(\.[a-z0-9_@+-]+)*")
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # names that Windows keeps for itself
-# Control characters, marks of direction, unpaired surrogates, private and unassigned characters.
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # names that Windows reserves
+# Control characters, direction marks, unpaired surrogates, private and unassigned characters.
 _UNREADABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def clean(text: str) -> str:
-    """An id as it is shown: nothing in it that cannot be seen, that turns a line around, or that parts a path."""
+    """Return an id for display: without invisible characters, direction marks and path separators."""
     letters = unicodedata.normalize("NFC", text)
     kept = "".join(
         " " if c.isspace() else c for c in letters if c.isspace() or unicodedata.category(c) not in _UNREADABLE
@@ -25,7 +25,7 @@ def clean(text: str) -> str:
 
 
 def file_name(student: str) -> str:
-    """The name, without suffix, of a student's files: the id where every system takes it, else one no other id has."""
+    """Return the name of a student's files without suffix: the id if every system allows it, else a unique one."""
     if _PLAIN.fullmatch(student) and len(student) <= 64 and not _RESERVED.fullmatch(student):
         return student
     readable = "-".join(re.findall(r"[A-Za-z0-9]+", student[:64])) or "student"

@@ -1,4 +1,4 @@
-"""One notebook of one student, as it lies among what was handed in."""
+"""One notebook of one student, as it was submitted."""
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -10,16 +10,16 @@ NOTEBOOK_BYTES = 32 * 2**20  # a notebook full of figures takes a few million
 
 @dataclass(frozen=True)
 class Submission:
-    """One notebook of one student, still unread; or the reason why there is none.
+    """One notebook of one student, not read yet; or the reason why there is none.
 
     Args:
         path: the notebook, or the zip that holds it.
-        member: its name in the zip. outer: the name of that zip in the zip at the path, where a zip holds zips.
-        origin: where it came from, as the instructor would look for it.
+        member: its name in the zip. outer: if zips are nested, the name of the inner zip in the zip at `path`.
+        origin: where the instructor can find it.
         notes: such as "3 notebooks, the newest was taken".
-        lesson: what its path says, such as 04_wanda; empty where it says nothing.
-        attempt: of a resubmission, as the course system counts them. stamp: when it was saved, in seconds.
-        flat: whether it lies next to files of other students, so that only names say whose a file there is.
+        lesson: the lesson in its path, such as 04_wanda; empty if there is none.
+        attempt: the course system's number of the resubmission. stamp: time of saving, in seconds.
+        flat: whether files of other students are in the same folder, so that only names give the owner of a file.
     """
 
     student: str
@@ -36,10 +36,10 @@ class Submission:
     flat: bool = False
 
     def read(self) -> bytes:
-        """The notebook's bytes.
+        """Return the notebook's bytes.
 
         Raises:
-            ValueError: when there is none, or it is larger than any notebook is.
+            ValueError: if there is none, or it is larger than any real notebook.
         """
         if self.path is None:
             raise ValueError(self.problem or f"got no notebook from {self.origin}; expected one.")

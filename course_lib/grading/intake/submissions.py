@@ -1,4 +1,4 @@
-"""A folder of anything that a class handed in becomes submissions, one for every student, whatever is wrong with it."""
+"""Turn the submitted files of a class, in any layout, into one submission per student, whatever is wrong with them."""
 
 import re
 from collections import Counter
@@ -20,19 +20,19 @@ NOTEBOOK = "notebook (.ipynb)"
 
 
 def find(folder: Path, pattern: str | None = None, roster: list[str] | None = None) -> list[Submission]:
-    """Every notebook of every student, and an entry with a problem for each student who has none.
+    """Return every notebook of every student, and an entry with a problem for each student without one.
 
-    The layouts that are recognised are listed in layouts.py.
+    layouts.py lists the layouts that we recognise.
 
     Args:
         folder: or a zip of the whole class.
         pattern: where the student's id is in a path below the folder (in a zip: its name, then the member's), as
             '{student}/{lesson}.ipynb', in which * stands for any part of a name, or as a regular expression with
             (?P<student>...).
-        roster: ids of all students. A missing student gets an entry, and one who is not on it a note.
+        roster: ids of all students. A missing student gets an entry, and a student who is not on it gets a note.
 
     Raises:
-        ValueError: for a folder or a pattern that cannot be used.
+        ValueError: if the folder or the pattern cannot be used.
     """
     return among(folder, walk(folder), pattern, roster)
 
@@ -40,7 +40,7 @@ def find(folder: Path, pattern: str | None = None, roster: list[str] | None = No
 def among(
     folder: Path, entries: list[Entry], pattern: str | None, roster: list[str] | None, called: str = NOTEBOOK
 ) -> list[Submission]:
-    """The same of entries, of which those of the kind "notebook" are what is looked for, called so in messages."""
+    """Do the work of `find` on entries. It searches for the kind "notebook"; messages use the name `called`."""
     if problem := next((entry.problem for entry in entries if not entry.parts), ""):
         raise ValueError(f"got {folder}: {problem}")
     groups = by_layout(entries, roster or ()) if pattern is None else by_pattern(entries, pattern)
@@ -54,13 +54,13 @@ def among(
 def newest(
     submissions: list[Submission], stem: str, called: str = NOTEBOOK, exercises: Iterable[str] = ()
 ) -> list[Submission]:
-    """One submission for every student: of the notebooks of that lesson the newest.
+    """Return one submission per student: the newest notebook of the lesson.
 
-    A notebook whose name says no lesson may be of this one. It counts where no other says so, or where it is newer than
+    A notebook without a lesson in its name may belong to this one. It counts if no other does, or if it is newer than
     those that do and has as many of the lesson's exercises; one that is newer and has fewer is named in a note.
 
     Args:
-        exercises: of the lesson. Without them a notebook is known by its name alone.
+        exercises: ids of the lesson's exercises. Without them only names of notebooks count.
     """
     ids = tuple(exercises)
     students: dict[str, list[Submission]] = {}
@@ -91,7 +91,7 @@ def _one(mine: list[Submission], stem: str, called: str, exercises: tuple[str, .
 def _newer(
     named: list[Submission], unnamed: list[Submission], exercises: tuple[str, ...]
 ) -> tuple[list[Submission], tuple[str, ...]]:
-    """Of the notebooks without a lesson in their name the newer attempts at this one, and a note on others."""
+    """Among notebooks without a lesson in their name, find newer attempts at this one; return a note on the others."""
     best = max(named, key=_age)
     newer = [work for work in unnamed if work.path is not None and _age(work)[:3] > _age(best)[:3]]
     if not newer:
@@ -114,9 +114,9 @@ def _newer(
 
 
 def _n_exercises(work: Submission, exercises: tuple[str, ...]) -> tuple[int, int]:
-    """How many exercises a notebook names, and of how many the stub is gone.
+    """Count the exercises that a notebook names, and those of them whose stub was replaced.
 
-    It is searched as bytes: nothing that was handed in is parsed here.
+    The search is on bytes: no submitted file is parsed here.
     """
     try:
         content = work.read()
@@ -128,12 +128,12 @@ def _n_exercises(work: Submission, exercises: tuple[str, ...]) -> tuple[int, int
 
 
 def _age(submission: Submission) -> tuple[bool, int, float, str]:
-    """What sorts the newest last: what can be graded, what the course system counts, when it was saved."""
+    """Return a sort key that puts the newest last: gradable ones, then by attempt number, then by time of saving."""
     return submission.path is not None, submission.attempt, submission.stamp, submission.origin
 
 
 def _candidates(student: str, group: Group, called: str) -> list[Submission]:
-    """A group's notebooks, or its problem."""
+    """Return a group's notebooks, or its problem."""
     problems = [f"{_shown(entry)}: {entry.problem}" for entry in group.others if entry.problem]
     notes = (*group.notes, *problems[:MOST_NOTES])
     if group.notebooks:
@@ -157,7 +157,7 @@ def _candidate(student: str, notebook: Notebook, notes: tuple[str, ...]) -> Subm
 
 
 def _clean_path(where: str) -> str:
-    """A path in readable letters."""
+    """Return a path without unreadable characters."""
     return "/".join(clean(part) for part in where.split("/"))
 
 
@@ -166,7 +166,7 @@ def _shown(entry: Entry) -> str:
 
 
 def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
-    """Every group with the id under which it is graded, which no other has: the roster's where it knows the student."""
+    """Return every group with the unique id under which it is graded: the roster's spelling if it lists the student."""
     listed = {clean(student).casefold(): clean(student) for student in roster}
     aliases = Counter(key for group in groups for key in {clean(alias).casefold() for alias in group.owner.also})
     taken: dict[str, Group] = {}
@@ -174,7 +174,7 @@ def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
     exact = set(listed.values())
 
     def surest_first(group: Group) -> tuple[bool, bool, bool, str]:
-        """An id as the roster writes it comes before BOB, which would be taken for bob; so does bob without one."""
+        """Return a sort key: ids spelled as on the roster, then clean ids, then lower-case ids (bob before BOB)."""
         name = group.owner.student
         return name not in exact, clean(name) != name, name != name.casefold(), name
 
@@ -190,14 +190,14 @@ def _named(groups: list[Group], roster: list[str]) -> list[tuple[str, Group]]:
         if unique != name:
             group.notes.append(f"another submission has the id {name} as well")
             first = taken[name.casefold()]
-            if first.owner.student not in exact:  # which of the two is meant is for a person to say
+            if first.owner.student not in exact:  # a person must decide which of the two is meant
                 first.notes.append(f"{_clean_path(group.origin)} has this id as well; it is graded as {unique}")
         named.append((unique, group))
     return named
 
 
 def _against(submissions: list[Submission], roster: list[str]) -> list[Submission]:
-    """The same, with a note on everyone who is not on the roster, and an entry for everyone who is missing."""
+    """Add a note to each submission that is not on the roster, and an entry for each missing student."""
     listed = dict.fromkeys(clean(name) for name in roster)
     noted = [
         work if work.student in listed else replace(work, notes=(*work.notes, "this id is not on the roster"))

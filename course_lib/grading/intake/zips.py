@@ -1,6 +1,6 @@
-"""Files and zips of strangers, opened with bounds. Nothing is ever extracted: members are listed, and read into memory.
+"""Open untrusted files and zips within limits. Nothing is extracted to disk: members are listed and read into memory.
 
-Links are not followed, pipes not waited for. A zip may lie in every number it holds, so every size is checked before
+Links are not followed, and pipes are not waited for. Any number in a zip may be false, so sizes are checked before
 anything is read, and again while reading.
 """
 
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_MEMBERS = 20_000  # a class of 500 with 40 files each
-LARGEST_READ = 2**22  # bytes that are read at once where a file says itself how much there is
+LARGEST_READ = 2**22  # bytes per read if the file itself states its size
 LARGEST_INNER = 2**26  # bytes of a zip inside of a zip, which is read into memory
-BOMB = 2**30, 200  # unpacks to more than so many bytes, and to more than so many times its size
+BOMB = 2**30, 200  # refuse what unpacks to more than this many bytes, and to more than this many times its size
 LONGEST_NAME = 1024
 LINK = "it is a link, which is not followed; the file itself is needed."
-_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the others may ask for a lot of memory
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # the others may allocate a lot of memory
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, OSError, ValueError)
 
 
@@ -32,16 +32,16 @@ class Refused(ValueError):
 
 
 class TooLarge(Refused):
-    """A file of more bytes than are read."""
+    """A file with more bytes than the limit."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One file in a zip, or why it cannot be taken from there.
+    """One file in a zip, or the reason why it cannot be read.
 
     Args:
-        name: as the zip knows it; shown: as a path with slashes, in readable letters.
-        stamp: when it was saved, in seconds, as far as the zip says.
+        name: the name in the zip; shown: a readable path with slashes.
+        stamp: time of saving in seconds, if the zip gives it.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Member:
 
 
 def members(path: Path, outer: str = "") -> list[Member]:
-    """The files in a zip, without opening any of them.
+    """List the files in a zip, without opening any of them.
 
     Args:
         outer: the zip's name inside of the zip at `path`, for a zip in a zip.
 
     Raises:
-        Refused: when it is no zip, or not one that a student hands in.
+        Refused: if it is not a zip, or not one that a student would submit.
     """
     with _opened(path, outer) as archive:
         by_name: dict[str, Member] = {}
@@ -76,10 +76,10 @@ def members(path: Path, outer: str = "") -> list[Member]:
 
 
 def read(path: Path, outer: str = "", member: str = "", *, limit: int) -> bytes:
-    """A file, or a member of the zip at `path`, or of the zip `outer` inside of that one.
+    """Read a file, or a member of the zip at `path`, or of the zip `outer` inside of that one.
 
     Raises:
-        Refused: when it cannot be read, or is larger than the limit.
+        Refused: if it cannot be read, or is larger than the limit.
     """
     if not member:
         with regular(path) as file:
@@ -92,7 +92,7 @@ def read(path: Path, outer: str = "", member: str = "", *, limit: int) -> bytes:
 
 @contextmanager
 def _opened(path: Path, outer: str) -> Iterator[zipfile.ZipFile]:
-    """A zip, or a zip in it. An error while it is open is reported in one sentence."""
+    """Open a zip, or a zip inside of it. An error while it is open is reported in one sentence."""
     try:
         with regular(path) as file, zipfile.ZipFile(_Guarded(file)) as archive:
             if not outer:
@@ -136,7 +136,7 @@ def _member(info: zipfile.ZipInfo, problem: str) -> Member:
 
 
 def _readable(info: zipfile.ZipInfo) -> str:
-    """The name with slashes. Many zips hold UTF-8 without saying so, which then reads as an old code page."""
+    """Return the name with slashes. Many zips contain unmarked UTF-8, which was decoded in an old code page."""
     name = info.filename
     if not info.flag_bits & 0x800:
         with suppress(UnicodeError):
@@ -153,14 +153,14 @@ def _stamp(info: zipfile.ZipInfo) -> float:
 
 @contextmanager
 def regular(path: Path) -> Iterator[io.IOBase]:
-    """An ordinary file: a link is not followed, and a pipe is not waited for."""
+    """Open an ordinary file: a link is not followed, and a pipe is not waited for."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
     except OSError as error:
-        is_link = error.errno == errno.ELOOP  # what the system calls too many levels of links
+        is_link = error.errno == errno.ELOOP  # the error of a system call for too many levels of links
         raise Refused(LINK if is_link else f"the file cannot be opened ({error.strerror}).") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):  # asked first: a folder cannot be made a file of
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # checked first: a folder cannot become a file object
         os.close(handle)
         raise Refused("it is no ordinary file.")
     with os.fdopen(handle, "rb") as file:
@@ -182,7 +182,7 @@ def too_large(limit: int) -> TooLarge:
 
 
 def why_not(path: Path) -> str:
-    """Why a file cannot be opened; empty when it can."""
+    """Explain why a file cannot be opened; return "" if it can."""
     try:
         with regular(path):
             return ""
@@ -191,7 +191,7 @@ def why_not(path: Path) -> str:
 
 
 class _Guarded(io.RawIOBase):
-    """A file of which nothing large is read at once, as a zip's own list of its members would be."""
+    """A file that refuses large reads, such as the directory of a hostile zip."""
 
     def __init__(self, file: io.IOBase):
         self.file = file

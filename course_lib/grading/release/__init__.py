@@ -1,1 +1,1 @@
-"""What students, nbgrader and Gradescope get, and the proof that no answer is in it."""
+"""Make the files for students, nbgrader and Gradescope, and prove that they contain no answer."""

@@ -1,4 +1,4 @@
-"""`course release`: what students get, and what nbgrader and Gradescope take, made from a checkout of the course."""
+"""`course release`: make the files for students, nbgrader and Gradescope from a checkout of the course."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from course_lib.grading.release.student_files import student_files
 from course_lib.grading.release.zip import write_zip
 from course_lib.workbook import build, masters
 
-FOLDER = "sparsity-workbook"  # what the zip unpacks into
+FOLDER = "sparsity-workbook"  # the top folder in the zip
 FIRST = "00"  # explains how to work, and is where `course lab` opens
 
 
@@ -21,10 +21,10 @@ def run(
     console: Console,
     root: Path = masters.ROOT,
 ) -> int:
-    """Make what was asked for. Returns the exit code.
+    """Make the requested files. Return the exit code.
 
     Raises:
-        ValueError: when nothing was asked for, or it cannot be made.
+        ValueError: if nothing was requested, or it cannot be made.
     """
     if not (out or nbgrader or gradescope):
         raise ValueError("got nothing to make; expected --out student.zip, --nbgrader FOLDER or --gradescope FILE.zip.")
@@ -45,10 +45,10 @@ def student_zip(out: Path, names: list[str] | None, console: Console, root: Path
     """Write what students need to a zip.
 
     Args:
-        names: the lessons to give out, besides lesson 00; all of them for None.
+        names: the lessons to release, in addition to lesson 00; None for all of them.
 
     Raises:
-        ValueError: outside a checkout, where a notebook is not what its master gives, and for a solution inside.
+        ValueError: outside a checkout, if a notebook is not up to date with its master, and if a solution would leak.
     """
     chosen = choose(names and [FIRST, *names], root)
     files = student_files(chosen, root)
@@ -65,7 +65,7 @@ def student_zip(out: Path, names: list[str] | None, console: Console, root: Path
 
 
 def choose(names: list[str] | None, root: Path) -> list[Path]:
-    """The masters of the lessons to give out, each with an up-to-date notebook."""
+    """Return the masters of the lessons to release, each with an up-to-date notebook."""
     if not (root / "solutions").is_dir():
         raise ValueError(f"{root} has no masters in solutions/. A release is made from a checkout of the whole course.")
     chosen = sorted(masters.masters(names, root))

@@ -1,4 +1,4 @@
-"""The exercises of a student's copy: what compares and draws answers stays, the answers leave."""
+"""Write the exercises of a student's copy: keep the code that compares and generates inputs, remove the answers."""
 
 import ast
 import re
@@ -8,21 +8,21 @@ from course_lib.checking.mistakes import names_used
 NOTE = "Without the answers: their results on the cases of `check` are data, in the file next to this one."
 NOTE_IN_COMMON = "Without the answers: what the comparisons need is all that is left."
 _EXERCISES = re.compile(r"course_lib\.lessons\.\w+\.exercises\b")
-_COMMON = re.compile(r"course_lib\.lessons\.\w+\.exercises\.common")  # what exercises of a lesson share
+_COMMON = re.compile(r"course_lib\.lessons\.\w+\.exercises\.common")  # the file that the exercises of a lesson share
 ASKED = ("agree", "picture", "library")  # parts of an exercise that are kept
 ANSWERED = ("reference", "mistakes", "also_right", "trivial")  # and parts that are removed
 
-Definitions = dict[str, ast.stmt]  # the statement that gives each name at the top of a file its meaning
+Definitions = dict[str, ast.stmt]  # for each name at the top of a file, the statement that defines it
 
 
 def without_answers(source: str, where: str) -> str:
-    """The file of an exercise, of which only how answers are compared and drawn is left, and the course's function.
+    """Return the file of an exercise with only its comparison, its inputs, and the course's function.
 
-    Code that these parts need is kept, and nothing else. The rest is data, in the file next to it.
+    Only code that these parts need is kept. The rest is data, in the file next to it.
 
     Raises:
-        ValueError: for a file that does not hold one exercise of the form NAME = Exercise(id="...", ...), or that
-            takes something from another exercise's file.
+        ValueError: if the file does not define one exercise of the form NAME = Exercise(id="...", ...), or
+            imports from another exercise's file.
     """
     tree = ast.parse(source)
     name, exercise = _exercise(tree, where)
@@ -37,7 +37,7 @@ def without_answers(source: str, where: str) -> str:
 
 
 def only(source: str, needed: set[str], note: str = NOTE_IN_COMMON) -> str:
-    """A file of which only some names are left, and what these need."""
+    """Return a file with only some names, and the code that these need."""
     tree = ast.parse(source)
     definitions = _definitions(tree)
     return _written(tree, needed | needs([definitions[name] for name in needed], definitions), source, note) + "\n"
@@ -49,16 +49,16 @@ def from_common(source: str) -> set[str]:
 
 
 def exercise_id(source: str, where: str) -> str:
-    """The exercise that a file holds."""
+    """Return the id of the exercise in a file."""
     _, exercise = _exercise(ast.parse(source), where)
     return ast.literal_eval(_keywords(exercise, ("id",))["id"])
 
 
 def check_index(source: str, where: str) -> None:
-    """Students get the file that lists the exercises of a lesson as it is: see that it holds none of them.
+    """Check that the file that lists the exercises of a lesson, which students get as it is, contains none of them.
 
     Raises:
-        ValueError: for anything but a docstring, imports, and names for constants and for tuples of names.
+        ValueError: for anything except a docstring, imports, and names for constants and for tuples of names.
     """
     listing = (ast.Module, ast.Expr, ast.ImportFrom, ast.alias, ast.Assign, ast.Name, ast.Tuple, ast.Constant)
     for node in ast.walk(ast.parse(source)):
@@ -67,10 +67,10 @@ def check_index(source: str, where: str) -> None:
 
 
 def shared_with_answers(sources: list[tuple[str, str]], common: str = "") -> set[str]:
-    """Find code that both a comparison or picture and an answer or mistake of a lesson need: it would be given away.
+    """Find code that a comparison or picture shares with an answer or mistake of a lesson: releasing it would leak.
 
     Args:
-        sources: of each exercise its file and the text of its mistakes. Imports may be shared, except for those from
+        sources: for each exercise its file and the text of its mistakes. Imports may be shared, except those from
             `common`, the file that all exercises of the lesson share.
     """
     below = {name: node for name, node in _definitions(ast.parse(common)).items() if not _is_import(node)}
@@ -90,7 +90,7 @@ def shared_with_answers(sources: list[tuple[str, str]], common: str = "") -> set
 
 
 def needs(expressions: list[ast.AST], definitions: Definitions) -> set[str]:
-    """The names of a file's definitions that some expressions use, directly or through others."""
+    """Return the names of a file's definitions that some expressions use, directly or through others."""
     reached: set[str] = set()
     waiting = list(expressions)
     while waiting:
@@ -105,7 +105,7 @@ def _definitions(tree: ast.Module) -> Definitions:
 
 
 def _defined(node: ast.stmt) -> set[str]:
-    """The names that a statement at the top of a file gives a meaning."""
+    """Return the names that a statement at the top of a file defines."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return {node.name}
     if isinstance(node, ast.Import | ast.ImportFrom):
@@ -125,7 +125,7 @@ def _is_of_common(node: ast.stmt) -> bool:
 
 
 def _exercise(tree: ast.Module, where: str) -> tuple[str, ast.Call]:
-    """The one exercise of a file, and its name there."""
+    """Return the one exercise of a file, and its variable name."""
     exercises = [
         (node.targets[0].id, node.value)
         for node in tree.body
@@ -158,7 +158,7 @@ def _keywords(call: ast.Call, names: tuple[str, ...]) -> dict[str, ast.expr]:
 
 
 def _written(tree: ast.Module, needed: set[str], source: str, note: str, *imports: str) -> str:
-    """The docstring with a note, what is still imported, and what is needed, as it was written."""
+    """Return the docstring with a note, the imports that are still used, and the needed definitions, unchanged."""
     kept = [node for node in tree.body if needed & _defined(node)]
     head = [f'"""{ast.get_docstring(tree)}\n\n{note}\n"""', _imports(kept, needed, source, imports)]
     body = [_source(node, source) for node in kept if not _is_import(node)]
@@ -166,7 +166,7 @@ def _written(tree: ast.Module, needed: set[str], source: str, note: str, *import
 
 
 def _imports(kept: list[ast.stmt], needed: set[str], source: str, more: tuple[str, ...]) -> str:
-    """The imports that are still used, in their groups, and others of the course."""
+    """Return the imports that are still used, in their groups, and additional imports from the course."""
     lines, last = source.splitlines(), 0
     text: list[str] = []
     for node in filter(_is_import, kept):
@@ -179,6 +179,6 @@ def _imports(kept: list[ast.stmt], needed: set[str], source: str, more: tuple[st
 
 
 def _source(node: ast.stmt, source: str) -> str:
-    """A definition as it was written, decorators included."""
+    """Return the source of a definition, with decorators."""
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
     return "\n".join(source.splitlines()[first - 1 : node.end_lineno])

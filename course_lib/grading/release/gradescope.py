@@ -1,4 +1,4 @@
-"""Gradescope: the zip that it makes an autograder of, and what runs in that: the engine of `course grade`.
+"""Write the zip of a Gradescope autograder, and run it there with the engine of `course grade`.
 
 The format is that of https://gradescope-autograders.readthedocs.io/en/latest/specs/.
 """
@@ -23,7 +23,7 @@ from course_lib.grading.release.zip import write_zip
 from course_lib.grading.sandbox import session
 from course_lib.grading.store import write as write_whole
 
-SHIPPED = ("LICENSE", "README.md", "pyproject.toml", "requirements.lock", "setup.py")  # besides the packages
+SHIPPED = ("LICENSE", "README.md", "pyproject.toml", "requirements.lock", "setup.py")  # in addition to the packages
 PROGRAMS = ("setup.sh", "run_autograder")
 PLAN = "plan.json"
 UNGUARDED = "This was graded without a sandbox (SANDBOX=none in run_autograder)."
@@ -33,7 +33,7 @@ def write(out: Path, chosen: list[Path], console: Console, root: Path) -> None:
     """Write the autograder of one lesson.
 
     Raises:
-        ValueError: for more than one lesson; Gradescope has one autograder an assignment.
+        ValueError: for more than one lesson; Gradescope has one autograder per assignment.
     """
     if len(chosen) != 1:
         raise ValueError(f"got {len(chosen)} lessons; a Gradescope autograder is for one: add --lesson 04, for one.")
@@ -53,7 +53,7 @@ def read_plan(content: str) -> engine.Plan:
 
 
 def submission(folder: Path, student: str, plan: engine.Plan) -> Submission:
-    """The notebook of the plan's lesson among the files that were handed in, whatever they are called."""
+    """Return the notebook of the plan's lesson among the submitted files, whatever their names."""
     candidates = [replace(candidate, student=student) for candidate in find(folder)] if folder.is_dir() else []
     if not candidates:
         return Submission(student, str(folder), problem="nothing was handed in.")
@@ -61,7 +61,7 @@ def submission(folder: Path, student: str, plan: engine.Plan) -> Submission:
 
 
 def student_of(metadata: Path) -> str:
-    """Who handed in; all members of a group."""
+    """Return the students who submitted; all members of a group."""
     try:
         users = json.loads(metadata.read_text(encoding="utf-8"))["users"]
         return ", ".join(sorted(str(user.get("email") or user["name"]) for user in users)) or "unknown"
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     problem = session.unavailable()
     if options.look or (problem and options.sandbox == "bwrap"):
-        # No score is better than zero for what is not the student's fault; Gradescope shows this to the instructor.
+        # No score is better than zero if the student is not to blame; Gradescope shows this to the instructor.
         print(problem or "A sandbox starts here.")
         return 0 if options.look else 1
     start = time.perf_counter()
@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     handed_in = submission(base / "submission", student_of(base / "submission_metadata.json"), plan)
     try:
         result = engine.grade(handed_in, plan)
-    except ValueError as error:  # a sandbox that started a moment ago and does not now
+    except ValueError as error:  # a sandbox that started a moment ago fails to start now
         print(error)
         return 1
     if result.grader_failed:

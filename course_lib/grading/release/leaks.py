@@ -1,4 +1,4 @@
-"""No line of a solution may be in what students get: every line of every solution region is looked for."""
+"""Check that no line of a solution region is in the files for students."""
 
 import json
 import re
@@ -12,7 +12,7 @@ _BINARY = ".safetensors"
 _READABLE = re.compile(rb"[\t\n\r -~]{8,}")
 _REGION = re.compile(rf"{BEGIN}\n(.*?){END}", re.DOTALL)
 
-# Lines that occur elsewhere for a reason: the library implements what the lessons teach, and hints come close to it.
+# Lines that may occur elsewhere: the library implements the methods of the lessons, and hints resemble solutions.
 ALLOWED = {
     "dense[keep] = values": "hint 3 of patterns.bitmap says it",
     "moved = inverse @ x": "hint 2 of classic.recursion says it",
@@ -34,7 +34,7 @@ class Leak:
 
 
 def leaks(files: dict[str, bytes], masters: list[Path]) -> list[Leak]:
-    """Every line of a solution that is in a file, whatever its spaces and comments; the allowed ones too."""
+    """Find every line of a solution that is in a file, ignoring spaces and comments; allowed lines are included."""
     texts = {name: _squeezed(_text(name, content)) for name, content in files.items()}
     lines = {line for master in masters for line in solution_lines(master.read_text(encoding="utf-8"))}
     squeezed = {line: _squeezed(line) for line in sorted(lines)}
@@ -44,13 +44,13 @@ def leaks(files: dict[str, bytes], masters: list[Path]) -> list[Leak]:
 
 
 def solution_lines(source: str) -> list[str]:
-    """The lines of a master's solution regions that say something."""
+    """Return the lines of a master's solution regions that contain code."""
     lines = [re.sub(r"\s*#.*", "", line).strip() for region in _REGION.findall(source) for line in region.splitlines()]
     return [line for line in lines if len(_squeezed(line)) > SHORT and not re.fullmatch(r"return \w+", line)]
 
 
 def _text(name: str, content: bytes) -> str:
-    """Text of a file: the cells of a notebook, and the readable parts of a file of weights."""
+    """Return the text of a file: the cells of a notebook, and the readable parts of a file of weights."""
     if name.endswith(_BINARY):
         return "\n".join(run.decode() for run in _READABLE.findall(content))
     text = content.decode("utf-8", errors="ignore")

@@ -10,7 +10,7 @@ from rich.console import Console
 from course_lib.workbook import masters
 from course_lib.workbook.build import write as write_text
 
-# nbgrader takes these lines out of what students get and puts them back before it grades.
+# nbgrader removes these lines from the students' copy and restores them before it grades.
 GRADED = """### BEGIN HIDDEN TESTS
 # This check gives points, and keeps stderr empty: nbgrader takes it for an error.
 from course_lib.grading.release.nbgrader_cell import check
@@ -44,7 +44,7 @@ def write(folder: Path, chosen: list[Path], console: Console) -> None:
     """Write nbgrader_config.py and source/LESSON/LESSON.ipynb for each master. A changed configuration is kept.
 
     Raises:
-        ValueError: when the folder is a file, or part of the course itself.
+        ValueError: if the folder is a file, or part of the course itself.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"got {folder}, which is a file; expected a folder for nbgrader's tree.")
@@ -68,13 +68,13 @@ def write(folder: Path, chosen: list[Path], console: Console) -> None:
 
 
 def path_line() -> str:
-    """The command of a shell that puts the programs of this environment on the PATH."""
+    """Return the shell command that puts the programs of this environment on the PATH."""
     programs = Path(sys.executable).parent
     return f'set "PATH={programs};%PATH%"' if os.name == "nt" else f'export PATH="{programs}:$PATH"'
 
 
 def source(master: Path) -> NotebookNode:
-    """The master with solutions, in which every check gives points when nbgrader grades it."""
+    """Return the master with solutions, in which nbgrader gives points for every check."""
     notebook = masters.with_solutions(master)
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("grade"):

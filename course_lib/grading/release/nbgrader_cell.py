@@ -1,7 +1,7 @@
-"""The `check` of a graded cell in nbgrader: it gives points, where the one in students' hands only shows.
+"""The `check` of a graded cell in nbgrader: it returns points, while the students' own `check` only shows its result.
 
-nbgrader reads an error as no points, a number as so many, and anything on stderr as none: so nothing gets there.
-Student's code runs in the same process as this, and could make it say anything; `course grade` keeps the two apart.
+nbgrader gives no points for an error or any output on stderr, so we discard stderr; a number gives that many points.
+Student code runs in the same process as this check and could fake its result; `course grade` separates the two.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from course_lib.workbook.progress import Record
 
 
 def check(exercise_id: str, function: Callable) -> float:
-    """The points for a function: the fraction of `check`'s cases that it passes, by the rules of `course grade`.
+    """Return the points for a function: the fraction of `check`'s cases that it passes, by the rules of `course grade`.
 
     Raises:
-        CheckFailed: when nothing is right, or nothing that counts.
+        CheckFailed: if no case is correct, or none that counts.
     """
     with silent():
         verdict = judge(find(exercise_id), function, SEED)
@@ -39,7 +39,7 @@ def points_for(verdict: Verdict) -> float:
 
 @contextlib.contextmanager
 def silent() -> Iterator[None]:
-    """Keep warnings, and whatever else is written to stderr, also from C++, out of the cell."""
+    """Keep warnings and other text on stderr, also from C++, out of the cell."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

@@ -1,4 +1,4 @@
-"""Record what the answer and the named mistakes of an exercise do, so that a release can leave them out."""
+"""Record the outcomes of the answer and the named mistakes of an exercise, so that a release can leave them out."""
 
 import hashlib
 import json
@@ -17,13 +17,13 @@ from course_lib.workbook.checks import SEED
 
 
 class Tensors:
-    """The tensors of one file, each content once: many mistakes give the same as the answer on some case."""
+    """The tensors of one file, each content once: many mistakes return the same as the answer on some case."""
 
     def __init__(self) -> None:
         self.found: dict[str, tuple[int, Tensor]] = {}
 
     def add(self, tensor: Tensor) -> list:
-        """[number, shape, stride]: the memory that a tensor spans, gaps included, and how it is read."""
+        """Return [number, shape, stride]: the stored memory of a tensor, gaps included, and its layout."""
         span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
         memory = tensor.detach().as_strided((span if tensor.numel() else 0,), (1,)).clone()
         key = f"{memory.dtype} {hashlib.sha256(memory.view(torch.uint8).numpy().tobytes()).hexdigest()}"
@@ -35,7 +35,7 @@ class Tensors:
 
 
 def record(exercise: Exercise, seed: int = SEED) -> bytes:
-    """The file next to an exercise in a student's copy. The same bytes for the same exercise."""
+    """Return the file next to an exercise in a student's copy. The bytes are the same for the same exercise."""
     tensors = Tensors()
     with one_thread():
         stored = _stored(exercise, tensors, seed)
@@ -45,7 +45,7 @@ def record(exercise: Exercise, seed: int = SEED) -> bytes:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums in one order, whatever machine releases."""
+    """Compute in one thread, so that sums have the same order on every machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -82,7 +82,7 @@ def _outcomes(function: Callable, cases: list[Case], tensors: Tensors) -> list[d
 
 
 def _outcome(outcome: Outcome, tensors: Tensors) -> dict[str, Any]:
-    """What differs from an empty outcome. A traceback is left out: it would quote the function."""
+    """Return the fields that differ from an empty outcome. Tracebacks are left out, because they quote the function."""
     if outcome.error is None:
         return {"value": encode(outcome.value, tensors)}
     flags = {name: True for name in ("unattempted", "endless") if getattr(outcome, name)}
@@ -90,10 +90,10 @@ def _outcome(outcome: Outcome, tensors: Tensors) -> dict[str, Any]:
 
 
 def encode(value: Any, tensors: Tensors) -> Any:
-    """A plain value as JSON, which course_lib.checking.recorded reads.
+    """Convert a plain value to JSON, which course_lib.checking.recorded reads.
 
     Raises:
-        ValueError: for what no case and no answer of the course consists of.
+        ValueError: for types that occur in no case and no answer of the course.
     """
     if isinstance(value, Tensor):
         return {"tensor": tensors.add(value)}

@@ -1,4 +1,4 @@
-"""What students do not get: passages marked for instructors, and rows of lessons that are not given out."""
+"""Remove the parts that students do not get: passages marked for instructors, and rows of lessons not released."""
 
 import re
 
@@ -14,7 +14,7 @@ def for_students(text: str, where: str) -> str:
     """Leave out the passages between `# BEGIN INSTRUCTORS` and `# END INSTRUCTORS`.
 
     Raises:
-        ValueError: when a marker has no partner, so that nothing slips through.
+        ValueError: if a marker has no partner, so that no passage is missed.
     """
     text = _REGION.sub("", text)
     if left := _MARKER.search(text):
@@ -28,7 +28,7 @@ def student_readme(template: str, readme: str) -> str:
     """Make the README of a students' copy: docs/student_readme.md with the table of lessons, moved to the top folder.
 
     Raises:
-        ValueError: when the template has no link to the table of lessons, or the README no such table.
+        ValueError: if the template has no link to the table of lessons, or the README has no such table.
     """
     table = _TABLE.search(readme)
     if table is None or TABLE_LINK not in template:
@@ -42,5 +42,5 @@ def student_readme(template: str, readme: str) -> str:
 
 
 def without_rows(text: str, notebooks: set[str]) -> str:
-    """The README without the table rows of lessons that are not in this release."""
+    """Return the README without the table rows of lessons that are not in this release."""
     return _ROW.sub(lambda row: row[0] if row[1] in notebooks else "", text)

@@ -1,4 +1,4 @@
-"""The files of a student's copy: all that the lessons need, without masters, tests, grader and answers."""
+"""Collect the files of a student's copy: all that the lessons need, without masters, tests, grader and answers."""
 
 import json
 import re
@@ -23,10 +23,10 @@ _TEXT = {"", ".py", ".md", ".toml", ".lock", ".css"}
 
 
 def student_files(chosen: list[Path], root: Path) -> dict[str, bytes]:
-    """Every file of a student's copy, by its path, for the lessons of these masters.
+    """Return every file of a student's copy, by its path, for the lessons of these masters.
 
     Raises:
-        ValueError: outside a git checkout, and for an exercise that cannot be parted from its answers.
+        ValueError: outside a git checkout, and for an exercise that cannot be separated from its answers.
     """
     given = [name for name in tracked(root) if _GIVEN.fullmatch(name) and not _KEPT_BACK.fullmatch(name)]
     files = {name: _for_students(root, name) for name in given}
@@ -41,13 +41,13 @@ def student_files(chosen: list[Path], root: Path) -> dict[str, bytes]:
 
 
 def _functions(chosen: list[Path]) -> str:
-    """Name of the function of each exercise, as JSON: a copy has no masters to read it from."""
+    """Return the function name of each exercise as JSON, since a copy has no masters to read it from."""
     names = (functions_checked(master.read_text(encoding="utf-8")) for master in chosen)
     return json.dumps({exercise: name for lesson in names for exercise, name in lesson.items()}, indent=1) + "\n"
 
 
 def tracked(root: Path) -> list[str]:
-    """What belongs to the course, and nothing that lies about: the files that git knows, as they are now."""
+    """List the files of the course in their present state: only files that git tracks."""
     command = ["git", "-C", str(root), "ls-files", "-z"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
@@ -63,7 +63,7 @@ def _for_students(root: Path, name: str) -> bytes:
 
 
 def _exercises(chosen: list[Path], root: Path) -> dict[str, bytes]:
-    """Exercises of each lesson without answers, and for each exercise the results of its answers."""
+    """Return the exercises of each lesson without answers, and for each exercise the results of its answers."""
     numbers = {master.stem[:2] for master in chosen}
     files = {}
     for module in lessons():
@@ -101,7 +101,7 @@ def _exercises_of(module: ModuleType, root: Path) -> dict[str, bytes]:
 
 
 def _refuse_shared(sources: list[tuple[str, str]], common: str, where: str) -> None:
-    """An answer's own helper may not go out with the comparison that uses it too."""
+    """Refuse to release a comparison that shares a helper with an answer."""
     if given_away := exercises.shared_with_answers(sources, common):
         names = ", ".join(sorted(given_away))
         raise ValueError(

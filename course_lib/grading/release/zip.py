@@ -1,4 +1,4 @@
-"""The zips that are released: the same bytes for the same files, written whole or not at all."""
+"""Write the zips of a release: equal bytes for equal files, written whole or not at all."""
 
 import os
 import zipfile
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def write_zip(out: Path, files: dict[str, bytes], programs: tuple[str, ...] = ()) -> None:
-    """A zip written whole or not at all; no times, no owners, in order of name: the same bytes for the same files.
+    """Write a zip whole or not at all, sorted by name and without times and owners: equal bytes for equal files.
 
     Raises:
-        ValueError: where it cannot be written.
+        ValueError: if it cannot be written.
     """
     if out.is_dir():
         raise ValueError(f"got {out}, which is a folder; expected a file to write, such as {out / 'student.zip'}.")
@@ -28,7 +28,7 @@ def _write_zip(out: Path, files: dict[str, bytes], programs: tuple[str, ...]) ->
         with zipfile.ZipFile(fresh, "w") as archive:
             for name in sorted(files):
                 entry = zipfile.ZipInfo(name)
-                entry.create_system = 3  # unix, whatever system this is: the rights below are read only then
+                entry.create_system = 3  # unix, whatever this system is: only then are the permissions below read
                 entry.external_attr = (0o100755 if name in programs else 0o100644) << 16
                 archive.writestr(entry, files[name], zipfile.ZIP_DEFLATED, 9)
         fresh.replace(out)

@@ -1,1 +1,1 @@
-"""Results to pages: the instructor's report and each student's feedback."""
+"""Write results as pages: the instructor's report and each student's feedback."""

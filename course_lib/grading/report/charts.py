@@ -1,4 +1,4 @@
-"""The arithmetic of the charts, which templates/charts.html draws."""
+"""Compute the numbers for the charts that templates/charts.html draws."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,12 +8,12 @@ from course_lib.grading.report.text import number
 
 _STEPS = (0.1, 0.2, 0.25, 0.5, 1, 2, 2.5, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000)
 _MOST_BARS = 20
-_TICK = 28  # units of the drawing between two numbers below the bars, at least
+_TICK = 28  # least distance between two numbers below the bars, in units of the drawing
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many submissions have how many points, of those that there are: every bar is `step` points wide."""
+    """The number of submissions by points; every bar is `step` points wide."""
 
     heights: list[int]
     step: float
@@ -21,29 +21,29 @@ class Histogram:
 
     @property
     def in_words(self) -> str:
-        """For those who do not see it."""
+        """Describe the histogram for people who cannot see it."""
         edges = [number(min(index * self.step, self.of)) for index in range(len(self.heights) + 1)]
         return ", ".join(f"{edges[i]} to {edges[i + 1]}: {n}" for i, n in enumerate(self.heights) if n)
 
     def place(self, points: float | int) -> float:
-        """How many bars from the left some points lie. The last bar may be of fewer points than the others."""
+        """Return the position of a score, in bars from the left. The last bar may cover fewer points."""
         index = min(int(points / self.step + 1e-9), len(self.heights) - 1)
         low, high = index * self.step, min((index + 1) * self.step, self.of)
         return index + (points - low) / (high - low) if high > low else 0.0
 
 
 def histogram(totals: Sequence[float | int], of: float | int) -> Histogram:
-    """The totals of a class, of the points that there are."""
+    """Make the histogram of the totals of a class, out of `of` points."""
     return Histogram(bars(totals, of), bar_width(of), of)
 
 
 def bar_width(of: float | int) -> float:
-    """The width of a bar of the histogram, in points: a plain number that gives at most 20 bars."""
+    """Return the width of a bar of the histogram, in points: a round number that gives at most 20 bars."""
     return float(next((step for step in _STEPS if of / step <= _MOST_BARS), of / _MOST_BARS))
 
 
 def bars(totals: Sequence[float | int], of: float | int) -> list[int]:
-    """How many totals fall in each bar. A bar includes its lower end; the last one its upper end too."""
+    """Count the totals in each bar. A bar includes its lower end; the last one its upper end too."""
     width = bar_width(of)
     heights = [0] * max(math.ceil(of / width - 1e-9), 1)
     for total in totals:
@@ -52,12 +52,12 @@ def bars(totals: Sequence[float | int], of: float | int) -> list[int]:
 
 
 def tick_every(pitch: float, n_bars: int) -> int:
-    """The number of bars per tick label, where bars lie `pitch` apart in the drawing."""
+    """Return the number of bars per tick label, for bars that are `pitch` apart in the drawing."""
     return next((step for step in (1, 2, 5, 10) if step * pitch >= _TICK), n_bars)
 
 
 def segments(sizes: Iterable[float | int]) -> list[tuple[float, float]]:
-    """How a whole is made up: where each part of one bar begins and how wide it is, in percent."""
+    """Return the start and width of each segment of a stacked bar, in percent."""
     sizes = list(sizes)
     whole, left, parts = sum(sizes) or 1, 0.0, []
     for size in sizes:

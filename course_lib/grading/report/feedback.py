@@ -1,4 +1,4 @@
-"""One page for each student: what was earned, what went wrong where, and what to do next."""
+"""Write one page for each student: points, errors, and next steps."""
 
 from course_lib.grading.records import Result
 from course_lib.grading.report import feedback_row
@@ -10,7 +10,7 @@ MOST_EXERCISES, MOST_CASES, MOST_NOTES = 60, 60, 12
 
 
 def html(result: Result) -> str:
-    """A student's page, complete in itself."""
+    """Return a student's page as a complete file."""
     return render(
         "feedback.html",
         result=result,
@@ -28,7 +28,7 @@ def html(result: Result) -> str:
 
 
 def _all_alike(result: Result) -> bool:
-    """Whether all exercises failed for one and the same reason, which is then said once."""
+    """Check whether all exercises failed for the same reason, which is then given once."""
     return (
         len(result.exercises) > 1
         and len({(row.state, row.reason) for row in result.exercises}) == 1
@@ -37,7 +37,7 @@ def _all_alike(result: Result) -> bool:
 
 
 def _summary(result: Result) -> str:
-    """The whole result in a sentence or two, and where most is to be gained."""
+    """Summarise the result in a sentence or two, with the largest possible gain."""
     if result.grader_failed:
         return feedback_row.NOT_YET
     if result.problem or not result.exercises:

@@ -1,13 +1,13 @@
-"""The row for one exercise on a student's page: what happened, where, and what to do. How it looks is the template's.
+"""Write the texts for one exercise on a student's page: what happened, where, and what to do. Templates lay them out.
 
-Of a hidden case nothing is told but its name and whether it was right: neither the difference nor a traceback.
+For a hidden case the page gives only its name and whether it was correct, never the difference or a traceback.
 """
 
 from course_lib.checking.judge import counted
 from course_lib.grading.notebook.cells import UNREADABLE
 from course_lib.grading.records import CaseResult, ExerciseResult, State
 
-# Of each state: its mark, the word, and what can be done about it where no hint says so.
+# For each state its mark, its word, and the next step if no hint gives one.
 STATES: dict[State, tuple[str, str, str]] = {
     "right": ("right", "Right", ""),
     "partly": ("partly", "Partly right", ""),
@@ -26,7 +26,7 @@ STATES: dict[State, tuple[str, str, str]] = {
     "no submission": ("none", "No submission", ""),
 }
 
-# Of a whole submission, where its grade is not known.
+# The texts for a whole submission without a known grade.
 NOT_YET = "Not graded yet: the grader failed on this submission. That is not your fault, and it will be graded again."
 
 ANOTHER_FILE = (
@@ -40,7 +40,7 @@ def _first_wrong(row: ExerciseResult) -> CaseResult | None:
 
 
 def happened(row: ExerciseResult) -> list[tuple[str, str]]:
-    """Paragraphs, each with the case that it speaks of or "": the first visible wrong case; without one, the reason."""
+    """Return paragraphs, each with the name of its case or "": the first visible wrong case, or else the reason."""
     if row.state in ("right", "not attempted"):
         return []
     shown = next((case for case in row.cases if case.difference is not None and not case.hidden), None)
@@ -59,7 +59,7 @@ def happened(row: ExerciseResult) -> list[tuple[str, str]]:
 
 
 def _repeats(row: ExerciseResult) -> bool:
-    """Whether the reason says again what the cases say already."""
+    """Check whether the reason repeats what the cases already say."""
     first = _first_wrong(row)
     if first is None:
         return False
@@ -70,18 +70,18 @@ def _repeats(row: ExerciseResult) -> bool:
 
 
 def lowered(row: ExerciseResult) -> str:
-    """Why not all cases that are right count; empty where all do."""
+    """Explain why some correct cases do not count; return "" if all do."""
     n_right = sum(case.difference is None for case in row.cases)
     return counted(n_right, len(row.cases), row.lowered) if row.lowered else ""
 
 
 def next_step(row: ExerciseResult) -> list[str]:
-    """What to do: what is to be done about the file or about this state, and the next hint."""
+    """Return the next steps: what to do about the file or about this state, and the next hint."""
     advice = ANOTHER_FILE if row.reason.startswith(UNREADABLE) else STATES[row.state][2]
     return [part for part in (advice, row.hint) if part and row.state != "right"]
 
 
 def trace(row: ExerciseResult) -> str:
-    """The traceback of the student's own code, unless it comes from a hidden case."""
+    """Return the traceback of the student's own code, unless it comes from a hidden case."""
     first = _first_wrong(row)
     return "" if not row.trace.strip() or (first and first.hidden) else row.trace

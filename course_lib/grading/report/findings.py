@@ -1,4 +1,4 @@
-"""The sentences of the instructor's page, above each table and chart."""
+"""Write the sentences of the instructor's page, above each table and chart."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from course_lib.grading.report.text import counted, duration, name, points_of, w
 
 
 def lead(results: Sequence[Result], rows: Sequence[ExerciseTally], named: Sequence[MistakeTally]) -> str:
-    """The first sentence that an instructor should read."""
+    """Return the sentence that an instructor should read first."""
     if not rows:
         return "Nothing was graded." if results else "There are no submissions."
     lost = max(rows, key=lambda row: row.of - row.points)
@@ -25,7 +25,7 @@ def lead(results: Sequence[Result], rows: Sequence[ExerciseTally], named: Sequen
 
 
 def points(totals: Sequence[float], of: float) -> str:
-    """How the points are spread."""
+    """Describe the distribution of the points."""
     if len(totals) == 1:
         return f"The one graded submission has {points_of(totals[0], of)}"
     full, nothing = sum(total >= of for total in totals), sum(total == 0 for total in totals)
@@ -35,7 +35,7 @@ def points(totals: Sequence[float], of: float) -> str:
 
 
 def exercises(rows: Sequence[ExerciseTally]) -> str:
-    """Which exercise is the hardest, and which the easiest."""
+    """Name the hardest and the easiest exercise."""
     if not rows:
         return ""
     hardest, easiest = min(rows, key=_right), max(rows, key=_right)
@@ -52,7 +52,7 @@ def _right(row: ExerciseTally) -> float:
 
 
 def mistakes(rows: Sequence[MistakeTally], graded: Sequence[Result]) -> str:
-    """Which mistake is the most common, and how many of the wrong answers have a name."""
+    """Name the most common mistake, and say how many of the wrong answers match a named mistake."""
     if not rows:
         return ""
     wrong = [row for result in graded for row in result.exercises if tally.group_of(row) in ("partly right", "wrong")]
@@ -64,7 +64,7 @@ def mistakes(rows: Sequence[MistakeTally], graded: Sequence[Result]) -> str:
 
 
 def problems(results: Sequence[Result], n_single: int) -> str:
-    """What did not work: in whole submissions, and in `n_single` exercises of others."""
+    """Count the failures: whole submissions, and `n_single` exercises of others."""
     lost, silent = sum(bool(result.problem) for result in results), sum(map(tally.nothing_ran, results))
     parts = [f"{counted(lost, 'submission')} could not be graded"] * bool(lost)
     parts += [f"in {counted(silent, 'submission')} nothing ran"] * bool(silent)
@@ -74,7 +74,7 @@ def problems(results: Sequence[Result], n_single: int) -> str:
 
 
 def time(graded: Sequence[Result], facts: Facts) -> str:
-    """Where the time went."""
+    """Say how long grading took, and how long the submissions ran."""
     seconds = [tally.seconds_of(result) for result in graded]
     if not seconds:
         return ""

@@ -1,4 +1,4 @@
-"""The instructor's page: how the class did, what to say in the next lecture, and what needs a human's eye."""
+"""Write the instructor's page: the results of the class, topics for the next lecture, and cases that need a human."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from course_lib.grading.report.similar_code import LONG_ENOUGH
 from course_lib.grading.report.tally import Facts
 from course_lib.grading.report.templates import render
 
-MOST_NAMES, MOST_ROWS = 200, 300  # of a list; grades.csv has them all
-MOST_MISTAKES = 12  # that are seen at once; rarer ones are folded away
+MOST_NAMES, MOST_ROWS = 200, 300  # entries of a list; grades.csv has them all
+MOST_MISTAKES = 12  # entries that are visible at first; rarer ones are folded
 SLOWEST = 10
 
 
 class Problem(NamedTuple):
-    """What did not work in a submission, and why."""
+    """A problem of a submission, and its reason."""
 
     result: Result
     what: str
@@ -24,7 +24,7 @@ class Problem(NamedTuple):
 
 
 def html(results: Sequence[Result], facts: Facts) -> str:
-    """The whole page. Links to the students' pages expect them in feedback/ next to it."""
+    """Return the whole page. Its links expect the students' pages in feedback/ next to it."""
     graded, exercises, mistakes = tally.graded(results), tally.exercises(results), tally.mistakes(results)
     totals, of = [result.points for result in graded], sum(result.of for result in graded)
     most = float(max((result.of for result in graded), default=0.0))
@@ -71,7 +71,7 @@ def html(results: Sequence[Result], facts: Facts) -> str:
 
 
 def _problems(results: Sequence[Result]) -> list[Problem]:
-    """Submissions that could not be graded, then those in which nothing ran."""
+    """List submissions that could not be graded, then those in which nothing ran."""
     lost = [Problem(result, "not graded", result.problem) for result in results if result.problem]
     silent = [
         Problem(result, "nothing ran", tally.common_reason(result)) for result in results if tally.nothing_ran(result)
@@ -80,7 +80,7 @@ def _problems(results: Sequence[Result]) -> list[Problem]:
 
 
 def _single_problems(results: Sequence[Result]) -> list[Problem]:
-    """Exercises that did not run, of submissions in which others did."""
+    """List exercises that did not run, from submissions in which others did."""
     return [
         Problem(result, row.title, row.reason)
         for result in results

@@ -1,4 +1,4 @@
-"""Signals that a human may want to follow up. None of them is a verdict, and none of them ever costs a point.
+"""Find signals that a human may want to follow up. None of them is a verdict, and none ever costs a point.
 
 Code is compared after normalisation (without names, comments and formatting), so short answers are often the same by
 themselves. A signal is code that is long enough and that few of the class share.
@@ -13,13 +13,13 @@ from itertools import combinations
 from course_lib.grading.records import ExerciseResult, Result
 
 LONG_ENOUGH = 60  # tokens; more than half of the course's own solutions are shorter, one to four lines
-FEW = 0.1  # of those who answered; what more people write is rather the answer that the hints lead to
+FEW = 0.1  # fraction of those who answered; code that more students share probably comes from the hints
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Code of one exercise that several submissions have in common. `n` have answered the exercise at all."""
+    """Code of one exercise that several submissions share. `n` submissions have answered the exercise."""
 
     exercise: str
     title: str
@@ -30,7 +30,7 @@ class Shared:
 
     @property
     def telling(self) -> bool:
-        """Whether it says anything: long enough, and shared by few."""
+        """Check whether the code is a signal: long enough, and shared by few."""
         return self.tokens >= LONG_ENOUGH and len(self.students) <= max(2, FEW * self.n)
 
 
@@ -38,7 +38,7 @@ class Shared:
 class Pair:
     """Two submissions and the telling code that they share.
 
-    Being wrong in the same words says more than being right in the same words.
+    Shared wrong code is a stronger signal than shared correct code.
     """
 
     students: tuple[str, str]
@@ -55,7 +55,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Signal:
-    """One exercise of one submission, and what was seen."""
+    """A signal for one exercise of one submission."""
 
     student: str
     title: str
@@ -63,7 +63,7 @@ class Signal:
 
 
 def shared(results: Sequence[Result]) -> list[Shared]:
-    """Every piece of code that two or more submissions have, the longest first."""
+    """Return every piece of code that two or more submissions share, longest first."""
     groups: dict[tuple[str, str], list[tuple[str, ExerciseResult]]] = {}
     answered: Counter[str] = Counter()
     for student, row in _answers(results):
@@ -86,7 +86,7 @@ def shared(results: Sequence[Result]) -> list[Shared]:
 
 
 def pairs(pieces: Sequence[Shared]) -> list[Pair]:
-    """Pairs of submissions by the number of exercises in which they share telling code, most first."""
+    """Return pairs of submissions, sorted by the number of exercises in which they share telling code, most first."""
     common: dict[tuple[str, str], list[Shared]] = {}
     for piece in pieces:
         if piece.telling:
@@ -100,12 +100,12 @@ def _most_telling_first(pair: Pair) -> tuple:
 
 
 def only_calls(results: Sequence[Result]) -> list[Signal]:
-    """Answers whose body does nothing but call course_lib."""
+    """List answers whose body does nothing except call course_lib."""
     return [Signal(student, row.title, row.uses) for student, row in _answers(results) if row.only_calls]
 
 
 def touched(results: Sequence[Result]) -> list[Signal]:
-    """Attempts to open or import what belongs to the grader."""
+    """List attempts to open or import files of the grader."""
     return [Signal(student, row.title, row.touched) for student, row in _answers(results) if row.touched]
 
 

@@ -1,4 +1,4 @@
-"""The numbers of a graded class, counted once for the instructor's report."""
+"""Count the numbers of a graded class, once for the whole report."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from statistics import mean, median
 
 from course_lib.grading.records import ExerciseResult, Result, State
 
-# How the report speaks of the states, in the order of its bars.
+# The report's words for the states, in the order of its bars.
 GROUPS = ("right", "partly right", "wrong", "did not run", "not attempted")
 _GROUP: dict[State, str] = {
     "right": "right",
@@ -25,8 +25,8 @@ class Facts:
     """The facts about a run besides its results.
 
     Args:
-        started: when. seconds: how long it took to grade n_graded submissions; the others were graded in earlier runs.
-        sandbox: bwrap or none. versions: of what can change a grade.
+        started: date and time. seconds: time for grading n_graded submissions; earlier runs graded the others.
+        sandbox: bwrap or none. versions: of all programs that can change a grade.
     """
 
     lesson: str
@@ -59,7 +59,7 @@ class ExerciseTally:
 
 @dataclass(frozen=True)
 class MistakeTally:
-    """One named mistake, and who made it."""
+    """One named mistake, and the students who made it."""
 
     exercise: str
     title: str
@@ -69,38 +69,38 @@ class MistakeTally:
 
 
 def group_of(row: ExerciseResult) -> str:
-    """The report's word for the state of an exercise."""
+    """Return the report's word for the state of an exercise."""
     return _GROUP[row.state]
 
 
 def graded(results: Sequence[Result]) -> list[Result]:
-    """Those that could be graded; shares and medians are of these."""
+    """Return the submissions that could be graded; fractions and medians are computed on these."""
     return [result for result in results if not result.problem]
 
 
 def nothing_ran(result: Result) -> bool:
-    """Whether a graded submission gave the grader nothing that runs: worth a look by a human."""
+    """Check whether nothing of a graded submission ran, which a human should look at."""
     return not result.problem and all(group_of(row) == "did not run" for row in result.exercises)
 
 
 def common_reason(result: Result) -> str:
-    """Why most of its exercises are as they are."""
+    """Return the reason that most of its exercises share."""
     reasons = Counter(row.reason for row in result.exercises)
     return reasons.most_common(1)[0][0] if reasons else "The submission has no exercises."
 
 
 def seconds_of(result: Result) -> float:
-    """How long a submission's functions ran."""
+    """Return how long a submission's functions ran."""
     return float(sum(row.seconds for row in result.exercises))
 
 
 def middle(values: Sequence[float | int]) -> float:
-    """The median; 0 of nothing."""
+    """Return the median; 0 of an empty sequence."""
     return float(median(values)) if values else 0.0
 
 
 def exercises(results: Sequence[Result]) -> list[ExerciseTally]:
-    """One entry an exercise, in the order in which they first appear."""
+    """Return one entry per exercise, in the order of first appearance."""
     rows: dict[str, list[ExerciseResult]] = {}
     for result in graded(results):
         for row in result.exercises:
@@ -122,7 +122,7 @@ def _exercise(rows: list[ExerciseResult]) -> ExerciseTally:
 
 
 def mistakes(results: Sequence[Result]) -> list[MistakeTally]:
-    """Every named mistake that was made, the most common first."""
+    """Return every named mistake that was made, most common first."""
     occurrences: dict[tuple[str, str], list[tuple[str, ExerciseResult]]] = {}
     for result in graded(results):
         for row in result.exercises:

@@ -1,8 +1,8 @@
-"""The templates of the pages, and the one place where text becomes HTML.
+"""Render the templates of the pages; text becomes HTML only here.
 
 A page is one file that fetches nothing, and its own policy forbids every script but the page's. Whatever a template
-prints is cleaned and cut to a sentence (`finalize`) and escaped (`autoescape`) without being asked. The spaces around a
-printed text go too; those that matter are in the template.
+prints is automatically cleaned, shortened to a sentence (`finalize`) and escaped (`autoescape`). The spaces around a
+printed text are removed too; necessary spaces are in the template.
 """
 
 import base64
@@ -25,20 +25,20 @@ MARKS = dict(zip(GROUPS, ("right", "partly", "wrong", "failed", "none"), strict=
 
 
 def render(name: str, **context: Any) -> str:
-    """The page that a template makes.
+    """Render a template.
 
     Raises:
-        jinja2.UndefinedError: when the template names what is not there.
+        jinja2.UndefinedError: if the template uses an undefined name.
     """
     return environment.get_template(name).render(context)
 
 
 def _cleaned(value: Any) -> Any:
-    return text.clean(value) if type(value) is str else value  # Markup is what a template has made already
+    return text.clean(value) if type(value) is str else value  # a template has already made Markup
 
 
 def _path(origin: str) -> Markup:
-    """A path that may be broken at every slash."""
+    """Return a path that may break across lines at every slash."""
     return Markup("/<wbr>").join(text.clean(origin, 200).split("/"))
 
 

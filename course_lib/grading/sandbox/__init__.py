@@ -1,1 +1,1 @@
-"""A student's function, run where it can do no harm, to an answer that is not trusted."""
+"""Run a student's function in a sandbox, and return an answer that is not trusted."""

@@ -1,4 +1,4 @@
-"""The processes that read a notebook and run a student's functions. All that they send is a claim."""
+"""Read a notebook and run a student's functions, each in its own process. All that these processes send is a claim."""
 
 import contextlib
 import math
@@ -37,7 +37,7 @@ _BELONGS_TO_THE_GRADER = re.compile(
 
 
 def warm_up() -> None:
-    """Import what is imported at its first use, once for all processes that are forked afterwards."""
+    """Import modules that load on first use, once for all processes that are forked afterwards."""
     _seed()
     wire.loads(wire.dumps(call(torch.matmul, (torch.ones(2, 2), torch.ones(2, 2))).value, wire.Bounds()), wire.Bounds())
 
@@ -47,7 +47,7 @@ def _seed() -> None:
 
 
 class Channel:
-    """The way out to the warden. Threads may share it."""
+    """The channel to the warden. Threads may share it."""
 
     def __init__(self, pipe: int, index: int):
         self.pipe, self.index, self.lock = pipe, index, threading.RLock()
@@ -63,17 +63,17 @@ class Channel:
 
 
 def read(content: bytes, asked: list[tuple[int, str, str]], pipe: int, _: int) -> None:
-    """Read a notebook once for all of its exercises; nothing of it runs here.
+    """Read a notebook once for all of its exercises; no code of the notebook runs here.
 
     Args:
-        asked: number, exercise and usual name of the function of each.
-        pipe: the way to the warden.
+        asked: for each exercise its number, its id and the usual name of its function.
+        pipe: the pipe to the warden.
     """
     channels = [Channel(pipe, index) for index, *_ in asked]
     try:
         book = notebook.load(content)
     except MemoryError:
-        raise  # the warden says it of all exercises
+        raise  # the warden reports it for all exercises
     except Exception as error:
         for channel in channels:
             channel.send(frames.UNUSABLE, ("not loaded", _why(error)))
@@ -84,7 +84,7 @@ def read(content: bytes, asked: list[tuple[int, str, str]], pipe: int, _: int) -
             program = book.program(exercise, function)
             facts = (program.notes, program.code[: 20 * TEXT], program.uses, program.only_calls)
             channel.send(frames.PROGRAM, facts)
-            channel.send_bytes(frames.CODE, pickle.dumps(program))  # loaded in a process that is confined too
+            channel.send_bytes(frames.CODE, pickle.dumps(program))  # imported in a confined process too
         except LookupError as error:
             channel.send(frames.UNUSABLE, ("not found", str(error.args[0])[:TEXT]))
         except Exception as error:
@@ -93,19 +93,19 @@ def read(content: bytes, asked: list[tuple[int, str, str]], pipe: int, _: int) -
 
 
 def _why(error: Exception) -> str:
-    """The reader's own words, or whatever a parser does with such a notebook."""
+    """Return the reader's own message, or a general one for errors that a parser raises on such a notebook."""
     told = isinstance(error, ValueError)
     return (str(error) if told else f"the notebook cannot be read ({type(error).__name__}).")[:TEXT]
 
 
 def run(act: Callable[[], None], limits: Limits, keep: tuple[int, ...], no_memory: int) -> NoReturn:
-    """Everything that a process does; it never returns to the warden's code.
+    """Do all the work of a process; never return to the warden's code.
 
     Args:
-        keep: the open files that it has.
-        no_memory: the exit code by which the warden knows that memory ran out.
+        keep: the open files that it keeps.
+        no_memory: the exit code that tells the warden that memory ran out.
     """
-    code, leave = 1, os._exit  # which the student's code may replace
+    code, leave = 1, os._exit  # because the student's code may replace it
     try:
         confine(limits, keep)
         act()
@@ -117,10 +117,10 @@ def run(act: Callable[[], None], limits: Limits, keep: tuple[int, ...], no_memor
 
 
 def confine(limits: Limits, keep: tuple[int, ...]) -> None:
-    """Give up whatever a function that calculates does not need. Nothing of it can be taken back.
+    """Give up everything that a function does not need for computing. None of it can be reversed.
 
     Args:
-        keep: all open files that stay, in their order.
+        keep: all open files that remain, in their order.
     """
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -129,27 +129,27 @@ def confine(limits: Limits, keep: tuple[int, ...]) -> None:
     for before, after in zip((2, *keep), (*keep, os.sysconf("SC_OPEN_MAX")), strict=True):
         os.closerange(before + 1, after)
     space, data, resident = own_memory()
-    more = max(limits.memory_bytes - resident, 2**26)  # so that MemoryError comes before the warden does
+    more = max(limits.memory_bytes - resident, 2**26)  # so that MemoryError is raised before the warden acts
     limit("AS", space + more)
     limit("DATA", data + more)
     limit("CPU", most_of_processor(limits))
     limit("FSIZE", limits.file_bytes)
     limit("NOFILE", 256)
-    limit("CORE", 1)  # not 0: a program that collects crashes is still handed all of the memory then
+    limit("CORE", 1)  # not 0: a program that collects crashes would still receive all of the memory
     if counts_processes():
         limit("NPROC", limits.processes)
-    os.nice(5)  # the warden comes first
+    os.nice(5)  # the warden acts first
     seccomp.hide(False)  # so that the warden can count this process's memory
     seccomp.forbid()
 
 
 def most_of_processor(limits: Limits) -> int:
-    """Seconds after which the kernel kills a process. The warden comes first, also where the kernel kills early."""
+    """Return the seconds after which the kernel kills a process. The warden acts first, even if the kernel is early."""
     return int(1.5 * limits.seconds) + 2
 
 
 def limit(name: str, most: int) -> None:
-    """Set a limit where the platform has it and allows it."""
+    """Set a limit if the platform has it and allows it."""
     kind = getattr(resource, f"RLIMIT_{name}", None)
     if kind is not None:
         hard = resource.getrlimit(kind)[1]
@@ -159,7 +159,7 @@ def limit(name: str, most: int) -> None:
 
 
 def counts_processes() -> bool:
-    """Whether RLIMIT_NPROC counts the sandbox alone: since Linux 5.14, before that all that the user runs."""
+    """Check whether RLIMIT_NPROC counts only the sandbox: since Linux 5.14. Before, it counts per user."""
     version = re.match(r"(\d+)\.(\d+)", os.uname().release)
     return os.getppid() == 1 and version is not None and tuple(map(int, version.groups())) >= (5, 14)
 
@@ -168,8 +168,8 @@ def answer(code: bytes, task: Task, sealed: Tensor, index: int, limits: Limits, 
     """Run the function of one exercise on its cases.
 
     Args:
-        code: what `read` sent.
-        sealed: the hidden cases, for which `key` is the pipe on which the key to them comes.
+        code: the message that `read` sent.
+        sealed: the hidden cases; `key` is the pipe on which their key arrives.
     """
     channel, program = Channel(pipe, index), pickle.loads(code)
     function, notes = _load(program, channel, limits.call_seconds)
@@ -186,7 +186,7 @@ def answer(code: bytes, task: Task, sealed: Tensor, index: int, limits: Limits, 
 
 
 def _run_cases(function: Callable, cases: tuple[tuple, ...], channel: Channel, limits: Limits) -> bool:
-    """Whether every call came to an end."""
+    """Run the function on the cases; return whether every call finished."""
     for outcome in calls(function, cases, limits.call_seconds, limits.calls_seconds, _outcome):
         _send_outcome(channel, outcome, limits)
         if outcome.endless:
@@ -195,7 +195,7 @@ def _run_cases(function: Callable, cases: tuple[tuple, ...], channel: Channel, l
 
 
 def _load(program: notebook.Program, channel: Channel, seconds: float) -> tuple[Any, list[str]]:
-    """Run the statements, each by itself and for so long. Returns the function, and what went wrong on the way."""
+    """Run the statements one by one, each with a time limit. Return the function, and the errors on the way."""
     _seed()
     sys.addaudithook(_watcher(channel))
     return execution.load(program, seconds, before=lambda: _stop_after(seconds))
@@ -210,7 +210,7 @@ def _outcome(function: Callable, arguments: tuple, seconds: float) -> Outcome:
 
 
 def _stop_after(seconds: float) -> None:
-    """The kernel's own limit, soon after that of `limited`: for a loop inside one instruction, where no alarm rings."""
+    """Set the kernel's limit, a little after that of `limited`: alarms do not stop a loop inside one instruction."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     soft = math.ceil(time.process_time() + seconds) + 2
     if hard == resource.RLIM_INFINITY or soft < hard:
@@ -228,7 +228,7 @@ def _send_outcome(channel: Channel, outcome: Outcome, limits: Limits) -> None:
 
 
 def _watcher(channel: Channel) -> Callable:
-    """An audit hook that tells what the student's code opens or imports of the grader's; a signal, not a wall."""
+    """Make an audit hook that reports when student code opens or imports files of the grader; not a barrier."""
     reported: set[str] = set()
 
     def hook(event: str, arguments: tuple) -> None:
@@ -244,7 +244,7 @@ def _watcher(channel: Channel) -> Callable:
 
 
 def _from_outside(frame: types.FrameType | None) -> bool:
-    """Whether the library itself is not the one that asks, be it by way of Python's own modules."""
+    """Check whether the request comes from outside of the library, ignoring frames of Python's own modules."""
     while frame is not None and not frame.f_code.co_filename.startswith(str(LIBRARY)):
         if not frame.f_code.co_filename.startswith(("<frozen importlib", f"{_STANDARD_LIBRARY}{os.sep}")):
             return True

@@ -11,10 +11,10 @@ from course_lib.grading.records import Answer, Limits, Task
 from course_lib.grading.sandbox import frames, wire
 
 TEXT = 2000  # characters of a message that are kept
-MOST = 20  # notes, names
-READING_SECONDS = 20.0  # of the processor out here, for all messages on one exercise
-LOST = ("killed", "warden", "silence")  # ends that are not the student's doing; see seccomp.py on signals
-# Names of errors that are not the student's own: those of Python and of linear algebra.
+MOST = 20  # maximum number of notes, of names
+READING_SECONDS = 20.0  # of the grader's processor time, for all messages on one exercise
+LOST = ("killed", "warden", "silence")  # ends that the student did not cause; see seccomp.py on signals
+# Names of errors that the student did not define: those of Python and of linear algebra.
 _ERRORS = {name for name, kind in vars(builtins).items() if isinstance(kind, type)} | {"LinAlgError", "_LinAlgError"}
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL}
 
@@ -32,13 +32,13 @@ class Claims:
         self.spoilt, self.known, self.hidden, self.cost = "", False, False, 0.0
 
     def take(self, kind: bytes, content: bytes) -> None:
-        """One message. What cannot be read, or does not belong there, spoils the answer from there on."""
+        """Process one message. If it is unreadable or out of place, the answer counts as broken from there on."""
         if self.spoilt or kind == frames.DONE:
             return
         began = time.thread_time()
         try:
             self._take(kind, wire.loads(content, wire.Bounds(n_bytes=frames.most_bytes(self.limits.result_bytes))))
-        except Exception as error:  # it may be anything
+        except Exception as error:  # it may contain anything
             why = "on a hidden case" if self.hidden else str(error)[:200].rstrip(".")
             self.spoilt = f"The message from the process of this exercise could not be read ({why})."
         self.cost += time.thread_time() - began
@@ -47,7 +47,7 @@ class Claims:
 
     def _take(self, kind: bytes, value: Any) -> None:
         n_visible = len(self.task.arguments)
-        if kind == frames.PROGRAM and not self.known:  # sent before the student's code runs, and never again
+        if kind == frames.PROGRAM and not self.known:  # sent before the student's code runs, and never after
             self.program, self.known = _program(value), True
         elif kind == frames.HIDDEN and not self.hidden and len(self.outcomes) == n_visible:
             self.hidden = True
@@ -55,7 +55,7 @@ class Claims:
             self.outcomes.append(_in_few_words(_outcome(value)))
         elif kind == frames.CASE and self.known and not self.hidden and len(self.outcomes) < n_visible:
             self.outcomes.append(_outcome(value))
-        elif self.hidden:  # a process that knows the hidden cases may send only values
+        elif self.hidden:  # a process with the key to the hidden cases may send only values
             return
         elif kind == frames.UNUSABLE and isinstance(value, tuple) and value[:1] in (("not found",), ("not loaded",)):
             self.unusable = (value[0], _text(value[1:]))
@@ -67,7 +67,7 @@ class Claims:
             raise ValueError(f"a message {kind!r} that does not belong there.")
 
     def answer(self, how: str, number: int, seconds: float) -> Answer:
-        """The answer, now that it is known how the process ended."""
+        """Return the answer, given how the process ended."""
         notes, code, uses, only_calls = self.program
         status, reason = "ran", ""
         if self.spoilt or how != "done":
@@ -113,17 +113,17 @@ def _in_few_words(outcome: Outcome) -> Outcome:
 
 
 def _text(values: tuple, most: int = TEXT) -> str:
-    """The one text in there, cut."""
+    """Return the one text in the values, shortened."""
     if len(values) != 1 or not isinstance(values[0], str):
         raise ValueError("a message without its text.")
     return values[0][:most]
 
 
 def ended(how: str, number: int, limits: Limits, hidden: bool = False) -> str:
-    """Why a process did not come to its end, in a sentence for the student.
+    """Explain why a process did not finish, in a sentence for the student.
 
     Args:
-        hidden: whether it knew the hidden cases, so that a number of its choice is not passed on.
+        hidden: whether it had the hidden cases; then a number that it could choose is not passed on.
     """
     if how.startswith("reading: "):
         return _reading(how.removeprefix("reading: "), limits)
@@ -150,7 +150,7 @@ def ended(how: str, number: int, limits: Limits, hidden: bool = False) -> str:
 
 
 def _reading(how: str, limits: Limits) -> str:
-    """Why there is nothing to run, when the notebook itself broke the process that reads it."""
+    """Explain why there is nothing to run if the notebook itself broke the process that reads it."""
     if how == "budget" or how in LOST:
         return ended(how, 0, limits)
     slow = f"that took more than {limits.seconds / 2:g} seconds"

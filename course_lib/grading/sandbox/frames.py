@@ -1,14 +1,14 @@
-"""Messages on a pipe: a letter, the number of the task, a length, the content. Sizes are checked before reading."""
+"""Encode messages on a pipe: a letter, the task's number, a length, the content. Sizes are checked before reading."""
 
 import struct
 
 _HEAD = struct.Struct("<cHI")
 
 # From the process that runs a student's function to the warden, and on to the outside.
-# HIDDEN asks for the key to the hidden cases; from there on nothing that it says in words is kept.
+# HIDDEN asks for the key to the hidden cases; after it, no text of the process is kept.
 CASE, NOTE, TOUCHED, UNUSABLE, HIDDEN, DONE = b"C", b"N", b"T", b"U", b"H", b"D"
-# From the process that reads the notebook, which runs nothing of it: that its cells are taken apart, what is known of
-# an answer, and what to run. The first and the last stay inside.
+# From the process that reads the notebook and runs none of it: that its cells are parsed, what it found for an
+# answer, and the code to run. The first and the last stay inside.
 LOADED, PROGRAM, CODE = b"L", b"P", b"K"
 # From the warden alone.
 READY, STARTED, ENDED = b"R", b"S", b"E"
@@ -18,21 +18,21 @@ FROM_WARDEN = FROM_CHILD | {PROGRAM, READY, STARTED, ENDED}
 
 
 def most_bytes(result_bytes: int) -> int:
-    """The bytes that one process may send in all messages together: its results, and its words."""
+    """Return the most bytes that one process may send in all messages together: results and texts."""
     return result_bytes + 2**20
 
 
 def pack(kind: bytes, task: int = 0, content: bytes = b"") -> bytes:
-    """One message as bytes."""
+    """Encode one message as bytes."""
     return _HEAD.pack(kind, task, len(content)) + content
 
 
 class Reader:
-    """Takes bytes as they come and gives whole messages back.
+    """Decode bytes in pieces of any size into whole messages.
 
     Args:
-        kinds: those that may come.
-        n_bytes, n_messages: at most so many together.
+        kinds: the kinds of messages that are allowed.
+        n_bytes, n_messages: the most of all messages together.
     """
 
     def __init__(self, kinds: frozenset[bytes], n_bytes: int, n_messages: int):
@@ -40,10 +40,10 @@ class Reader:
         self.rest = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, int, bytes]]:
-        """The messages that these bytes complete: (kind, task, content).
+        """Return the messages that these bytes complete: (kind, task, content).
 
         Raises:
-            ValueError: when they are no messages, or more than allowed.
+            ValueError: if they are not messages, or exceed the limits.
         """
         self.rest += data
         messages = []

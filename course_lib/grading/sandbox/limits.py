@@ -1,4 +1,4 @@
-"""Resources that the processes of one exercise use together. Kernel limits count one process, and nothing for root."""
+"""Limit the resources of all processes of one exercise together. Kernel limits count one process, and not for root."""
 
 import contextlib
 import os
@@ -13,19 +13,19 @@ from course_lib.checking import call
 from course_lib.grading.records import Limits
 
 FILES = 10_000  # in the sandbox's /tmp: an empty file costs the kernel about a kilobyte
-PATIENCE = 10.0  # seconds for killed processes to give their memory back
-STEP = 1.0  # seconds that one reading of the time adds at most, since the whole machine may have been suspended
+PATIENCE = 10.0  # seconds that killed processes may take to free their memory
+STEP = 1.0  # the most seconds that one reading adds, since the whole machine may have been suspended
 
 
 @dataclass
 class Stopwatch:
-    """Seconds that have passed while the time was read regularly."""
+    """A clock that counts only the time during which it is read regularly."""
 
     seconds: float = 0.0
     last: float | None = None
 
     def tick(self) -> float:
-        """Seconds so far."""
+        """Return the seconds so far."""
         now = time.monotonic()
         self.seconds += 0.0 if self.last is None else min(now - self.last, STEP)
         self.last = now
@@ -33,21 +33,21 @@ class Stopwatch:
 
 
 def alone() -> bool:
-    """Whether this process is the first of its own process namespace, so that it may kill whatever else is in it."""
+    """Check whether this process is the first of its own process namespace, so that it may kill all others there."""
     return os.getpid() == 1
 
 
 def others(session: int, proc: Path = Path("/proc")) -> list[list[str]]:
-    """What /proc/N/stat says after the name, with N in front: of all other processes, or of those of a session.
+    """Return the fields of /proc/N/stat after the name, with N in front: for all other processes, or for a session.
 
-    In a sandbox for many submissions /proc is that of the sandbox: its first process is not of this submission, and
-    numbers there are not those that this process knows itself and others by.
+    In a sandbox for many submissions /proc belongs to the sandbox: its first process is not of this submission, and
+    process numbers there differ from the numbers in this process's own namespace.
     """
     processes, aside = [], {"1", _own_number()} if alone() else {_own_number()}
     for name in os.listdir(proc) if proc.exists() else ():
         if name.isdecimal() and name not in aside:
             try:
-                # A process may give itself any bytes as its name.
+                # A process may use any bytes as its name.
                 fields = (proc / name / "stat").read_text("ascii", "replace").rpartition(")")[2].split()
             except OSError:  # it has just ended
                 continue
@@ -57,26 +57,26 @@ def others(session: int, proc: Path = Path("/proc")) -> list[list[str]]:
 
 
 def _own_number() -> str:
-    """What this process is called in /proc."""
+    """Return the number of this process in /proc."""
     return os.readlink("/proc/self") if os.path.lexists("/proc/self") else str(os.getpid())
 
 
 def starved(session: int) -> float:
-    """Seconds in which the process of an exercise could have run, had others not had the processors.
+    """Return the seconds in which the process of an exercise was ready to run, but other processes had the processors.
 
-    Of those that it started nothing counts: they could let each other wait.
+    Processes that it started do not count: they could make each other wait.
     """
     return min((call.starved(fields[0]) for fields in others(session) if fields[2] == _own_number()), default=0.0)
 
 
 def calculated(session: int) -> float:
-    """Seconds of the processor that all processes of an exercise have had, and those of theirs that have ended."""
+    """Return the processor seconds of all processes of an exercise, and of their children that have ended."""
     ticks = sum(sum(map(int, fields[12:16])) for fields in others(session))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def broken(session: int, limits: Limits) -> str:
-    """Which limit the processes of an exercise break: "processes", "memory", "files", or "" for none."""
+    """Return the limit that the processes of an exercise exceed: "processes", "memory", "files", or "" for none."""
     processes = others(session)
     if sum(int(fields[18]) for fields in processes) > limits.processes:
         return "processes"
@@ -94,7 +94,7 @@ def broken(session: int, limits: Limits) -> str:
 
 
 def _proportional(process: str, otherwise: int) -> int:
-    """Bytes of memory, those shared with the warden in part; all of them for a process that hides."""
+    """Return bytes of memory, with memory shared with the warden in proportion; all of it if the process hides."""
     try:
         lines = Path("/proc", process, "smaps_rollup").read_text("ascii", "replace").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
@@ -103,9 +103,9 @@ def _proportional(process: str, otherwise: int) -> int:
 
 
 def rest_is_gone(process: int, kept: set[str]) -> bool:
-    """End an exercise and all it started. Whether nothing is left, no process and in /tmp only what is to be kept."""
+    """Kill an exercise and all it started. Return whether no process is left, and /tmp has only the files to keep."""
     if not alone():
-        for kill in (os.killpg, os.kill):  # the session that it leads, or would have led
+        for kill in (os.killpg, os.kill):  # the session that it leads, or would lead
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(process, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
@@ -134,12 +134,12 @@ def _empty(folder: str, kept: set[str]) -> bool:
         for entry in [entry for entry in os.scandir(folder) if entry.name not in kept]:
             shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
         return set(os.listdir(folder)) == kept
-    except (OSError, RecursionError):  # it may deny all access
+    except (OSError, RecursionError):  # it may have removed all permissions
         return False
 
 
 def own_memory() -> tuple[int, int, int]:
-    """Bytes of this process's address space, of the data in it, and of what is in memory; a fork inherits them."""
+    """Return the bytes of this process's address space, data and resident memory; a fork inherits them."""
     if sys.platform != "linux":
         return 0, 0, 0
     fields = [int(field) * os.sysconf("SC_PAGESIZE") for field in Path("/proc/self/statm").read_text("ascii").split()]

@@ -1,4 +1,4 @@
-"""A place of its own for each submission in a sandbox that many share: namespaces, which the kernel ends as a whole.
+"""Isolate each submission in a shared sandbox with namespaces, which the kernel ends as a whole.
 
 bubblewrap keeps the sandbox from the machine. This keeps one submission from the next in the same sandbox: other
 processes cannot be named, shared memory and sockets are its own, and nothing but its own /tmp can be written to.
@@ -21,7 +21,7 @@ _VERSION_3 = 0x20080522  # of the header of capset
 
 
 def possible() -> bool:
-    """Whether a process here may enter namespaces; tried in one that ends at once.
+    """Check whether a process here may enter namespaces, by trying in one that ends at once.
 
     Without the filter of system calls a submission could make namespaces too, which bubblewrap forbids elsewhere.
     """
@@ -44,13 +44,13 @@ def possible() -> bool:
 
 
 def enter(file_bytes: int) -> None:
-    """Go on as process 1 of new namespaces, without any right in them; the calling process ends.
+    """Continue as process 1 of new namespaces, without any capability in them; the calling process ends.
 
     Args:
-        file_bytes: what fits into the new /tmp.
+        file_bytes: size of the new /tmp.
 
     Raises:
-        OSError: where the kernel refuses a step.
+        OSError: if the kernel refuses a step.
     """
     user, group = os.getuid(), os.getgid()
     seccomp.hide(False)  # or the files below belong to root
@@ -63,15 +63,15 @@ def enter(file_bytes: int) -> None:
     _mount(b"none", b"/", None, _PRIVATE)
     _lock_all()
     _mount(b"tmpfs", b"/tmp", b"tmpfs", _NOSUID | _NODEV, f"size={file_bytes},mode=755".encode())
-    os.chdir("/tmp")  # the folder that this covers is not seen any more, not even as the current one
+    os.chdir("/tmp")  # the folder below this mount cannot be seen any more, not even as the current folder
     _give_up_rights()
 
 
 def _lock_all() -> None:
-    """Every mount becomes read-only: devices and terminals, the old /tmp, and /proc, which was needed until now."""
+    """Make every mount read-only: devices and terminals, the old /tmp, and /proc, which was needed until now."""
     kept = {b"nosuid": _NOSUID, b"nodev": _NODEV, b"noexec": _NOEXEC}  # flags that must be kept
     mounts = [line.split()[4:6] for line in Path("/proc/self/mountinfo").read_bytes().splitlines()]
-    for place, options in dict(mounts).items():  # of those over each other the uppermost, which is the last
+    for place, options in dict(mounts).items():  # of mounts at the same place the uppermost, which is the last
         place = re.sub(rb"\\(\d{3})", lambda octal: bytes([int(octal[1], 8)]), place)
         if b"ro" not in (options := options.split(b",")):
             flags = sum(flag for name, flag in kept.items() if name in options)
@@ -81,7 +81,7 @@ def _lock_all() -> None:
 def _give_up_rights() -> None:
     """Drop all capabilities: the process that makes a user namespace has every one in it."""
     capability = 0
-    while seccomp.prctl(_DROP_FROM_BOUNDS, capability):  # until there is none of that number
+    while seccomp.prctl(_DROP_FROM_BOUNDS, capability):  # until no capability has that number
         capability += 1
     seccomp.prctl(_AMBIENT, _CLEAR_ALL)
     _call("capset", (ctypes.c_uint32 * 2)(_VERSION_3, 0), (ctypes.c_uint32 * 6)())
@@ -94,6 +94,6 @@ def _mount(source: bytes | None, place: bytes, kind: bytes | None, flags: int, o
 
 
 def _call(name: str, *arguments: object) -> None:
-    """A function of the C library that says 0 when it worked."""
+    """Call a function of the C library that returns 0 on success."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")

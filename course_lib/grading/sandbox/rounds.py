@@ -1,4 +1,4 @@
-"""One process at a time: watched, ended with all that it started, its messages passed on.
+"""Run one process at a time: watch it, pass its messages on, and kill it with all that it started.
 
 This code never looks into a notebook or an answer; it copies messages whose length it has checked.
 """
@@ -20,10 +20,10 @@ from course_lib.grading.records import Limits
 from course_lib.grading.sandbox import child, frames, sealed
 from course_lib.grading.sandbox import limits as watch
 
-LOOK = 0.02  # seconds between two looks at memory and processes
-EARLY = 0.8  # of its limit on processor time: the kernel counts in ticks, and on a busy machine it kills before
-Take = Callable[[bytes, int, bytes], None]  # what is done with a message
-Act = Callable[[int, int], None]  # what a process does, with the pipe to here and the one from here
+LOOK = 0.02  # seconds between two checks of memory and processes
+EARLY = 0.8  # of its limit on processor time: the kernel counts in ticks, and on a busy machine it kills too early
+Take = Callable[[bytes, int, bytes], None]  # called with a message
+Act = Callable[[int, int], None]  # the work of a process, with the pipe to the warden and the pipe from it
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class End:
 
     Args:
         how: "done", "channel", "time", "waiting", "memory", "processes", "files", "exit", "signal" or "killed".
-        number: of an exit's code or a signal, else 0.
-        seconds: that count; see `call.counted`.
-        clean: whether nothing is left of it.
+        number: the exit code or the signal, else 0.
+        seconds: the time that counts; see `call.counted`.
+        clean: whether no process and no file of it is left.
     """
 
     how: str
@@ -45,10 +45,10 @@ class End:
 
 @dataclass
 class Round:
-    """The task of one process, what it may send, and for how long.
+    """The work of one process, the messages that it may send, and its time limit.
 
     Args:
-        source: where the giver of the job is heard; when that is closed, the round is over.
+        source: the pipe from the process that gave the job; when that is closed, the round is over.
         kinds, n_messages: what it may send.
         take: called with every message.
         kept: what may stay in /tmp.
@@ -68,9 +68,9 @@ class Round:
         self.granted = self.allowed = min(float(child.most_of_processor(self.limits)), inherited)
 
     def run(self, act: Act) -> End:
-        """Fork, let it act, and attend to it until nothing is left of it."""
+        """Fork, let the child act, and serve it until nothing is left of it."""
         (self.pipe, theirs), (way_in, self.way_in) = os.pipe(), os.pipe()
-        self.no_memory = 64 + secrets.randbelow(128)  # the exit code that says so; students' code cannot guess it
+        self.no_memory = 64 + secrets.randbelow(128)  # the exit code for no memory; students' code cannot guess it
         before = _of_children()
         self.process = os.fork()
         if self.process == 0:
@@ -99,7 +99,7 @@ class Round:
             if self.source in ready and sealed.is_at_end(self.source):
                 raise EOFError
             status = self._status()
-            if how := self._forward():  # first, for what it had sent before it ended
+            if how := self._forward():  # first, for messages that were sent before the end
                 return how, 0
             if status is not None:
                 return self._ended(status)
@@ -107,7 +107,7 @@ class Round:
                 return how, 0
 
     def _forward(self) -> str:
-        """Pass on what has come; after the end of the process, that is all there is."""
+        """Pass on the messages that have arrived; after the end of the process, these are all."""
         try:
             while data := os.read(self.pipe, 2**16):
                 if how := self.pass_on(data):
@@ -120,13 +120,13 @@ class Round:
         return ""
 
     def pass_on(self, data: bytes) -> str:
-        """Take the messages that these bytes complete. How the process ends with them: "done", "channel", or ""."""
+        """Pass on the messages that these bytes complete. Return how the process ends: "done", "channel", or ""."""
         try:
             for message in self.reader.feed(data):
                 if message[0] == frames.HIDDEN:
                     self._request_once()
                 self.take(*message)
-                if message[0] == frames.HIDDEN:  # the outside answers every request that it gets, so this has an end
+                if message[0] == frames.HIDDEN:  # the outside answers every request that it gets, so this wait ends
                     sealed.hand_over(self.source, self.way_in)
                 if message[0] == frames.DONE or (message[0] == frames.UNUSABLE and frames.CODE not in self.kinds):
                     return "done"
@@ -140,9 +140,9 @@ class Round:
         self.has_asked = True
 
     def _status(self) -> int | None:
-        """With what the process has ended; None while it goes on.
+        """Return the status with which the process ended, or None while it runs.
 
-        Linux tells the limits of a process that has ended until its parent has waited for it.
+        Linux reports the limits of a process that has ended until its parent has waited for it.
         """
         if hasattr(resource, "prlimit"):
             if os.waitid(os.P_PID, self.process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -159,7 +159,7 @@ class Round:
         return ("memory" if code == self.no_memory else "exit"), code
 
     def _broken(self) -> str:
-        """Which limit is broken, "" while none is."""
+        """Return the limit that is exceeded, or ""."""
         passed, now = self.clock.tick(), time.monotonic()
         if now - self.looked < LOOK:
             return ""
@@ -173,11 +173,11 @@ class Round:
 
 
 def by_signal(number: int, calculated: float, seconds: float, granted: float, allowed: float) -> str:
-    """How a process ended that a signal has ended: "time", "killed" (from outside), or "signal".
+    """Return how a process ended that a signal has killed: "time", "killed" (from outside), or "signal".
 
     Args:
-        calculated: seconds of the processor that it had.
-        seconds: those that it may have.
+        calculated: processor seconds that it used.
+        seconds: processor seconds that it may use.
         granted: those after which the kernel should kill it; allowed: after which it does. Only the process itself
             lowers that limit, and then it cannot claim that something else killed it.
     """
@@ -187,11 +187,11 @@ def by_signal(number: int, calculated: float, seconds: float, granted: float, al
 
 
 def _most(limits: tuple[int, int]) -> float:
-    """The hard limit of a soft and a hard one; infinity for none."""
+    """Return the hard limit of a soft and a hard one; infinity for none."""
     return math.inf if limits[1] == resource.RLIM_INFINITY else float(limits[1])
 
 
 def _of_children() -> float:
-    """Seconds of the processor of all processes that this one started and that are gone."""
+    """Return the processor seconds of all children of this process that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -1,4 +1,4 @@
-"""Hidden cases on their way: in the sandbox from the start, but unreadable before the key comes.
+"""Encrypt the hidden cases: they are in the sandbox from the start, but unreadable before the key arrives.
 
 A process gets the key after it has sent all its words. Processes of other exercises hold the same bytes in
 their memory, without the key.
@@ -20,32 +20,32 @@ _GIVEN = b"\1"  # how the answer to a request for the key begins
 
 
 def new_key() -> bytes:
-    """One for each exercise and each time it is run."""
+    """Return a new random key; each exercise gets a new one each time it runs."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def seal(value: Any, key: bytes) -> Tensor:
-    """A plain value as bytes that look like noise: (n,) uint8."""
+    """Encrypt a plain value: (n,) uint8."""
     return _mixed(numpy.frombuffer(wire.dumps(value, wire.JOB), dtype=numpy.uint8), key)
 
 
 def unseal(sealed: Tensor, key: bytes) -> Any:
-    """The value that was sealed with the same key.
+    """Decrypt a value that was sealed with the same key.
 
     Raises:
-        ValueError: with another one.
+        ValueError: if the key is another one.
     """
     return wire.loads(_mixed(sealed.numpy(), key).numpy().tobytes(), wire.JOB)
 
 
 def _mixed(content: numpy.ndarray, key: bytes) -> Tensor:
-    """Content XOR SHAKE-256(key), which undoes itself."""
+    """Return content XOR SHAKE-256(key), which is its own inverse."""
     noise = numpy.frombuffer(hashlib.shake_256(key).digest(len(content)), dtype=numpy.uint8)
     return torch.from_numpy(content ^ noise)
 
 
 def answer_to_request(key: bytes | None) -> bytes:
-    """The outside's answer to a request for the key: the key, or for None a refusal of the same length."""
+    """Return the outside's answer to a request for the key: the key, or for None a refusal of the same length."""
     return _GIVEN + key if key else bytes(len(_GIVEN) + KEY_BYTES)
 
 
@@ -57,8 +57,8 @@ def hand_over(source: int, to: int) -> None:
         to: a pipe that does not block. A process can fill the pipe on which it waits for the key.
 
     Raises:
-        EOFError: when the outside is gone.
-        ValueError: when the request is refused, or the key does not fit into the pipe.
+        EOFError: if the outside is gone.
+        ValueError: if the request is refused, or the key does not fit into the pipe.
     """
     answer = bytearray(len(_GIVEN) + KEY_BYTES)
     try:
@@ -74,13 +74,13 @@ def hand_over(source: int, to: int) -> None:
     except BlockingIOError:
         raise ValueError("got a full pipe for the key; expected an empty one.") from None
     except BrokenPipeError:
-        pass  # the process has ended meanwhile
+        pass  # the process has ended in the meantime
     finally:
         answer[:] = bytes(len(answer))
 
 
 def is_at_end(source: int) -> bool:
-    """Whether the outside is gone. Unasked bytes are dropped, and are not the end."""
+    """Check whether the outside is gone. Unrequested bytes are dropped, and do not count as its end."""
     unasked = bytearray(2**12)
     try:
         return os.readv(source, [unasked]) == 0

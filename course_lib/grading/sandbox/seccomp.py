@@ -1,12 +1,12 @@
-"""The system calls that a student's process may make: those of a calculation in one process, and no others.
+"""Filter the system calls of a student's process: allow those of a computation in one process, and no others.
 
-bubblewrap has taken every right and every file away; this is the second wall. The list is what Python, torch and what a
-notebook imports were seen to call (strace, over a made-up class and every part of torch that lessons use), with the
-variants that other versions of the C library take for the same thing. Everything else is forbidden: other programs and
-processes, sockets, locks, asynchronous input and output, memory that no count sees, namespaces, whatever a later kernel
-brings. A filter in the kernel's own language (seccomp-BPF), for x86-64 and ARM64.
+bubblewrap removes every right and every file; this is the second barrier. The list has the calls that Python, torch and
+a notebook's imports made under strace (over a synthetic class and every part of torch that lessons use), with the
+variants that other versions of the C library use for the same purpose. Everything else is forbidden: other programs and
+processes, sockets, locks, asynchronous input and output, memory that is not counted, namespaces, and all new calls of a
+later kernel. The filter is in the kernel's own language (seccomp-BPF), for x86-64 and ARM64.
 
-A call that is refused fails with EPERM, so that libraries fall back; one that is newer than this list does not exist.
+A refused call fails with EPERM, so that libraries fall back; a call newer than this list fails as if it did not exist.
 """
 
 import ctypes
@@ -19,9 +19,9 @@ import sys
 
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _NEVER = -1  # where the machine has no such call
-# (x86-64, ARM64) of what is allowed whatever its arguments are.
+# (x86-64, ARM64) numbers of calls that are allowed with any arguments.
 _ALLOWED = {
-    # files, opened and looked at
+    # files, opened and inspected
     "read": (0, 63), "write": (1, 64), "readv": (19, 65), "writev": (20, 66), "pread64": (17, 67),
     "pwrite64": (18, 68), "preadv": (295, 69), "pwritev": (296, 70), "open": (2, _NEVER), "openat": (257, 56),
     "close": (3, 57), "close_range": (436, 436), "lseek": (8, 62), "dup": (32, 23), "dup2": (33, _NEVER),
@@ -31,7 +31,7 @@ _ALLOWED = {
     "faccessat2": (439, 439), "readlink": (89, _NEVER), "readlinkat": (267, 78), "getdents64": (217, 61),
     "getcwd": (79, 17), "getxattr": (191, 8), "lgetxattr": (192, 9), "fgetxattr": (193, 10), "listxattr": (194, 11),
     "llistxattr": (195, 12), "flistxattr": (196, 13), "fadvise64": (221, 223),
-    # files, made and changed
+    # files, created and changed
     "creat": (85, _NEVER), "mkdir": (83, _NEVER), "mkdirat": (258, 34), "rmdir": (84, _NEVER),
     "unlink": (87, _NEVER), "unlinkat": (263, 35), "rename": (82, _NEVER), "renameat": (264, 38),
     "renameat2": (316, 276), "link": (86, _NEVER), "linkat": (265, 37), "symlink": (88, _NEVER),
@@ -58,7 +58,7 @@ _ALLOWED = {
     # sockets that are born in pairs
     "sendto": (44, 206), "recvfrom": (45, 207), "shutdown": (48, 210), "getsockname": (51, 204),
     "getsockopt": (55, 209),
-    # who and when
+    # identity and time
     "getpid": (39, 172), "gettid": (186, 178), "getppid": (110, 173), "getpgrp": (111, _NEVER),
     "getpgid": (121, 155), "getsid": (124, 156), "getuid": (102, 174), "geteuid": (107, 175), "getgid": (104, 176),
     "getegid": (108, 177), "getresuid": (118, 148), "getresgid": (120, 150), "getgroups": (115, 158),
@@ -67,29 +67,29 @@ _ALLOWED = {
     "clock_gettime": (228, 113), "clock_getres": (229, 114), "uname": (63, 160), "sysinfo": (99, 179),
     "getcpu": (309, 168), "getrandom": (318, 278), "arch_prctl": (158, _NEVER),
 }  # fmt: skip
-# Calls that are allowed only with some arguments: which argument, and the values that it may have.
+# Calls that are allowed only with some arguments: which argument, and its allowed values.
 _FOR_VALUES = {
     "prlimit64": ((302, 261), 0, (0,)),  # its own limits, not the warden's
-    "socketpair": ((53, 199), 0, (1,)),  # AF_UNIX; buffers of other families have many megabytes
-    # To duplicate, the flags, the size of a pipe. No locks, leases and watches; no signal of one's choice.
+    "socketpair": ((53, 199), 0, (1,)),  # AF_UNIX; buffers of other families can have many megabytes
+    # Duplicate, flags, the size of a pipe. No locks, leases and watches; no signal that the process chooses.
     "fcntl": ((72, 25), 1, (0, 1, 2, 3, 4, 1030, 1032)),
-    # Is it a terminal (TCGETS, TCGETS2, TIOCGWINSZ), how much is there, close on exec, do not wait.
+    # Is it a terminal (TCGETS, TCGETS2, TIOCGWINSZ), how many bytes are available, close on exec, non-blocking.
     "ioctl": ((16, 29), 1, (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5450, 0x5451, 0x5421)),
     "prctl": ((157, 167), 0, (15, 16, 0x53564D41)),  # names of threads and of memory
 }
-# Rights and times of files, which only the owner of the machine's devices is refused.
+# Permissions and times of files, which are refused only to the owner of the machine's devices.
 _MARKS = ("chmod", "fchmod", "fchmodat", "utimensat", "utime", "utimes", "futimesat")
 _CLONE, _CLONE3, _TGKILL = (56, 220), (435, 435), (234, 131)
-# clone's flags for a thread of the same process, for one that has no open files of its own, since they are limited,
+# clone's flags: for a thread of the same process, for sharing its table of open files, whose size is limited,
 # and for namespaces.
 _THREAD, _FILES, _SPACES = 0x10000, 0x400, 0x7E020000
-# No process in the sandbox may send these, so a killed process was killed from outside: the grader tries it again.
+# No process in the sandbox may send these, so the process was killed from outside: the grader tries it again.
 _SIGKILL, _SIGSTOP = 9, 19
 _NEWEST = 451  # later calls have not been reviewed
 
-# Instructions are (code, steps over when true, steps over when false, operand).
+# Instructions are (code, instructions to skip if true, instructions to skip if false, operand).
 _LOAD, _EQUAL, _AT_LEAST, _BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _MACHINE, _ARGUMENT = 0, 4, 16  # offsets in what the kernel shows to the filter; arguments have 8 bytes each
+_NUMBER, _MACHINE, _ARGUMENT = 0, 4, 16  # offsets in the data for the filter; arguments have 8 bytes each
 _ALLOW, _KILL = (_RETURN, 0, 0, 0x7FFF0000), (_RETURN, 0, 0, 0x80000000)
 _REFUSE, _UNKNOWN, _NO_TERMINAL = (
     (_RETURN, 0, 0, 0x00050000 | number) for number in (errno.EPERM, errno.ENOSYS, errno.ENOTTY)
@@ -98,16 +98,16 @@ Steps = list[tuple[int, int, int, int]]
 
 
 def program(machine: str, marks: bool = True) -> Steps:
-    """The filter for a machine; empty where its numbers are not known.
+    """Return the filter for a machine; empty if its call numbers are not known.
 
     Args:
-        marks: whether rights and times of files may be changed.
+        marks: whether permissions and times of files may be changed.
     """
     if machine not in _MACHINES:
         return []
     audit, column = _MACHINES[machine]
     steps = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, audit), _KILL, (_LOAD, 0, 0, _NUMBER)]
-    steps += [(_AT_LEAST, 0, 1, 0x40000000), _REFUSE]  # the same calls under the numbers of x32
+    steps += [(_AT_LEAST, 0, 1, 0x40000000), _REFUSE]  # the same calls under their x32 numbers
     for name, numbers in _ALLOWED.items():
         if numbers[column] != _NEVER and (marks or name not in _MARKS):
             steps += _when(numbers[column], _ALLOW)
@@ -116,37 +116,37 @@ def program(machine: str, marks: bool = True) -> Steps:
         steps += _when(numbers[column], _load(argument), *allow, _NO_TERMINAL if name == "ioctl" else _REFUSE)
     thread = [(_BITS, 0, 3, _THREAD), (_BITS, 0, 2, _FILES), (_BITS, 1, 0, _SPACES), _ALLOW, _REFUSE]
     steps += _when(_CLONE[column], _load(0), *thread)
-    # clone3's arguments cannot be seen from here; where there is none, threads are started by clone.
+    # the filter cannot see clone3's arguments; without clone3, threads are started by clone.
     steps += _when(_CLONE3[column], _UNKNOWN)
     steps += _when(_TGKILL[column], _load(2), (_EQUAL, 2, 0, _SIGKILL), (_EQUAL, 1, 0, _SIGSTOP), _ALLOW, _REFUSE)
     return [*steps, (_AT_LEAST, 0, 1, _NEWEST), _UNKNOWN, _REFUSE]
 
 
 def _load(argument: int) -> tuple[int, int, int, int]:
-    """Look at the lower half of an argument, which is all that the kernel reads of those above."""
+    """Load the lower half of an argument; of the arguments above, the kernel reads only this half."""
     return _LOAD, 0, 0, _ARGUMENT + 8 * argument
 
 
 def _when(number: int, *block: tuple[int, int, int, int]) -> Steps:
-    """For one call the block, which ends in a verdict; for all others what follows it."""
+    """Return steps that run the block, which ends in a verdict, for one call, and skip it for all others."""
     return [(_EQUAL, 0, len(block), number), *block]
 
 
 def forbid() -> bool:
-    """Filter this process for good, and every thread it starts. False where that is not possible."""
+    """Filter this process and every thread it starts, irrevocably. Return False if that is not possible."""
     steps = program(platform.machine(), not owns_devices()) if sys.platform == "linux" else []
     if not steps:
         return False
     packed = b"".join(struct.pack("<HBBI", *step) for step in steps)
     code = ctypes.create_string_buffer(packed, len(packed))
     whole = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
-    return prctl(38, 1) and prctl(22, 2, ctypes.addressof(whole))  # no new privileges; seccomp, by a filter
+    return prctl(38, 1) and prctl(22, 2, ctypes.addressof(whole))  # PR_SET_NO_NEW_PRIVS; PR_SET_SECCOMP with a filter
 
 
 def owns_devices() -> bool:
-    """Whether this process may change who uses /dev/null, which is the machine's own: in a sandbox that root started.
+    """Check whether this process may change /dev/null, the machine's own: in a sandbox that root started.
 
-    Numbers of owners say nothing in a namespace, so the rights that it has are given to it once more.
+    Owner numbers mean nothing in a namespace, so the check sets the present permissions once more.
     """
     try:
         os.chmod(os.devnull, stat.S_IMODE(os.stat(os.devnull).st_mode))
@@ -156,7 +156,7 @@ def owns_devices() -> bool:
 
 
 def hide(hidden: bool) -> bool:
-    """Whether other processes of the same user are kept from this one's memory, files and environment."""
+    """Hide this process's memory, files and environment from other processes of the same user, or show them again."""
     return sys.platform == "linux" and prctl(4, not hidden)
 
 

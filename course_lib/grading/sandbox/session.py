@@ -1,6 +1,6 @@
-"""Run a submission's functions where they can do no harm, and bring back what they say they returned.
+"""Run a submission's functions in a sandbox, and return the results that they claim.
 
-Outside of the sandbox: sends the job and reads messages of bounded size. started.py starts the sandbox.
+This part is outside of the sandbox: it sends the job and reads messages of bounded size. started.py starts the sandbox.
 """
 
 import json
@@ -21,13 +21,13 @@ from course_lib.grading.sandbox import bubblewrap, frames, sealed, started, wire
 from course_lib.grading.sandbox import limits as watch
 from course_lib.grading.sandbox.claims import Claims
 
-GRACE = 20.0  # seconds beyond a limit until the warden itself is given up
+GRACE = 20.0  # seconds beyond a limit after which we give up on the warden itself
 STARTS = 3  # attempts to start a sandbox, on a machine that may be short of memory for a moment
 LOOK = 0.5
 
 
 def unavailable() -> str | None:
-    """Why submissions cannot be run in a sandbox here, and what to do about it; None when they can."""
+    """Explain why submissions cannot be run in a sandbox here, and what to do about it; return None if they can."""
     return bubblewrap.variant()[1] or None
 
 
@@ -35,10 +35,10 @@ def run(notebook: bytes, tasks: list[Task], limits: Limits, kind: Literal["bwrap
     """Run a notebook's functions: one answer for every task, in their order, whatever the notebook contains.
 
     Args:
-        kind: "none" runs strangers' code with the rights of this process.
+        kind: "none" runs untrusted code with the rights of this process.
 
     Raises:
-        ValueError: when there is no sandbox, or it does not start.
+        ValueError: if there is no sandbox, or it does not start.
     """
     if kind == "bwrap" and (problem := unavailable()):
         raise ValueError(problem)
@@ -47,7 +47,7 @@ def run(notebook: bytes, tasks: list[Task], limits: Limits, kind: Literal["bwrap
         return [Answer(task.exercise, "not loaded", reason=reason) for task in tasks]
     answers: list[Answer] = []
     failures = 0
-    while len(answers) < len(tasks):  # a sandbox that ended early is followed by another for the rest
+    while len(answers) < len(tasks):  # if a sandbox ended early, another one runs the remaining tasks
         session = _Session(notebook, tasks[len(answers) :], limits, sum((answer.seconds for answer in answers), 0.0))
         with started.job(limits, kind) as pipes:
             session.attend(pipes)
@@ -59,7 +59,7 @@ def run(notebook: bytes, tasks: list[Task], limits: Limits, kind: Literal["bwrap
 
 
 class _Session:
-    """One sandbox: hands the job in, takes the messages, and knows when to give up.
+    """One sandbox: send the job, receive the messages, and decide when to give up.
 
     Args:
         spent: seconds that the submission has used up already.
@@ -73,7 +73,7 @@ class _Session:
         job = wire.dumps((content, asked, astuple(limits), spent), wire.JOB)
         self.job = memoryview(len(job).to_bytes(8, "big") + job)
         n_messages = sum(len(task.arguments) + len(task.hidden) + 200 for task in tasks)
-        # Of each exercise what its own process sends and what the one says that reads the notebook, and the warden.
+        # For each exercise, messages of its own process, of the process that reads the notebook, and of the warden.
         n_bytes = (2 * frames.most_bytes(limits.result_bytes) + 2**20) * len(tasks)
         self.reader = frames.Reader(frames.FROM_WARDEN, n_bytes, n_messages)
         self.clock, self.patience = watch.Stopwatch(), limits.start_seconds
@@ -82,7 +82,7 @@ class _Session:
         self.errors, self.why = b"", "warden"
 
     def attend(self, pipes: started.Pipes) -> None:
-        """Read until every task is answered, the sandbox ends, or no message has come for too long."""
+        """Read until every task is answered, the sandbox ends, or no message has arrived for too long."""
         self.stdin = pipes.stdin
         with selectors.DefaultSelector() as selector:
             for pipe, events in ((pipes.stdin, 2), (pipes.stdout, 1), (pipes.stderr, 1)):
@@ -114,7 +114,7 @@ class _Session:
         return bool(data)
 
     def _read(self, pipe: IO[bytes]) -> bool:
-        """Take what has come. False at the end, or at what no warden sends."""
+        """Read the messages that have arrived. Return False at the end, or for a message that no warden sends."""
         data = os.read(pipe.fileno(), 2**16)
         try:
             for message in self.reader.feed(data):
@@ -141,25 +141,25 @@ class _Session:
                 self._answer_request(self.running.hidden and not had_key)
 
     def _answer_request(self, allowed: bool) -> None:
-        """Hand out the key of this exercise, or refuse it; the warden waits for one of the two.
+        """Send the key of this exercise, or refuse it; the warden waits for one of the two.
 
-        A pipe that is empty by now takes the answer as a whole.
+        The pipe is empty at this point, so the whole answer fits.
         """
         with suppress(BrokenPipeError):
             key = self.keys[len(self.finished)] if allowed else None
             os.write(self.stdin.fileno(), sealed.answer_to_request(key))
 
     def answers(self) -> list[Answer]:
-        """Those that are known, and one for the exercise over which the sandbox ended."""
+        """Return the known answers, and one for the exercise during which the sandbox ended."""
         over = [self.running.answer(self.why, 0, self.clock.seconds)] if self.running else []
         return [*self.finished, *over]
 
     def said(self) -> str:
-        """The last line that came out besides the answers."""
+        """Return the last line of output other than the answers."""
         return self.errors.decode(errors="replace").strip().rpartition("\n")[2]
 
 
 def _asked(task: Task, key: bytes) -> tuple[tuple, Tensor]:
-    """A task without its hidden cases, and these sealed; nothing when there are none."""
+    """Return a task without its hidden cases, and these sealed; an empty tensor if there are none."""
     hidden = sealed.seal(task.hidden, key) if task.hidden else torch.empty(0, dtype=torch.uint8)
     return astuple(replace(task, hidden=())), hidden

@@ -1,7 +1,7 @@
-"""Outside of the sandbox: its processes, from start to end.
+"""Start and end the processes of the sandbox, from outside of it.
 
-Where the kernel allows it, one sandbox takes job after job, each into namespaces of its own inside; it has imported
-torch once. Elsewhere every job has a sandbox, and Python is started in it again.
+If the kernel allows it, one sandbox runs job after job, each in namespaces of its own; it imports
+torch once. Otherwise every job has its own sandbox, in which Python starts again.
 """
 
 import atexit
@@ -20,14 +20,14 @@ from course_lib.grading.records import Limits
 from course_lib.grading.sandbox import bubblewrap
 from course_lib.grading.sandbox.warden import GONE
 
-GRACE = 20.0  # seconds until what should have ended is killed
-TEXT = 4000  # bytes of what a sandbox complains about
+GRACE = 20.0  # seconds until a process that should have ended is killed
+TEXT = 4000  # bytes of the sandbox's error messages
 _WARDEN = ("-m", "course_lib.grading.sandbox.warden")
 
 
 @dataclass(frozen=True)
 class Pipes:
-    """The three ways to one job: what is done, what comes back, and complaints."""
+    """The three pipes of one job: for input, results, and error messages."""
 
     stdin: IO[bytes]
     stdout: IO[bytes]
@@ -40,7 +40,7 @@ class Pipes:
 
 @contextmanager
 def job(limits: Limits, kind: str) -> Iterator[Pipes]:
-    """A warden that waits for a job, and the end of all that it started."""
+    """Start a warden that waits for a job; on exit, kill all that it started."""
     mode = bubblewrap.variant()[0] if kind == "bwrap" else "none"
     with _in_shared(limits) if mode == "shared" else _in_its_own(limits, mode) as pipes:
         yield pipes
@@ -63,15 +63,15 @@ def _in_its_own(limits: Limits, mode: str) -> Iterator[Pipes]:
 
 
 def _end(process: subprocess.Popen, mode: str) -> None:
-    """With bubblewrap goes the first process of the namespace, and with that all others."""
-    process.stdin.close()  # the warden's sign to end what it runs, where nothing else would
+    """Kill the sandbox: with bubblewrap, killing the first process of the namespace kills all others."""
+    process.stdin.close()  # asks the warden to end what it runs, where nothing else would
     if mode == "none":
         with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)
     process.kill()
     process.wait()
     while select.select([process.stdout], [], [], GRACE)[0] and os.read(process.stdout.fileno(), 2**16):
-        pass  # its end is that of the last process that could write to it
+        pass  # it ends after the last process that could write to it
     process.stdout.close()
     process.stderr.close()
 
@@ -80,11 +80,11 @@ class Server:
     """A sandbox that takes one job after another.
 
     Args:
-        errors: where it complains when it does not start.
+        errors: receives its error messages if it does not start.
     """
 
     def __init__(self, errors: int) -> None:
-        self.thread = threading.current_thread()  # with it the kernel ends the sandbox
+        self.thread = threading.current_thread()  # when this closes, the kernel ends the sandbox
         self.control, theirs = socket.socketpair()
         line = [*bubblewrap.command(Limits(), "shared"), *bubblewrap.python(), *_WARDEN, "shared"]
         pipes = {"stdin": theirs, "stdout": subprocess.DEVNULL, "stderr": errors}
@@ -92,12 +92,12 @@ class Server:
         theirs.close()
 
     def give(self, limits: Limits, pipes: list[int]) -> None:
-        """Hand in the far ends of a job's pipes. When a server is gone they are closed, and the job has no answer."""
+        """Send the far ends of a job's pipes. If the server is gone they are closed, and the job has no answer."""
         with suppress(OSError):
             socket.send_fds(self.control, [limits.file_bytes.to_bytes(8, "big")], pipes)
 
     def is_free(self) -> bool:
-        """Whether it says in time that nothing is left of its job."""
+        """Check whether the server reports in time that nothing is left of its job."""
         self.control.settimeout(GRACE)
         with suppress(OSError):
             return self.control.recv(len(GONE)) == GONE
@@ -128,7 +128,7 @@ def _in_shared(limits: Limits) -> Iterator[Pipes]:
             os.close(theirs)
     try:
         yield pipes
-        pipes.stdin.close()  # the warden's sign to end what it runs
+        pipes.stdin.close()  # asks the warden to end what it runs
         free = server.is_free()
     finally:
         pipes.close()
@@ -136,7 +136,7 @@ def _in_shared(limits: Limits) -> Iterator[Pipes]:
 
 
 def _taken() -> Server | None:
-    """One that waits for a job, of this thread: the kernel ends a sandbox with the thread that started it."""
+    """Return a waiting server that this thread started: the kernel ends a sandbox with the thread that started it."""
     with _lock:
         for ended in [server for server in _waiting if server.process.poll() is not None]:
             _waiting.remove(ended)

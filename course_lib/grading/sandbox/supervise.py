@@ -1,6 +1,6 @@
-"""A job inside the sandbox: the notebook is read in one process, and each exercise runs in one of its own.
+"""Run a job inside the sandbox: one process reads the notebook, and each exercise runs in its own process.
 
-This code never looks into a notebook or an answer. In the sandbox it is process 1, which no signal from inside reaches,
+This code never parses a notebook or an answer. In the sandbox it is process 1, which no signal from inside reaches,
 and hides its memory and its files from all others.
 """
 
@@ -15,11 +15,11 @@ from course_lib.grading.records import Limits, Task
 from course_lib.grading.sandbox import child, frames, wire
 from course_lib.grading.sandbox.rounds import Act, End, Round, Take
 
-READING = 0.5  # of an exercise's seconds, for reading the notebook
+READING = 0.5  # fraction of an exercise's seconds, for reading the notebook
 
 
 def serve(source: int, out: int) -> None:
-    """Do a job. An end before all of its tasks are run asks for another sandbox for the rest."""
+    """Do a job. If it ends before all tasks have run, another sandbox runs the remaining ones."""
     length = int.from_bytes(_read(source, 8), "big")
     notebook, tasks, limits, spent = wire.loads(_read(source, length), wire.JOB)
     kept = set(os.listdir("/tmp"))  # where a project under /tmp is mounted
@@ -53,13 +53,13 @@ def _write(out: int, kind: bytes, index: int = 0, content: bytes = b"") -> None:
 
 @dataclass
 class Job:
-    """One submission, and what is known of it so far.
+    """One submission, and its state so far.
 
     Args:
         kept: what may stay in /tmp.
-        spent: seconds that its processes have taken, those in sandboxes before this one included.
-        read: by exercise, what the process that read the notebook said.
-        unread: how that process ended, when no other one is awaited.
+        spent: seconds that its processes have used, including those in earlier sandboxes.
+        read: by exercise, the messages of the process that read the notebook.
+        unread: how that process ended, if no other one will follow.
     """
 
     source: int
@@ -73,7 +73,7 @@ class Job:
     unread: End | None = None
 
     def run(self, index: int, hidden: Tensor) -> tuple[tuple[str, int, float], bool]:
-        """Run one exercise. How it ended, the number that belongs to it and the seconds; whether nothing is left."""
+        """Run one exercise. Return how it ended with the number for it and the seconds, and whether nothing is left."""
         before, clean = self.spent, True
         if index not in self.read:
             end = self.unread or self._read_from(index)
@@ -118,7 +118,7 @@ class Job:
         return self._round(frames.FROM_CHILD, len(task.arguments) + len(hidden) + 100, take, self.limits.seconds, act)
 
     def _round(self, kinds: frozenset[bytes], n_messages: int, take: Take, seconds: float, act: Act) -> End:
-        """One process, with the seconds that are left to the submission if these are fewer."""
+        """Run one process, with the remaining seconds of the submission if these are fewer."""
         left = self.limits.submission_seconds - self.spent
         if left <= 0:
             return End("budget", 0, 0.0, True)

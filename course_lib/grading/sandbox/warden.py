@@ -1,7 +1,7 @@
-"""Inside the sandbox: where it starts, as `python -m course_lib.grading.sandbox.warden`; the work is in supervise.py.
+"""Start the work inside the sandbox, as `python -m course_lib.grading.sandbox.warden`; supervise.py does the work.
 
 With `shared` it imports what submissions need and waits. For each of them it forks a warden into namespaces of its own
-(namespaces.py). It never reads a notebook or an answer itself: what the next one inherits is as it was at the start.
+(namespaces.py). It never reads a notebook or an answer itself, so every fork inherits the same initial state.
 """
 
 import gc
@@ -11,11 +11,11 @@ import socket
 import sys
 from typing import NoReturn
 
-GONE = b"gone"  # what the giver is told
+GONE = b"gone"  # the message to the process that gave the job
 
 
 def main() -> None:
-    """Make ready for strangers, then do the job that comes on the standard input, or all that are sent over it."""
+    """Prepare for untrusted code, then do the job from standard input, or all jobs that are sent over it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.argv[1:] == ["shared"]:
         _wait_for_jobs(socket.socket(fileno=0))
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _work(source: int, out: int) -> None:
-    os.dup2(2, 1)  # whatever is printed by mistake is no answer
+    os.dup2(2, 1)  # output that is printed by mistake is not an answer
     from course_lib.grading.sandbox import seccomp, supervise
 
     seccomp.hide(True)
@@ -35,16 +35,16 @@ def _work(source: int, out: int) -> None:
 
 
 def _wait_for_jobs(control: socket.socket) -> None:
-    """A warden for each job, one after another; the giver is told when nothing is left of one."""
+    """Fork a warden for each job, one after another; report to the giver when nothing is left of a job."""
     from course_lib.grading.sandbox import child, seccomp, supervise  # noqa: F401, the last for those that are forked
 
     child.warm_up()
     seccomp.hide(True)
-    gc.freeze()  # so that their collections touch no memory that is shared
+    gc.freeze()  # so that garbage collection does not write to shared memory
     while True:
         file_bytes, pipes, *_ = socket.recv_fds(control, 8, 3)
         if len(pipes) < 3:
-            return  # the giver is gone
+            return  # the process that gives jobs is gone
         if os.fork() == 0:
             _attend(int.from_bytes(file_bytes, "big"), *pipes)
         for pipe in pipes:
@@ -55,7 +55,7 @@ def _wait_for_jobs(control: socket.socket) -> None:
 
 
 def _attend(file_bytes: int, source: int, out: int, errors: int) -> NoReturn:
-    """The process of one job. It has nothing of the server's but memory."""
+    """Do one job in this process, which has nothing of the server except its memory."""
     from course_lib.grading.sandbox import namespaces
 
     try:
@@ -70,7 +70,7 @@ def _attend(file_bytes: int, source: int, out: int, errors: int) -> NoReturn:
 
 
 def _children_ended_well() -> bool:
-    """Waits until there are none. A process namespace ends with its first process: the kernel has killed the others."""
+    """Wait until there are no children. When a process namespace's first process ends, the kernel kills the others."""
     well = True
     try:
         while True:

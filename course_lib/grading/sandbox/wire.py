@@ -1,6 +1,6 @@
-"""Plain values to bytes and back: safetensors for the numbers, JSON for how they hang together. Never pickle.
+"""Convert plain values to bytes and back: safetensors for numbers, JSON for structure. Never pickle.
 
-What comes back may be written by anybody: every size, depth and count is checked before anything is made of it.
+The bytes that come back are not trusted: every size, depth and count is checked before any object is created.
 """
 
 import json
@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-# What safetensors and every version of torch in use can say. All else travels as float64, which holds its values.
+# Types that safetensors and all supported versions of torch share. Others travel as float64, which holds their values.
 _KINDS = {"BOOL", "U8", "I8", "I16", "I32", "I64", "F16", "BF16", "F32", "F64"}
 _DTYPES = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _DTYPES += (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -27,20 +27,20 @@ class Bounds:
     n_bytes: int = 64 * 2**20
     elements: int = 2**20  # of all tensors together; the course's largest answer has 3,552
     items: int = 2**16  # in all collections together
-    keys: int = 2**10  # of all dictionaries together: a thousand that all hash alike take a moment, more take minutes
+    keys: int = 2**10  # of all dictionaries: a thousand keys with one hash take a moment, more take minutes
     depth: int = 32
     characters: int = 2**18
-    header: int = 4 * 2**20  # bytes of JSON, which takes twenty times as much when it is read
+    header: int = 4 * 2**20  # bytes of JSON, which needs twenty times as much memory when it is parsed
 
 
-JOB = Bounds(2**31, 2**29, 2**20, 2**20, 32, 2**20, 2**26)  # the grader's own: only kept from being absurd
+JOB = Bounds(2**31, 2**29, 2**20, 2**20, 32, 2**20, 2**26)  # the grader's own messages: only absurd sizes are refused
 
 
 def dumps(value: Any, bounds: Bounds) -> bytes:
-    """A plain value as bytes.
+    """Convert a plain value to bytes.
 
     Raises:
-        ValueError: for what is not plain (see compare.plain), or larger than the bounds.
+        ValueError: if the value is not plain (see compare.plain), or exceeds the bounds.
     """
     packer = _Packer(bounds)
     tree = json.dumps(packer.pack(value, 0))
@@ -57,7 +57,7 @@ class _Packer:
         self.keys = bounds.keys
 
     def pack(self, value: Any, depth: int) -> Any:
-        """The value as JSON in which every collection is a list that begins with its kind."""
+        """Return the value as JSON in which every collection is a list that begins with its kind."""
         self.items -= 1
         if self.items < 0 or depth > self.bounds.depth:
             raise ValueError(f"got more than {self.bounds.items} values or {self.bounds.depth} levels; return less.")
@@ -112,22 +112,22 @@ def _key(key: Any) -> Any:
 
 
 def loads(content: bytes, bounds: Bounds) -> Any:
-    """The value that `dumps` was given.
+    """Convert the output of `dumps` back to the value.
 
     Raises:
-        ValueError: whatever else the bytes are.
+        ValueError: for any other bytes.
     """
     try:
         tree = _checked(content, bounds)
         return _unpack(tree, safetensors.torch.load(content), 0, [bounds.items, bounds.keys], bounds)
     except ValueError:
         raise
-    except Exception as error:  # whatever was sent, it is only refused
+    except Exception as error:  # any invalid bytes are refused
         raise ValueError(f"got bytes that hold no value ({type(error).__name__}).") from None
 
 
 def _checked(content: bytes, bounds: Bounds) -> Any:
-    """The tree, after looking at every size that the header announces."""
+    """Return the tree, after checking every size in the header."""
     length = int.from_bytes(content[:8], "little")
     if len(content) > bounds.n_bytes or length > min(len(content) - 8, bounds.header):
         raise ValueError(f"got {len(content)} bytes with a header of {length}; expected at most {bounds.n_bytes}.")

@@ -1,1 +1,1 @@
-"""Many submissions at once: processes of this machine, or a Dask cluster."""
+"""Grade many submissions in parallel: in processes of this machine, or on a Dask cluster."""

@@ -1,8 +1,8 @@
 """Grade on a Dask cluster: notebooks are read here and sent as bytes; the workers never see the folder.
 
-What starts the cluster is not our business: `dask scheduler` and `dask worker` by hand, or dask-jobqueue for Slurm.
+The user starts the cluster: `dask scheduler` and `dask worker` by hand, or dask-jobqueue for Slurm.
 Each worker needs bubblewrap and this version of the course. A worker grades in a thread, where the comparison has no
-time limit of its own; the limits of the sandbox hold as everywhere.
+time limit of its own; the limits of the sandbox apply as on one machine.
 """
 
 import gc
@@ -24,16 +24,16 @@ from course_lib.grading.records import Result
 from course_lib.grading.sandbox import session
 
 CONNECT_SECONDS = 10
-WORKER_SECONDS = 60  # until the first worker is there
-MOST_DEATHS = 5  # rounds of questions in which workers die, before that is their fault
-PAUSE_SECONDS = 1.0  # between two rounds, in which the scheduler notices who is gone and who is new
+WORKER_SECONDS = 60  # seconds to wait for the first worker
+MOST_DEATHS = 5  # rounds of requests in which workers die, before we give up
+PAUSE_SECONDS = 1.0  # between two rounds, so that the scheduler notices which workers are gone and which are new
 AHEAD = 2  # notebooks sent or being graded for each thread of the cluster: all of a class would fill the memory
 COURSE = Path(__file__).parents[1]
 DECIDES = ("checking", "lessons", "grading", "workbook")  # folders of the course on which points depend
 
 
 def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) -> Iterator[tuple[Submission, Result]]:
-    """Results as they are ready, one for every submission.
+    """Yield one result per submission, as soon as each is ready.
 
     A worker that dies costs time and nothing else: the scheduler gives what it had to others. A submission over which
     several workers died, or whose sandbox was ended from outside, is tried once more at the end, with nothing else
@@ -41,7 +41,7 @@ def grade_all(submissions: list[Submission], plan: engine.Plan, address: str) ->
     tasks that were sent.
 
     Raises:
-        ValueError: when the cluster cannot be reached or used, with what to do about it.
+        ValueError: if the cluster cannot be reached or used; the message says what to do.
     """
     distributed = _distributed()
     with _connected(distributed, address) as client, warnings.catch_warnings():
@@ -82,7 +82,7 @@ def grade(submission: Submission, content: bytes, plan: engine.Plan, course: str
     """Grade one submission on a worker.
 
     Raises:
-        RuntimeError: when this worker, which may have joined late, cannot grade. That is not the submission's fault.
+        RuntimeError: if this worker, which may have joined late, cannot grade. The submission is not to blame.
     """
     if problem := unfit(plan.kind, course):
         raise RuntimeError(problem)
@@ -95,7 +95,7 @@ def grade(submission: Submission, content: bytes, plan: engine.Plan, course: str
 
 @lru_cache
 def unfit(kind: str, course: str) -> str:
-    """Why this process cannot grade as the one with that fingerprint would; empty when it can."""
+    """Explain why this process would not grade like the process with that fingerprint; empty if it would."""
     if fingerprint() != course:
         return "it has another version of the course: install the same one there, exercises and hidden cases included"
     return (session.unavailable() or "") if kind == "bwrap" else ""
@@ -103,7 +103,7 @@ def unfit(kind: str, course: str) -> str:
 
 @lru_cache
 def fingerprint() -> str:
-    """A digest of what decides about points and feedback: the code, and the texts of the named mistakes."""
+    """Return a digest of everything that affects points and feedback: the code, and the texts of the named mistakes."""
     files = sorted(path for folder in DECIDES for kind in ("*.py", "*.md") for path in (COURSE / folder).rglob(kind))
     digests = [(path.relative_to(COURSE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
     return hashlib.sha256(repr(digests).encode()).hexdigest()[:16]
@@ -134,7 +134,7 @@ def _connected(distributed: ModuleType, address: str) -> Any:
 
 
 def _check_workers(client: Any, plan: engine.Plan) -> None:
-    """Every worker that is there must be able to grade, before the first submission is sent.
+    """Check that every worker can grade, before the first submission is sent.
 
     When one dies over the question, those that are there then are asked: it may have been ended by anything.
     """
@@ -157,7 +157,7 @@ def _check_workers(client: Any, plan: engine.Plan) -> None:
 
 
 def _died(answer: str | BaseException) -> bool:
-    """Whether a worker was gone before it answered: a closed connection is an OSError."""
+    """Check whether a worker died before it answered: a closed connection is an OSError."""
     return isinstance(answer, (OSError, EOFError, TimeoutError))
 
 
@@ -168,7 +168,7 @@ def _problem(answer: str | BaseException) -> str:
 
 
 def _read(submission: Submission) -> bytes | str:
-    """The notebook, or why there is none."""
+    """Return the content of the notebook, or the reason why there is none."""
     try:
         return submission.read()
     except Exception as error:  # as in engine.grade

@@ -1,4 +1,4 @@
-"""Grade on this machine: some processes, each with one submission and its sandbox at a time."""
+"""Grade on this machine: several processes, each with one submission and its sandbox at a time."""
 
 import ctypes
 import multiprocessing
@@ -19,18 +19,18 @@ from course_lib.grading.records import Result
 Grade = Callable[[Submission, engine.Plan], Result]
 DIED = f"{engine.FAILED}: grading it ended a process of the grader, twice. Look at it by hand."
 PR_SET_PDEATHSIG = 1
-_CONTEXT = multiprocessing.get_context("spawn")  # a fork would carry torch's threads over
+_CONTEXT = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
 
 
 def default_jobs() -> int:
-    """As many as there are cores to this process."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Worker:
-    """One process that grades what it is sent, and the submission that it has.
+    """One process that grades the submissions it receives, and its current submission.
 
-    Recipes of the challenge are measured in such a process too, by settings and a function of their own.
+    Recipes of the challenge are also measured in such a process, with other settings and another function.
     """
 
     def __init__(self, plan: Any, grade: Callable[[Any, Any], Any]) -> None:
@@ -42,11 +42,11 @@ class Worker:
 
     def start(self, submission: Any) -> None:
         self.submission = submission
-        with suppress(OSError):  # it died since the last one; `finish` will find that
+        with suppress(OSError):  # it died since the last submission; `finish` will notice
             self.connection.send(submission)
 
     def finish(self) -> Any:
-        """The result; None when the process died over it."""
+        """Return the result, or None if the process died while it graded."""
         try:
             return self.connection.recv()
         except (EOFError, OSError):
@@ -61,7 +61,7 @@ class Worker:
 def grade_all(
     submissions: list[Submission], plan: engine.Plan, jobs: int, grade: Grade = engine.grade
 ) -> Iterator[tuple[Submission, Result]]:
-    """Results as they are ready, one for every submission.
+    """Yield one result per submission, as soon as each is ready.
 
     One over which a process was ended, its sandbox or that which grades it, is tried once more at the end, with
     nothing else running that could take its memory; then it has rows that say so. Closing the iterator kills the
@@ -100,7 +100,7 @@ def grade_all(
 
 def _serve(connection: Connection, plan: Any, grade: Callable[[Any, Any], Any]) -> None:
     """Run in a worker process: grade submissions and send the results, until no more come."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops everything in order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and stops everything in order
     _die_with_the_parent()
     torch.set_num_threads(1)
     while True:
@@ -116,8 +116,8 @@ def _serve(connection: Connection, plan: Any, grade: Callable[[Any, Any], Any]) 
 
 
 def _die_with_the_parent() -> None:
-    """End when it ends, however it does: sandboxes must not survive a kill -9. Linux only."""
+    """Make this process end when its parent ends, even by kill -9: sandboxes must not survive. Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if not multiprocessing.parent_process().is_alive():  # before that signal was asked for
+        if not multiprocessing.parent_process().is_alive():  # the parent ended before the signal was requested
             os._exit(1)
