@@ -62,7 +62,7 @@ class NeuronSelector(ABC):
         """Return a copy with the same settings that is fitted to calibration text.
 
         Raises:
-            ValueError: for a model of an unknown family or with experts, or no windows.
+            ValueError: the model is of an unknown family or has experts, or there are no windows.
         """
         return replace(self._fit(model, calibration), sizes=sizes_of(model))
 
@@ -73,7 +73,7 @@ class NeuronSelector(ABC):
         """Return the score of each neuron for each token; high = keep. Only the order within a token has a meaning.
 
         Raises:
-            ValueError: for a selector of another model, one that was not fitted, or scores with NaN or a wrong shape.
+            ValueError: the selector is of another model or was not fitted, or scores have NaN or a wrong shape.
         """
         score = self.unchecked_score(seen, block)
         if bool(score.isnan().any()):
@@ -87,7 +87,7 @@ class NeuronSelector(ABC):
         """Return the score without looking for NaN, for which the host would wait for a GPU.
 
         Raises:
-            ValueError: for a selector of another model, one that was not fitted, or scores of a wrong shape.
+            ValueError: the selector is of another model or was not fitted, or scores have a wrong shape.
         """
         self._check_seen(seen, block)
         score = self._score(seen, block)

@@ -53,7 +53,7 @@ class BlockIndex:
 
     @property
     def is_dense(self) -> Bool[Tensor, "heads"]:
-        """Which heads read all causal blocks."""
+        """True for heads that read all causal blocks."""
         n = self.reads.shape[1]
         return self.reads.sum(dim=(1, 2)) == n * (n + 1) // 2
 

@@ -76,7 +76,7 @@ def pieces(
     steering only separates the context from the question.
 
     Raises:
-        ValueError: for an unknown kind, or one whose sentence or generator is missing.
+        ValueError: the kind is unknown, or its sentence or generator is missing.
     """
     if kind not in KINDS:
         raise ValueError(f"got kind {kind!r}; expected one of {', '.join(KINDS)}.")

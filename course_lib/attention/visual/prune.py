@@ -20,7 +20,7 @@ from course_lib.attention.visual.stages import Ratios
 
 @dataclass(frozen=True)
 class Pruning:
-    """Which tokens are kept, how many, and whether the pruned ones are merged.
+    """The settings of pruning: which tokens are kept, how many, and whether the pruned ones are merged.
 
     Args:
         score: importance of the tokens, computed once before the decoder and used at all stages.

@@ -1,4 +1,4 @@
-"""Which neurons to compute: all of them, those of an oracle, or those of trained predictors.
+"""Choose the neurons to compute: all of them, those of an oracle, or those of trained predictors.
 
 Dimension key: N tokens, D width, r rank, F neurons, K chosen neurons.
 """
@@ -28,7 +28,7 @@ def predicted(predictors: Sequence[Predictor], density: float | Sequence[float])
         density: fraction of neurons to compute, the same in every transformer block or one per block.
 
     Raises:
-        ValueError: for a density outside (0, 1], or another number of densities than predictors.
+        ValueError: a density is outside (0, 1], or there is not one density per predictor.
     """
     pairs = [(predictor.into.weight.detach(), long_columns(predictor.out.weight.detach())) for predictor in predictors]
     densities = _by_block(density, len(pairs))
@@ -62,7 +62,7 @@ def oracle_sets(
     when the sets are used.
 
     Raises:
-        ValueError: for a density outside (0, 1], or another number of densities than transformer blocks.
+        ValueError: a density is outside (0, 1], or there is not one density per transformer block.
     """
     densities = _by_block(density, len(decoder.blocks))
     norms = [block.mlp.weights.down.norm(dim=1) for block in decoder.blocks]

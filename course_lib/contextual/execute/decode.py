@@ -54,8 +54,8 @@ class Decoder:
         gather: how the chosen neurons are computed; see `break_even.fastest`.
 
     Raises:
-        ValueError: for a model that is not an OPT, one with norms after attention or without biases, or a length for
-            which it has no positions.
+        ValueError: the model is not an OPT, has norms after attention or no biases, or has fewer than `length`
+            positions.
     """
 
     def __init__(self, model: PreTrainedModel, length: int, break_even: float = 1.0, gather: Gather = by_bag) -> None:

@@ -1,7 +1,7 @@
 """TEAL: thresholds on the inputs of all linears. Liu and others, TEAL, 2024, https://arxiv.org/abs/2408.14690
 
-TEAL does not select neurons: it zeros entries in the input of each matrix, and each zero skips a column. On a GPU, the
-columns of entries below the threshold are not read for a single token.
+TEAL does not select neurons: it zeros entries in the input of each matrix, and each zero skips a column. On a GPU, a
+pass over a single token does not read the columns of entries below the threshold.
 
 Dimension key: P places (inputs that some linears of a block share), Q levels, n windows of N tokens, B sequences, I
 inputs and O outputs of a linear.

@@ -22,9 +22,8 @@ from course_lib.sparsity.ranking import check_positive
 class Neighbours(NeuronSelector):
     """score_i = |act(⟨k_i, x⟩)|, k_i row i of gate (or of up): search by inner product in inverted lists, then act.
 
-    Rows are clustered once. x is compared with all centres and with the rows in the `n_probes` nearest lists. The rows
-    of other lists rank below these, by their centres. With all lists probed, the search is exact and as expensive as
-    the gate.
+    Rows are clustered once. x is compared with all centres and with the rows in the `n_probes` nearest lists. All other
+    rows rank below these, by their centres. With all lists probed, the search is exact and costs as much as the gate.
     """
 
     n_lists: int = 16

@@ -95,7 +95,7 @@ def train(
         look: called after each step with the step, the loss before it (without the penalty), and the routing.
 
     Raises:
-        ValueError: for values that are not bytes, or a text that is no longer than one sequence.
+        ValueError: there are values that are not bytes, or the text is not longer than one sequence.
     """
     if len(tokens) <= schedule.length + 1 or tokens.min() < 0 or tokens.max() >= N_BYTES:
         raise ValueError(

@@ -39,7 +39,7 @@ def mixture_configuration(
         active: MLP neurons per byte, over its k experts.
 
     Raises:
-        ValueError: when k does not divide `active`, or is above the number of experts.
+        ValueError: k does not divide `active`, or is above the number of experts.
     """
     check_count("n_experts", n_experts, least=2)
     check_count("k", k)
