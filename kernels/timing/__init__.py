@@ -1,1 +1,1 @@
-"""How sides of a contest are timed in turn, and the rows that come of it."""
+"""Timing of a contest's sides in turns, and the resulting rows."""

@@ -46,7 +46,7 @@ CHECKED = 1024  # tokens, by kernels and by PyTorch code
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """None on a CPU, which would take minutes for a prompt."""
+    """Yield no contest on a CPU, which would take minutes per prompt."""
     if place.device.type == "cpu" and not place.quick:
         return
     first, *others = QUICK if place.quick else PLANTED
@@ -62,7 +62,7 @@ def contests(place: Place) -> Iterator[Contest]:
 
 
 def prepared(place: Place) -> Iterator[Contest]:
-    """Runs what has to be compiled: the attention, and a model of one block."""
+    """Run everything that has to be compiled: the attention, and a model of one block."""
     if place.quick:
         yield from contests(place)
         return
@@ -71,7 +71,7 @@ def prepared(place: Place) -> Iterator[Contest]:
 
 
 def planted_text(place: Place, n_tokens: int, fraction: float, block_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of one layer; a random part of the blocks of keys of each key-value head is planted."""
+    """Make queries, keys and values of one layer; a random part of each key-value head's key blocks is planted."""
     n_heads, n_groups, size = (1, 2, 8) if place.quick else HEADS
     query = place.randn(n_heads * n_groups, n_tokens, size)
     keys, values = place.randn(n_heads, n_tokens, size), place.randn(n_heads, n_tokens, size)
@@ -120,8 +120,9 @@ def _flex(rule: SparsePrefill, query: Tensor, keys: Tensor, values: Tensor, scal
 
 
 def _work(text: tuple[Tensor, Tensor, Tensor], density: float) -> Work:
-    """Two products of each query with the keys that it reads; all of the text read once, and as many results written
-    as there are queries. Of an index, that queries and keys are read."""
+    """Count two products of each query with the keys that it reads; the text is read once, and one result per query is
+    written. An index reads the queries and keys.
+    """
     query, keys, values = text
     n_heads, n_tokens, size = query.shape
     flops = int(density * 4 * size * n_heads * n_tokens * (n_tokens + 1) // 2)
@@ -130,7 +131,7 @@ def _work(text: tuple[Tensor, Tensor, Tensor], density: float) -> Work:
 
 
 def _whole_model(model: PreTrainedModel, shape: Transformer, place: Place, n_tokens: int) -> Contest:
-    """The prompt up to the logits of its last token, with a cache of all keys and values."""
+    """Prefill the prompt up to the logits of its last token, with a cache of all keys and values."""
     ids = (place.rand(1, n_tokens) * shape.vocabulary).long()
     rule = FlexPrefill(gamma=GAMMA_OF_EVEN_ATTENTION, tau=0.0)
     small = SinkAndWindow(density=0.5)  # a rule that chooses alike, however hidden states are rounded
@@ -160,7 +161,7 @@ def _checked(model: PreTrainedModel, rule: SparsePrefill, ids: Tensor, on: bool)
 def _opened(
     model: PreTrainedModel, rule: SparsePrefill | None, ids: Tensor, measured: dict[str, float]
 ) -> Iterator[Callable[[], Tensor]]:
-    """A prefill. Afterwards `measured` holds the most memory that was in use, weights included, and the density."""
+    """Yield a prefill. On exit `measured` holds the peak memory, weights included, and the density."""
     is_cuda = ids.device.type == "cuda"
     if is_cuda:
         torch.cuda.empty_cache()
