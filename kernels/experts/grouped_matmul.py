@@ -42,7 +42,7 @@ def reference(
     order: Int[Tensor, "P"],
     offsets: Int[Tensor, "E1"],
 ) -> Float[Tensor, "T D"]:
-    """y_t = Σ over its experts of w (silu(G x) ⊙ U x) Dᵀ, expert by expert, in float32."""
+    """Compute y_t = Σ over its experts of w (silu(G x) ⊙ U x) Dᵀ, expert by expert, in float32."""
     total = torch.zeros(inputs.shape, dtype=torch.float32, device=inputs.device)
     bounds = offsets.tolist()
     for expert, (begin, end) in enumerate(pairwise(bounds)):
@@ -62,7 +62,7 @@ def bytes_moved(
     order: Int[Tensor, "P"],
     offsets: Int[Tensor, "E1"],
 ) -> int:
-    """The weights of the experts that have tokens, tokens and routing read once; the outputs written once."""
+    """Count the bytes to move at least: used experts, tokens and routing are read once, outputs are written once."""
     n_awake = int((offsets.diff() > 0).sum())
     an_expert = (gate_up.nbytes + down.nbytes) // len(gate_up)
     return n_awake * an_expert + 2 * inputs.nbytes + weight.nbytes + order.nbytes + offsets.nbytes
@@ -83,7 +83,7 @@ def rows_of_tile(offsets, tile, E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_T:
 
 
 def promising(setting: dict[str, int], E: int, P_CLASS: int, **others: object) -> bool:
-    """Tiles from a half of the rows that an expert has on average to twice as many."""
+    """Accept tiles from half of an expert's mean number of rows to twice as many."""
     rows = min(128, max(8, P_CLASS / E))
     return rows / 2 <= setting["BLOCK_T"] <= 2 * rows
 
@@ -184,7 +184,7 @@ def join_kernel(parts, outputs, D: tl.constexpr, K: tl.constexpr, OVERLAP: tl.co
 
 
 def takes(inputs: Tensor, gate_up: Tensor, down: Tensor) -> bool:
-    """Whether the experts' matrices are as the kernel reads them."""
+    """Return whether the experts' matrices have the layout that the kernel needs."""
     return experts_fit(inputs, gate_up, down)
 
 
@@ -196,11 +196,11 @@ def launch(
     order: Int[Tensor, "P"],
     offsets: Int[Tensor, "E1"],
 ) -> Float[Tensor, "T D"]:
-    """The experts' outputs, weighted and added up by token; all are routed, none is dropped.
+    """Compute the experts' outputs, weighted and summed per token; all tokens are routed, none is dropped.
 
     Args:
         gate_up: the gate's F rows, then those of up, of every expert.
-        weight, order, offsets: as `router_topk` gives them. Their values are not checked: that would wait for the GPU.
+        weight, order, offsets: as `router_topk` returns them. The values are not checked: that would wait for the GPU.
     """
     _check(inputs, gate_up, down, weight, order, offsets)
     if not runs_kernel(inputs) or not len(inputs):
@@ -209,7 +209,7 @@ def launch(
 
 
 def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, order: Tensor, offsets: Tensor) -> Tensor:
-    """`launch` without its checks, which take as long as a launch: for callers that have asked `takes`."""
+    """Run `launch` without its checks, which take as long as a launch: for callers that have called `takes`."""
     (n_tokens, size), (n_experts, _, n_hidden), n_pairs = inputs.shape, down.shape, order.shape[0]
     hidden = torch.empty((n_pairs, n_hidden), dtype=inputs.dtype, device=inputs.device)
     parts = torch.empty((n_pairs, size), dtype=inputs.dtype, device=inputs.device)  # twice as many bytes in float32
@@ -242,7 +242,7 @@ def example(
     k: int,
     used: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Random arguments for `launch`, of a shape (T, E, D, F); tokens go to the first `used` experts alone."""
+    """Draw random arguments for `launch`, of a shape (T, E, D, F); only the first `used` experts get tokens."""
     where = {"generator": generator, "device": generator.device}
     n_tokens, n_experts, size, n_hidden = shape
     inputs = torch.randn(n_tokens, size, **where).to(device, dtype)

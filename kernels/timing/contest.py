@@ -26,7 +26,7 @@ class Place:
     generator: torch.Generator
 
     def randn(self, *shape: int) -> Tensor:
-        """Draw normal numbers where the generator is: on the CPU for equal numbers on all machines, on a GPU for speed."""
+        """Draw normal numbers on the generator's device: a CPU gives equal numbers on all machines, a GPU is faster."""
         numbers = torch.randn(*shape, generator=self.generator, device=self.generator.device)
         return numbers.to(self.device, self.dtype)
 

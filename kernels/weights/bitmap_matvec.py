@@ -41,12 +41,12 @@ CASES = (
 
 
 def reference(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
-    """y = W x, summed in float32."""
+    """Compute y = W x, summed in float32."""
     return (weight.decode().float() @ inputs.float()).to(inputs.dtype)
 
 
 def bytes_moved(inputs: Float[Tensor, "I"], weight: Bitmap) -> int:
-    """Values, bitmap, row starts and inputs read once, the outputs written once."""
+    """Count the bytes to move at least: values, bitmap, row starts, inputs are read once, outputs written once."""
     return weight.n_bytes + (len(inputs) + weight.shape[0]) * inputs.element_size()
 
 
@@ -118,12 +118,12 @@ def matvec_kernel(
 
 
 def takes(inputs: Tensor) -> bool:
-    """Whether the kernel can multiply these inputs by a bitmap: those of one token. `launch` takes them as a vector."""
+    """Return whether the kernel can multiply these inputs, of one token, by a bitmap. `launch` takes a vector."""
     return inputs.ndim > 0 and inputs.numel() == inputs.shape[-1] and inputs.is_contiguous()
 
 
 def launch(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
-    """y = W x."""
+    """Compute y = W x."""
     _check(inputs, weight)
     if not runs_kernel(inputs):
         return reference(inputs, weight)
@@ -138,7 +138,7 @@ def launch(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
 def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int], density: float = 0.3
 ) -> tuple[Tensor, Bitmap]:
-    """Random arguments for `launch`: inputs (I,) and a weight (O, I) of about that density."""
+    """Draw random arguments for `launch`: inputs (I,) and a weight (O, I) of about that density."""
     where = {"generator": generator, "device": generator.device}
     weight = torch.randn(shape, **where) / shape[1] ** 0.5
     weight = weight * (torch.rand(shape, **where) < density)

@@ -69,12 +69,12 @@ CASES = (
 
 
 def reference(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> Float[Tensor, "*T O"]:
-    """y = x W^T, summed in float32."""
+    """Compute y = x W^T, summed in float32."""
     return functional.linear(inputs.float(), weight.decode().float()).to(inputs.dtype)
 
 
 def bytes_moved(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> int:
-    """The packed weight and the inputs read once, the outputs written once."""
+    """Count the bytes to move at least: packed weight and inputs are read once, outputs are written once."""
     n_outputs = inputs.numel() // weight.shape[1] * weight.shape[0]
     return weight.n_bytes + (inputs.numel() + n_outputs) * inputs.element_size()
 
@@ -344,12 +344,12 @@ def unpack_kernel(
 
 
 def takes(inputs: Tensor, n: int, m: int) -> bool:
-    """Whether the kernel can multiply these inputs by a weight packed as n:m."""
+    """Return whether the kernel can multiply these inputs by a weight packed as n:m."""
     return (n, m) in PATTERNS and inputs.ndim > 0 and inputs.is_contiguous()
 
 
 def launch(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> Float[Tensor, "*T O"]:
-    """y = x W^T, like `torch.nn.functional.linear` without a bias."""
+    """Compute y = x W^T, like `torch.nn.functional.linear` without a bias."""
     _check(inputs, weight)
     if not runs_kernel(inputs):
         return reference(inputs, weight)
@@ -391,19 +391,19 @@ def _multiply_some(inputs: Tensor, weight: NofMPacked, outputs: Tensor, n_tokens
 
 
 def _in_words(weight: NofMPacked) -> bool:
-    """Whether the weight can be read as whole words of 4 bytes."""
+    """Return whether the weight can be read as whole words of 4 bytes."""
     aligned = all(tensor.data_ptr() % 4 == 0 for tensor in (weight.values, weight.positions))
     return (weight.n, weight.m) == (2, 4) and weight.positions.shape[1] % 4 == 0 and aligned
 
 
 def _spans_per_part(n_row_tiles: int, n_spans: int, device: torch.device) -> int:
-    """So few that the parts of a row keep a GPU busy."""
+    """Return so few spans that the parts of a row keep a GPU busy."""
     n_programs = programs_to_fill(device, RESIDENT, PROGRAMS)
     return cdiv(n_spans, max(1, n_programs // max(1, n_row_tiles)))
 
 
 def _unpacked(weight: NofMPacked) -> Tensor:
-    """The dense weight. What `weight.decode()` makes too, in one pass."""
+    """Return the dense weight, like `weight.decode()`, but in one pass."""
     n_rows, n_columns = weight.shape
     dense = torch.empty(weight.shape, dtype=weight.values.dtype, device=weight.values.device)
     unpack_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_columns, meta["BLOCK_I"]))](
@@ -420,7 +420,7 @@ def _sizes(weight: NofMPacked) -> dict[str, int]:
 def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int, int], n: int = 2, m: int = 4
 ) -> tuple[Tensor, NofMPacked]:
-    """Random arguments for `launch`: inputs (T, I) and a pruned, packed weight (O, I)."""
+    """Draw random arguments for `launch`: inputs (T, I) and a pruned, packed weight (O, I)."""
     where = {"generator": generator, "device": generator.device}
     n_tokens, n_rows, n_columns = shape
     weight = torch.randn(n_rows, n_columns, **where) / n_columns**0.5

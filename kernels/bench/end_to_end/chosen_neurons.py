@@ -63,7 +63,7 @@ class Block:
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """Yield contests by density, on the choice of neurons, and on missing keys. For CPUs, see the bench `contextual`."""
+    """Yield contests by density, on choosing neurons, and on missing keys. For CPUs, see the bench `contextual`."""
     if place.device.type == "cpu" and not place.quick:
         return
     sizes = QUICK if place.quick else Sizes()
