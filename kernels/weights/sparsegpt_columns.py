@@ -87,7 +87,7 @@ def bytes_moved(
     m: int = 4,
     zero: Bool[Tensor, "O W"] | None = None,
 ) -> int:
-    """Count the bytes to move at least: weight, factor, masks read once; pruned weight, errors, new mask written once."""
+    """Count the bytes to move at least: weight, factor, masks read once; weight, errors, new mask written once."""
     masks = weight.numel() * (1 if zero is None else 2)  # the mask is either read or written
     return 3 * weight.numel() * weight.element_size() + upper.numel() * upper.element_size() + masks
 
