@@ -1,12 +1,12 @@
 """FlexPrefill end to end: choosing the blocks and reading them, against torch's fused attention over all of them.
 
-Queries and keys are those of real text in five layers of the default model, so that densities are the rule's own. A
+Queries and keys come from real text in five layers of the default model, so the rule itself determines the densities. A
 contest is one length and one γ: attention of the five layers, with the choice of blocks inside the time and without it,
-by the library's loop and by torch's flex_attention, and the choice alone. Then the whole model's prefill.
+by the library's loop and by torch's flex_attention, and the choice alone. Then the whole model's prefill is timed.
 
-Each length is the first of the windows that the experiment `sparse_attention` reads, since densities depend on the
-text: at γ = 0.8 and 2048 tokens its eight windows read .52 to .55 of the blocks and this one .53, but the beginning of
-the 8192-token window .44. Of the latter the last 128 queries, which decide, begin a new article.
+Each length uses the first window of the experiment `sparse_attention`, since densities depend on the text: at γ = 0.8
+and 2048 tokens its eight windows read .52 to .55 of the blocks and this one .53, but the beginning of the 8192-token
+window .44. In that beginning, the last 128 queries, which decide, start a new article.
 
 Dimension key: L layers, H key-value heads, heads = H * G query heads, T tokens, D size of a head.
 """

@@ -17,7 +17,7 @@ from torch import Tensor
 
 __all__ = ["pack", "restore_", "runs_kernel", "takes", "unpack"]  # kernel_for asks for takes and runs_kernel
 
-TILE = 16  # slots that a program has
+TILE = 16  # slots per program
 TO_INTEGER = 12582912.0  # 1.5 * 2^23: a float32 of this size has no room for fractions
 TINY = torch.finfo(torch.float16).tiny
 

@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 LOG2_E = math.log2(math.e)
 DIAGONALS = 4  # that one block of keys meets: the queries' distances span two blocks, each between two diagonals
-ROWS = 16  # of the last queries, whose blocks one program adds up
+ROWS = 16  # of the last queries, whose blocks one program sums
 MOST_ROWS = 128  # a program holds the logits of so many queries and keys
 # For the tests: the last block ragged, with grouped heads, blocks no power of 2; whole blocks; as many queries as keys.
 CASES = (

@@ -20,7 +20,7 @@ from torch import Tensor
 __all__ = ["append_", "drop_lowest_", "runs_kernel", "takes"]  # kernel_for asks for the last two
 
 MOST_NUMBERS = 4  # columns of one number a slot, besides position and lag, that one launch writes
-MOST_SLOTS = 8192  # that a program has at a time
+MOST_SLOTS = 8192  # slots that a program handles at a time
 
 
 def takes(*columns: Tensor) -> bool:

@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 FORCED = 0x7F800000  # the bits of infinity: such entries come before all others
-MOST_AT_ONCE = 8192  # entries that a program has in registers; 16,384 do not fit there
-# For the tests: random rows with forced entries; a budget that is more than the share needs; equal entries.
+MOST_AT_ONCE = 8192  # entries that a program holds in registers; 16,384 do not fit
+# For the tests: random rows with forced entries; a budget larger than the share needs; equal entries.
 CASES = (
     {"shape": (3, 70), "share": 0.6, "at_least": 1, "n_forced": 5},
     {"shape": (2, 33), "share": 0.1, "at_least": 20, "n_forced": 2},

@@ -1,17 +1,18 @@
-"""The experts' MLPs, each on its own tokens: gather and SwiGLU, then down, weighted and back to the tokens.
+"""The experts' MLPs, each on its own tokens: gather and SwiGLU, then down, weighted and summed per token.
 
 Dimension key: T tokens, D size of a token, E experts, F hidden units of an expert, k experts per token, P = T * k pairs
 of a token and an expert, sorted by expert. In a tile: rows are pairs.
 
-Few tokens are bound by memory: each expert that has a token reads its weights once, so 8 tokens may wake as many bytes
-as 8000. Many are bound by arithmetic, and this makes P products of a token and an expert where the dense layer of all
-experts makes T * E. A tile belongs to one expert; where an expert's rows end inside it, the rest of the tile is idle.
+Few tokens are bound by memory: the weights of each expert with a token are read once, so 8 tokens may need as many
+bytes as 8000. Many tokens are bound by arithmetic; here this takes P products of a token and an expert, while a dense
+layer of all experts takes T * E. A tile belongs to one expert; if an expert's rows end inside a tile, the rest of the
+tile is idle.
 
-How many tiles each expert needs only the GPU knows. So as many programs are started as there can be tiles, each finds
-its own from the offsets, and those that are too many leave: the host never waits.
+Only the GPU knows how many tiles each expert needs. So we start as many programs as there can be tiles. Each program
+finds its tile from the offsets, and surplus programs end at once: the host never waits.
 
-Few tokens take 10 us of memory and several launches, each of which begins with a chain of loads: offsets, places,
-numbers. So each kernel is started while the one before it still runs, and waits where it needs its results.
+Few tokens take 10 us of memory traffic and several launches, each of which begins with a chain of loads: offsets,
+places, numbers. So each kernel starts while the previous one still runs, and waits when it needs its results.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import silu
 
-JOINED = 256  # numbers of a token that one program adds up
+JOINED = 256  # numbers of a token that one program sums
 # For the tests: a prime number of experts of which two have two tiles, the others none; k = E, whole tiles, and rows
 # longer than any setting multiplies at a time.
 CASES = ({"shape": (21, 7, 40, 20), "k": 2, "used": 2}, {"shape": (16, 2, 136, 136), "k": 2})

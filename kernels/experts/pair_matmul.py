@@ -20,10 +20,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import silu
 
-MOST_PAIRS = 8  # up to which pairs by themselves are faster than tiles of pairs sorted by expert
-AT_A_TIME = 2048  # numbers of a matrix that a program asks for before it waits; twice as many of rows in several steps
+MOST_PAIRS = 8  # up to this number, separate pairs are faster than tiles of pairs sorted by expert
+AT_A_TIME = 2048  # numbers of a matrix that a program loads before it waits; twice as many if rows take several steps
 LONGEST = 2048  # numbers of a row among them
-STAGES = 1  # of the loop over longer rows: so many programs are on a processor that their loads overlap already
+STAGES = 1  # of the loop over longer rows: with so many programs per processor, their loads overlap already
 WARPS = 4
 # For the tests: a prime number of experts, lengths that are no multiple of a block; k = 1; k = E; rows in two steps.
 CASES = (
@@ -144,13 +144,13 @@ def launch(
 def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
     """Run `launch` without its checks, which take as long as a launch: for callers that have called `takes`."""
     (n_tokens, size), (_, _, n_hidden), k = inputs.shape, down.shape, weight.shape[1]
-    # Of the matrices' type, so that threads load of both what belongs together, and need not exchange it.
+    # In the matrices' type, so that threads load matching parts of both and need not exchange them.
     hidden = torch.empty((n_tokens * k, n_hidden), dtype=inputs.dtype, device=inputs.device)
     outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
     by_size, by_hidden, overlap = _block(size), _block(n_hidden), overlap_of(inputs.device)
     more = overlap | {"num_warps": WARPS}
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
-        # Pairs are neighbours in the order of launching, so that those of one expert read it at the same time.
+        # Pairs are adjacent in launch order, so that pairs of one expert read it at the same time.
         pair_hidden_kernel[n_tokens * k, cdiv(n_hidden, by_size[0])](
             inputs, gate_up, expert, hidden, size, n_hidden, k, STAGES, bool(overlap), *by_size, **more
         )

@@ -1,16 +1,16 @@
-"""Route tokens to experts: the gate's product, the best k, their weights, and which rows each expert works on.
+"""Route tokens to experts: the gate's product, the best k, their weights, and the rows that each expert processes.
 
 Dimension key: T tokens, E experts, D size of a token, k experts per token, P = T * k pairs of a token and an expert,
 numbered t * k + place.
 
-Each expert needs the list of its pairs, so that its products are over neighbouring rows: a counting sort by
-expert. One kernel chooses and counts within its tokens; a second turns all counts into places and writes the pairs
-there. Nothing is added atomically, so a pair's place is always the same, and the GPU never waits for the host. In torch
-this is a softmax, a topk, a division, a sort, a count and a running sum, each a pass and a launch of its own. The
-product with the gate, in float32, is made by the first kernel too: in torch it is two conversions and a product.
+Each expert needs the list of its pairs, so that its products use adjacent rows: a counting sort by expert. The first
+kernel chooses experts and counts them within its tokens. The second kernel turns all counts into places and writes the
+pairs there. Nothing is added atomically, so a pair's place is always the same, and the GPU never waits for the host. In
+torch this is a softmax, a topk, a division, a sort, a count and a running sum, each with its own pass and launch. The
+first kernel also computes the float32 product with the gate, which takes two conversions and a product in torch.
 
-What bounds it is latency: k choices one after the other, then the counts of all programs in each. So few tokens are
-spread over many programs, down to one each, while many tokens are 64 to a program.
+Latency is the limit: k choices one after the other, then the counts of all programs in each program. So few tokens are
+spread over many programs, down to one token per program, while many tokens are processed 64 per program.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from torch.nn.functional import logsigmoid
 # (MoEfication), or its sigmoid divided by the sum over the chosen ones (DeepSeek-V3).
 Weights = Literal["chosen", "all", "one", "sigmoid"]
 
-MOST_EXPERTS = 1024  # a program has all experts of its tokens in registers
-TILE = 8192  # logits that it has at a time, at most
+MOST_EXPERTS = 1024  # a program holds all experts of its tokens in registers
+TILE = 8192  # maximum number of logits per program at a time
 MOST_TOKENS = 64  # of a program, so that few programs read each other's counts
-PROGRAMS = 128  # where there are few tokens: about as many as a GPU has processors
+PROGRAMS = 128  # for few tokens: about as many as a GPU has processors
 COUNTS, MOST_BLOCKS = 4096, 64  # that are read at a time: so many, of so many blocks
-OF_A_WARP = 256  # logits, where 16 warps suffice: a token in one warp needs no other to find its best experts
-GATE = 16384  # numbers of the gate that a program with one token has at a time
+OF_A_WARP = 256  # logits for which 16 warps suffice: a token in one warp needs no other warp to find its best experts
+GATE = 16384  # numbers of the gate that a program with one token loads at a time
 # For the tests: with a bias, a prime number of experts; fewer tokens than a tile and k = E; k = 1 with ties; two tiles;
 # with a gate, one token a program and a tile of tokens, of more numbers than are multiplied at a time.
 CASES = (
@@ -333,7 +333,7 @@ def example(
     where = {"generator": generator, "device": generator.device}
     bias = (0.3 * torch.randn(shape[1], **where)).to(device) if biased else None
     if width is not None:
-        # Whole numbers, whose sums are exact: no rounding then decides who is chosen, and ties stay ties.
+        # Whole numbers, whose sums are exact: rounding then decides no choice, and ties stay ties.
         tokens, gate = (torch.randint(-2, 3, (n, width), **where).to(device, dtype) for n in shape)
         return tokens / 4, k, weights, bias, gate / 4, 2.5, ordered
     logits = torch.randn(shape, **where).to(device, dtype)

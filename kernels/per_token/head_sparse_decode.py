@@ -25,12 +25,12 @@ from course_lib.kernels.tiles import product
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-TILE_BYTES = 2**14  # of keys that a program has at a time, at most
+TILE_BYTES = 2**14  # maximum of keys per program at a time
 PIECE = 16  # slots: the part of each program is a multiple of it
 PROGRAMS_A_PROCESSOR = 2  # of the first kernel, all on the GPU at once
-PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
-MOST_GROUPS = 2**12  # of all sequences: every program looks which of them are kept
-JOINED_NUMBERS, JOINED_PARTS = 64, 64  # of a head, that a program of the second kernel has at a time
+PROGRAMS = 8  # of the first kernel, without a GPU
+MOST_GROUPS = 2**12  # of all sequences: every program checks which of them are kept
+JOINED_NUMBERS, JOINED_PARTS = 64, 64  # of a head, per program of the second kernel at a time
 # For the tests: an odd number of heads and ragged tiles; one head alone; all, whole tiles; none; a head to each; more
 # groups than programs.
 CASES = (

@@ -26,9 +26,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 COLUMNS = 512  # outputs of a program
-ROOM, FEWEST = 256, 32  # inputs of a program, at most and at least: of fewer, a product is not worth its sum
+ROOM, FEWEST = 256, 32  # maximum and minimum inputs per program: for fewer, the sum costs more than the product
 PROGRAMS_A_PROCESSOR = 4  # all on the GPU at once
-PROGRAMS = 8  # where no GPU says how many it can hold
+PROGRAMS = 8  # without a GPU
 # For the tests: some parts, ragged tiles; whole ones; every input below the threshold; none below; a single number.
 CASES = (
     {"shape": (131, 277)},

@@ -42,7 +42,7 @@ def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], T
     current, stream, graph = torch.cuda.current_stream(device), _stream(device), torch.cuda.CUDAGraph()
     stream.wait_stream(current)
     try:
-        with torch.cuda.stream(stream), _no_waiting():  # tells by its name what a recording would only break off at
+        with torch.cuda.stream(stream), _no_waiting():  # names the operation at which a recording would only abort
             step()
         current.wait_stream(stream)
         with torch.cuda.graph(graph, stream=stream):

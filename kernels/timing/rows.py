@@ -27,7 +27,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # relative; a wrong ind
 REPETITIONS = (5, 30)  # at least, at most
 LAST_WORDS = 1000  # characters that are kept of an error
 SECONDS = 8.0  # for one contest, unless the fewest repetitions take longer
-SECONDS_ALONE = 0.2  # for a side that is timed alone, likewise
+SECONDS_ALONE = 0.2  # the same for a side that is timed alone
 
 
 def measure(

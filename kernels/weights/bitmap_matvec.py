@@ -4,20 +4,20 @@ Dimension key: O outputs (rows), I inputs (columns), Z values stored, P = I / 8 
 S = O + 1 row starts.
 
 At density d in bfloat16 this moves d + 1/16 of the dense bytes: at half density, 4096 x 14336 take an H200 15.5 us, and
-the dense product takes 41 us. That bound is hard to reach. Where a value lies is known only after counting the bits
-before it, neighbouring threads read values that are not neighbours, inputs come from anywhere, and a tile takes as long
-as its fullest word. So the work falls with the density, and two other bounds are above the bytes:
+the dense product takes 41 us. That bound is hard to reach. The address of a value is known only after counting the bits
+before it, neighbouring threads read values that are not adjacent, inputs come from any address, and a tile takes as
+long as its fullest word. So the work falls with the density, and two other bounds are above the bytes:
 
-- Instructions: a step, which takes one set bit from each of 32 words, is 17 of them (counted in the compiled code). A
+- Instructions: a step, which takes one set bit from each of 32 words, needs 17 of them (counted in compiled code). A
   tile of 32 words takes 24 steps at half density, 20 at 0.4. 132 multiprocessors with 4 schedulers each issue them in
   28 us at 0.5, 25 us at 0.4.
-- Gathers: in a step, about 3 of the 32 values and 5 of the 32 inputs lie in the same bank of the first-level cache,
-  which gives one a cycle: 42 us at 0.5, 32 us at 0.4 (simulated with random bits, as everything here at 1.75 GHz).
+- Gathers: in a step, about 3 of the 32 values and 5 of the 32 inputs are in the same bank of the first-level cache,
+  which serves one per cycle: 42 us at 0.5, 32 us at 0.4 (simulated with random bits, as everything here at 1.75 GHz).
 
 Measured: 54 us at 0.5, 45 us at 0.4, 30 us at 0.2, 18.5 us at 0.05. So it is as fast as dense at a density of about
-0.35 and faster below. Both bounds grow with the number of weights, as the dense product does, so larger matrices turn
-at the same density. Going through all bits by predicates, 8 neighbours a thread, avoids the gathers of inputs and takes
-50 us or more at every density.
+0.35 and faster below. Both bounds are proportional to the number of weights, as is the dense product, so the break-even
+density is the same for larger matrices. Processing all bits with predicates, 8 neighbours per thread, avoids the
+gathers of inputs and takes 50 us or more at every density.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _check(inputs: Tensor, weight: Bitmap) -> None:
     check_tensor("weight.bitmap", weight.bitmap, (n_rows, packed_width(n_columns, bits=1)), (torch.uint8,))
     check_tensor("weight.row_start", weight.row_start, (n_rows + 1,), (torch.int32,))
     check_device(inputs=inputs, values=weight.values, bitmap=weight.bitmap, row_start=weight.row_start)
-    if not inputs.is_cuda and int(weight.row_start[-1]) != len(weight.values):  # on a GPU this would wait for it
+    if not inputs.is_cuda and int(weight.row_start[-1]) != len(weight.values):  # this would wait for a GPU
         raise ValueError(
             f"weight.values holds {len(weight.values)} values: expected the {int(weight.row_start[-1])} that the last "
             "row start says; encode the weight again"

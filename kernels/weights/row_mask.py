@@ -25,7 +25,7 @@ from course_lib.sparsity.ranking import check_score, keep_highest
 
 WIDEST = 2**15  # columns: 32 scores in each of 1024 threads
 SCORES = 1024  # of a warp: 32 in each thread
-# For the tests: ties at the edge and elsewhere, widths that fill a block or do not, one entry that leaves or stays.
+# For the tests: ties at the threshold and elsewhere, full and partial blocks, one entry that is pruned or kept.
 CASES = (
     {"shape": (5, 300), "n_leaving": 150},
     {"shape": (3, 64), "n_leaving": 1},

@@ -3,15 +3,15 @@ https://arxiv.org/abs/2301.00774: the loop over the columns of one block (algori
 
 Dimension key: O outputs (rows), W columns of a block, M columns a group, N of them kept.
 
-Column i is processed: entries that are not kept become zero, and the columns right of it make up for it,
-w_j -= e_i U_ij with e_i = (w_i - q_i) / U_ii, where U is the block of the Cholesky factor of the inverse Hessian.
-Rows do not see each other, so a program takes a few of them through all W columns without leaving its registers. In
-torch every column reads and writes all columns right of it: W / 2 times the weight instead of once.
+In column i, pruned entries become zero, and the columns right of it compensate: w_j -= e_i U_ij with
+e_i = (w_i - q_i) / U_ii, where U is the block of the Cholesky factor of the inverse Hessian. Rows are independent, so a
+program processes a few of them through all W columns without leaving its registers. In torch every column reads and
+writes all columns right of it: W / 2 times the weight instead of once.
 
-A row is a warp's, which executes about 70 instructions for each column (106 with 2:4, most of them to find the lowest
-of a group): the product and its sum over the warp, a row of the factor, one update for each of a thread's four columns.
-On an H200 14,336 rows of 128 columns take 163 us with a mask and 268 us with 2:4 (the loop in torch: 11 and 34 ms), of
-which issuing the instructions at 1.98 GHz takes 123 and 186, and moving the bytes 5.
+Each row belongs to one warp, which executes about 70 instructions for each column (106 with 2:4, most of them to find
+the lowest of a group): the product and its sum over the warp, a row of the factor, one update for each of a thread's
+four columns. On an H200 14,336 rows of 128 columns take 163 us with a mask and 268 us with 2:4 (the loop in torch: 11
+and 34 ms). Of this, issuing the instructions at 1.98 GHz takes 123 and 186 us, and moving the bytes 5 us.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def bytes_moved(
     zero: Bool[Tensor, "O W"] | None = None,
 ) -> int:
     """Count the bytes to move at least: weight, factor, masks read once; weight, errors, new mask written once."""
-    masks = weight.numel() * (1 if zero is None else 2)  # the mask is either read or written
+    masks = weight.numel() * (1 if zero is None else 2)  # the mask is read or written, not both
     return 3 * weight.numel() * weight.element_size() + upper.numel() * upper.element_size() + masks
 
 

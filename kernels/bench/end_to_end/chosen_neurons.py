@@ -1,12 +1,12 @@
 """The MLPs of Llama-3-8B for one token on a GPU: all neurons, those of a predictor, and inputs above TEAL's thresholds.
 
 Dimension key: D width, F neurons, L blocks, r rank, K chosen neurons, m tokens whose keys are missing.
-Weights are random: which neurons are chosen changes no time. Every side computes all L blocks, whose weights exceed any
-cache, and on a GPU it is one CUDA graph, so that no side waits for the host. A block's input is given; the predictor
-reads that of the block before, in both streams. Of each block, the dense MLP reads 352 MB; at 20 %, Deja Vu reads 70 MB
-of it and 38 MB of a predictor, 3.3 times less, so to be twice as fast it may reach 61 % of the dense side's rate.
-Further contests decide claims of lesson 09: the time of choosing by a predictor and by hash tables, and the time of the
-keys of skipped tokens.
+Weights are random, because the choice of neurons does not change the time. Every side computes all L blocks, whose
+weights exceed any cache. On a GPU it is one CUDA graph, so that no side waits for the host. A block's input is given;
+the predictor reads the input of the block before, in both streams. Per block, the dense MLP reads 352 MB; at 20 %, Deja
+Vu reads 70 MB of it and 38 MB of a predictor, 3.3 times less. So it is twice as fast even at 61 % of the dense side's
+rate. Further contests decide claims of lesson 09: the time of choosing by a predictor and by hash tables, and the time
+of the keys of skipped tokens.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class Sizes:
     neurons: int = 14336
     blocks: int = 8
     rank: int = 1024  # of the paper's predictors
-    keys: int = 2048  # numbers in the keys and values of a token: 8 heads of 128, twice
+    keys: int = 2048  # numbers in the keys and values of a token: 2 · 8 heads · 128
 
 
 QUICK = Sizes(16, 40, 2, 4, 24)
@@ -170,7 +170,7 @@ def _ahead(blocks: list[Block], n_kept: int, device: torch.device) -> Tensor:
     with one_by_one():  # a kernel that starts early waits for the one before it, but not for another stream
         chosen = [_highest(blocks[0].logits(), n_kept)]
         for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-            second.wait_stream(main)  # what the next predictor reads is there when the block before has ended
+            second.wait_stream(main)  # the next predictor's input is ready when the block before has ended
             with torch.cuda.stream(second):
                 if following is not None:
                     chosen.append(_highest(following.logits(), n_kept))

@@ -1,7 +1,7 @@
-"""Decoding with a whole Llama of 8B parameters: tokens per second and memory, by what its cache keeps.
+"""Decoding with a whole Llama of 8B parameters: tokens per second and memory, by the contents of its cache.
 
 Weights and slots are random, and the slots are filled directly, as after a prompt: no time depends on their values. A
-step is recorded as a CUDA graph and replayed; one contest without graphs shows what the launches cost. Two caches of a
+step is recorded as a CUDA graph and replayed; one contest without graphs shows the cost of launches. Two caches of a
 long text rarely fit next to each other, so the sides are timed one after the other. Each is checked at a smaller size:
 two steps, by the library's kernels and by its PyTorch code. Three contests decode with the largest batch that fits.
 """
@@ -43,7 +43,7 @@ from course_lib.kv.layers import EvictingCache
 from course_lib.measure.roofline import Transformer
 
 GPU_SECONDS = 85  # the model included
-CHECKED_ONCE = True  # other numbers would need another model
+CHECKED_ONCE = True  # new random numbers would need another model
 # Of the logits. In bfloat16 each of two right ways is off by 0.016 after 64 branches of rounding, hence both from each
 # other by 0.022; values that are shifted by one slot, or attention without any, are off by 0.16 to 0.22.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
@@ -61,7 +61,7 @@ class Cell:
     n_context: int  # tokens before the step
     n_sequences: int  # or LARGEST
     as_graph: bool = True
-    fused: bool = False  # the small operations of the model, which the library leaves as they are
+    fused: bool = False  # whether to fuse small operations of the model, which the library does not change
     methods: tuple[str, ...] = METHODS
     finds_largest: bool = False  # also computes the largest batch that fits
 

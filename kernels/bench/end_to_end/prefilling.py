@@ -1,9 +1,9 @@
-"""Reading a prompt: FlexPrefill's index and attention against torch's fused attention, then a whole Llama of 8B.
+"""Prefill of a prompt: FlexPrefill's index and attention against torch's fused attention, then a whole Llama of 8B.
 
-Random queries and keys have no structure to be found. So that a known part of the blocks matters, some blocks of keys
-get a component that all queries have as well: "planted" blocks, whose keys have logits higher by 6. What FlexPrefill
-then reads is measured, and is in the name of the contest. The model's weights are random too: its attention is almost
-even, and γ is set so low that the density is that of the attention that was timed.
+Random queries and keys have no structure to find. So that a known fraction of the blocks matters, some blocks of keys
+get a component that all queries have as well. In these "planted" blocks, the keys' logits are higher by 6. The density
+that FlexPrefill then reads is measured, and is in the name of the contest. The model's weights are random too: its
+attention is almost uniform, and γ is low enough for the same density as in the attention that was timed.
 
 Dimension key: H key-value heads, G query heads to each, T tokens, D size of a head.
 """
@@ -38,10 +38,10 @@ HEADS = (8, 4, 128)  # H, G, D of Llama 3 8B
 # whose attention the means of blocks predict, which here do all.
 PLANTED = ((32768, 0.33, 0.1), (32768, 0.09, 0.0), (32768, 0.55, 0.1), (32768, 0.1, 0.1), (8192, 0.25, 0.1))
 QUICK = ((90, 0.3, 0.0),)
-LOGIT = 6.0  # by which planted keys are higher
+LOGIT = 6.0  # by which the logits of planted keys are higher
 GAMMA_OF_EVEN_ATTENTION = 0.15  # columns and diagonals of this fraction cover 0.3 of the blocks
 PROMPTS = (32768, 8192)
-MODEL_BYTES = 40e9  # weights, the cache of the longest prompt, and what one layer computes
+MODEL_BYTES = 40e9  # weights, the cache of the longest prompt, and the activations of one layer
 CHECKED = 1024  # tokens, by kernels and by PyTorch code
 
 
@@ -134,7 +134,7 @@ def _whole_model(model: PreTrainedModel, shape: Transformer, place: Place, n_tok
     """Prefill the prompt up to the logits of its last token, with a cache of all keys and values."""
     ids = (place.rand(1, n_tokens) * shape.vocabulary).long()
     rule = FlexPrefill(gamma=GAMMA_OF_EVEN_ATTENTION, tau=0.0)
-    small = SinkAndWindow(density=0.5)  # a rule that chooses alike, however hidden states are rounded
+    small = SinkAndWindow(density=0.5)  # a rule whose choice does not depend on rounding of hidden states
     if place.quick:
         rule = FlexPrefill(gamma=GAMMA_OF_EVEN_ATTENTION, tau=0.0, block_size=16, min_budget=16)
         small = SinkAndWindow(density=0.5, block_size=16)

@@ -2,7 +2,7 @@
 
 Dimension key: O outputs (rows), I inputs (columns).
 
-Random weights in bfloat16. As in the published times (Wanda, table 4: 0.54 s for Wanda's score and 203 s for
+The weights are random, in bfloat16. As in the published times (Wanda, table 4: 0.54 s for Wanda's score and 203 s for
 SparseGPT's on LLaMA-7B), no forward pass is timed: the Gram matrices of inputs of both widths are made before. But each
 Gram of a block is factorised, as in a real model, where the inputs of two layers differ.
 """
@@ -134,7 +134,7 @@ def _pruned(block: Block, grams: dict[int, Gram], pruner: LayerPruner) -> Iterat
     """Prune the layers of a block, each with its Gram, factorised again for each input as in `prune_model`."""
     for group in block:
         gram = grams[group[0].shape[1]]
-        gram.add(group[0][:0])  # without any token: what is known of the Gram so far is forgotten
+        gram.add(group[0][:0])  # adds no token, but clears the Gram's cached factors
         pruner.prepare(gram)
         yield from ((weight, gram) for weight in group)
 
