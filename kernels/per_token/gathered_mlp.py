@@ -28,7 +28,7 @@ from torch.nn.functional import relu, silu
 MOST_TOKENS = 16  # one tile of a tensor core; more tokens with one choice are a product of matrices
 PROGRAMS = 8  # without a GPU
 COLUMNS = 128  # of `down` per program of the first setting, which determines the number of parts
-FEWEST, MOST = 64, 2048  # neurons of a part: for fewer, the sum costs more than the product; more indices do not fit on chip
+FEWEST, MOST = 64, 2048  # neurons of a part: fewer are not worth the sum; more indices do not fit on chip
 ROOM = 128  # minimum number of indices per program, as many as the largest BLOCK_K
 CURVES = {"silu": silu, "relu": relu}
 # For the tests: an odd number of neurons; few tokens, two parts, ragged tiles; one neuron, no gate; all neurons; none.
