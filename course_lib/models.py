@@ -183,7 +183,7 @@ def trunk(model: nn.Module) -> nn.Module:
 
 
 def input_groups(block: nn.Module) -> tuple[tuple[str, ...], ...]:
-    """Return the names of the block's linears, grouped by shared input (q, k, v have one input; gate and up another)."""
+    """Return the names of the block's linears, grouped by shared input (q, k, v have one input; gate, up another)."""
     return architecture(block).input_groups
 
 
@@ -301,8 +301,8 @@ def rotary_frequencies(model: PreTrainedModel) -> Float[Tensor, "half"]:
     The angles hold for the blocks for which `is_rotated` is true.
 
     Raises:
-        ValueError: for a model without RoPE, or one whose angles depend on the length, cover only part of a head, or rotate
-            other pairs.
+        ValueError: for a model without RoPE, or one whose angles depend on the length, cover only part of a head, or
+            rotate other pairs.
     """
     module = _rotary(model)
     kind, frequencies = getattr(module, "rope_type", "default"), module.inv_freq.float()
@@ -341,7 +341,7 @@ def n_positions(model: nn.Module) -> int | None:
 
 
 def check_tokens(model: PreTrainedModel, ids: object, name: str = "windows") -> None:
-    """Raise ValueError unless `ids` are token ids of this model and no longer than its positions; the last axis is the text.
+    """Raise ValueError unless `ids` are token ids of this model with at most `n_positions` tokens along the last axis.
 
     Args:
         name: the caller's name for them, for the message.
@@ -428,7 +428,7 @@ def n_neurons(block: nn.Module) -> int:
 
 
 def n_active_neurons(model: PreTrainedModel) -> int:
-    """Return the number of hidden neurons that one token uses in one block: the whole MLP, or its experts in a mixture."""
+    """Return the number of hidden neurons per block that one token uses: the whole MLP, or the chosen experts."""
     chosen = getattr(model.config, MIXTRAL.chosen_key, None)
     return chosen * model.config.intermediate_size if chosen else n_neurons(blocks(model)[0])
 
@@ -614,7 +614,9 @@ _TINY_CONFIGS = {
 
 
 def tiny_model(seed: int = 0, architecture: str = "llama") -> PreTrainedModel:
-    """Make a random model with two blocks and unusual sizes for tests: width 48, 6 heads (2 key-value), 100 neurons, 97 tokens.
+    """Make a random model with two blocks and unusual sizes for tests: width 48, 6 heads (2 key-value), 100 neurons.
+
+    Its vocabulary has 97 tokens.
 
     Raises:
         ValueError: for an architecture without a tiny configuration.

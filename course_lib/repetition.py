@@ -78,7 +78,7 @@ def settings_of(model: PreTrainedModel) -> str:
 
 
 def _without_loading(settings: object) -> object:
-    """Remove these entries, also from nested configurations; keys become text, because JSON cannot sort mixed keys."""
+    """Remove the entries of OF_LOADING, also when nested; keys become text, because JSON cannot sort mixed keys."""
     if not isinstance(settings, dict):
         return settings
     return {str(key): _without_loading(value) for key, value in settings.items() if key not in OF_LOADING}

@@ -80,7 +80,7 @@ def check_folder(name: str, value: object) -> None:
 
 
 def check_stop(until: object, folder: object) -> None:
-    """Raise ValueError unless both are None or a training can stop before step `until` with its state in `folder`."""
+    """Raise ValueError unless `until` is a number of steps or None, and `folder` a possible folder or None."""
     if until is not None:
         check_count("until", until, least=0)
     if folder is not None:

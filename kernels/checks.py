@@ -1,6 +1,6 @@
-"""What launchers refuse, in the words they share: what was got, what is expected, what to do.
+"""Checks of launchers with shared messages: what was received, what is expected, what to do.
 
-A kernel that gets the wrong shape, type or stride reads other memory without a word, so every launcher checks first.
+With a wrong shape, type or stride, a kernel silently reads other memory, so every launcher checks first.
 None of these checks waits for the GPU.
 """
 
@@ -13,14 +13,14 @@ FREE = torch.iinfo(torch.int32).max  # position of a slot that holds no token: a
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], dtypes: tuple[torch.dtype, ...]) -> None:
-    """Shape, type and layout of one argument."""
+    """Check shape, type and layout of one argument."""
     _check_kind(name, tensor, shape, dtypes)
     if not tensor.is_contiguous():
         raise ValueError(f"{name} has strides {tensor.stride()}: expected a contiguous tensor; call .contiguous()")
 
 
 def check_slots(name: str, tensor: Tensor, shape: tuple[int, ...], dtypes: tuple[torch.dtype, ...]) -> None:
-    """Likewise for a number or vector a slot, (B, H, N) or (B, H, N, D): the first N of a cache with room for more."""
+    """Check a column with a number or vector per slot, (B, H, N) or (B, H, N, D): the first N of a larger cache."""
     _check_kind(name, tensor, shape, dtypes)
     width, room = shape[3] if len(shape) > 3 else 1, slot_room(tensor)
     expected = (shape[1] * room * width, room * width, width, 1)
@@ -33,7 +33,7 @@ def check_slots(name: str, tensor: Tensor, shape: tuple[int, ...], dtypes: tuple
 
 
 def is_slots(tensor: Tensor) -> bool:
-    """Whether a tensor (B, H, N) or (B, H, N, D) lies in memory as the first N slots of a cache do."""
+    """Return whether a tensor (B, H, N) or (B, H, N, D) has the memory layout of the first N slots of a cache."""
     try:
         check_slots("", tensor, tuple(tensor.shape), (tensor.dtype,))
     except ValueError:
@@ -42,7 +42,7 @@ def is_slots(tensor: Tensor) -> bool:
 
 
 def slot_room(tensor: Tensor) -> int:
-    """How many slots each head has memory for; the tensor may show the first of them only."""
+    """Return the number of slots that each head has memory for; the tensor may show only the first of them."""
     width = max(1, tensor.shape[3:].numel())
     if tensor.shape[1] > 1:
         return tensor.stride(1) // width
@@ -50,7 +50,7 @@ def slot_room(tensor: Tensor) -> int:
 
 
 def check_device(**tensors: Tensor) -> None:
-    """One device for all."""
+    """Check that all tensors are on one device."""
     if len({tensor.device for tensor in tensors.values()}) > 1:
         got = ", ".join(f"{name} on {tensor.device}" for name, tensor in tensors.items())
         raise ValueError(f"{got}: expected one device; move them with .to(...)")

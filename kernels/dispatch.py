@@ -1,6 +1,6 @@
-"""Decides whether a method runs its Triton kernel or its PyTorch code.
+"""Decide whether a method runs its Triton kernel or its PyTorch code.
 
-A method calls `kernel_for("weights.wanda_mask", weight, m=4)` and gets the kernel's module, or None where it has to run
+A method calls `kernel_for("weights.wanda_mask", weight, m=4)` and gets the kernel's module, or None if it has to run
 its own code. Kernels run on CUDA tensors of the supported float types, and on masks, without gradients, unless they
 are switched off: for a whole process by the environment variable COURSE_KERNELS=off, for a block of code by
 `with kernels(False):`.
@@ -26,7 +26,7 @@ _switch: ContextVar[bool | None] = ContextVar("kernels switched on or off by `wi
 
 @contextmanager
 def kernels(on: bool) -> Iterator[None]:
-    """Switches the library's kernels on or off inside the block, whatever COURSE_KERNELS says."""
+    """Switch the library's kernels on or off inside the block, whatever the value of COURSE_KERNELS."""
     token = _switch.set(on)
     try:
         yield
@@ -35,12 +35,12 @@ def kernels(on: bool) -> Iterator[None]:
 
 
 def kernel_for(name: str, *tensors: Tensor, **settings: object) -> ModuleType | None:
-    """The module of a kernel where it should run on these tensors, or None where the method's own code should.
+    """Return the module of a kernel if it should run on these tensors, or None if the method's own code should.
 
     Args:
         name: file of the kernel below kernels/, such as "cache.decode_attention".
-        tensors: the first decides by its device and type; none may need a gradient.
-        settings: passed, after the tensors, to the kernel's `takes`, which refuses shapes that it cannot run.
+        tensors: device and type of the first one decide; none may need a gradient.
+        settings: passed, after the tensors, to the kernel's `takes`, which refuses unsupported shapes.
 
     Raises:
         ValueError: COURSE_KERNELS is neither "on" nor "off".
@@ -57,7 +57,7 @@ def kernel_for(name: str, *tensors: Tensor, **settings: object) -> ModuleType | 
 
 
 def _wanted(is_cuda: bool) -> bool:
-    """On a GPU unless they are switched off; on a CPU only inside a `with` block that turns them on."""
+    """Return whether kernels are wanted: on a GPU unless switched off, on a CPU only inside `with kernels(True)`."""
     switch = _switch.get()
     if switch is not None or not is_cuda:
         return bool(switch)

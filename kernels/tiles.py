@@ -1,4 +1,4 @@
-"""What kernels share on the chip: products of two tiles, the sum of partial results, attention joined from its parts.
+"""Device code that kernels share: products of two tiles, sums of partial results, attention joined from its parts.
 
 Dimension key: P partial results, N numbers of each; of attention: S parts of the slots, D numbers of a head.
 """
@@ -37,7 +37,10 @@ def join_kernel(
 
 
 def join_blocks(n_parts: int, n_numbers: int) -> dict[str, int]:
-    """All parts at once, since each load waits for a cache, and few numbers, so that many programs wait together."""
+    """Return block sizes: all parts at once, since each load waits for a cache, and few numbers per program.
+
+    Then many programs wait at the same time.
+    """
     block_p = min(MOST_JOINED, triton.next_power_of_2(n_parts))
     most = 128 if n_numbers < MANY_NUMBERS else 512
     return {"BLOCK_P": block_p, "BLOCK_N": max(16, min(most, JOINED // block_p)), "num_warps": 8}

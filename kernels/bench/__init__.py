@@ -1,4 +1,4 @@
-"""One bench, one file: its contests, each compared with its bound and the best alternative without it.
+"""Benches, one per file: each has contests, which compare a kernel or method with its bound and the best alternatives.
 
-Those of one kernel lie in the folder that is called as the kernel's; those of a whole method, here.
+Benches of one kernel are in the folder with the name of the kernel's folder; benches of a whole method are here.
 """

@@ -1,8 +1,8 @@
-"""Chosen neurons of one token: the MLPs of SmolLM2 by the share that is kept, and a batch whose sets unite.
+"""Chosen neurons of one token: SmolLM2's MLPs by the fraction of kept neurons, and batches that use the union of sets.
 
 Dimension key: D width, F neurons, L blocks, K chosen neurons, r rank, B tokens that are decoded together.
-Every side walks all L blocks, 318 MB at SmolLM2's sizes, so that no cache holds the weights of the next call. Which
-neurons are chosen changes no time, so they are drawn; sets of a batch are independent, the worst case of a union.
+Every side runs all L blocks, 318 MB at SmolLM2's sizes, so that no cache holds the weights of the next call. The choice
+of neurons does not change the time, so it is random; the sets of a batch are independent, the worst case of a union.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ WAYS = {
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """One token by density, then batches at one density; only on the processor, for which its ways are made."""
+    """Yield one token by density, then batches at one density; only on the CPU, for which the methods are made."""
     if place.device.type != "cpu":
         return
     sizes = QUICK if place.quick else SIZES
@@ -50,7 +50,7 @@ def contests(place: Place) -> Iterator[Contest]:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Where gathering is faster than all neurons, with the predictor and without, and up to which batch."""
+    """Report where gathering is faster than all neurons, with and without the predictor, and up to which batch size."""
     faster = {(row["side"], row["shape"][1]): row["contest"] for row in rows if row.get("times_anchor", 0) > 1}
     sentences = []
     for side in (*WAYS, PREDICTED, UNION):

@@ -1,12 +1,12 @@
 """FlexPrefill end to end: choosing the blocks and reading them, against torch's fused attention over all of them.
 
-Queries and keys are those of real text in five layers of the default model, so that densities are the rule's own. A
+Queries and keys come from real text in five layers of the default model, so the rule itself determines the densities. A
 contest is one length and one γ: attention of the five layers, with the choice of blocks inside the time and without it,
-by the library's loop and by torch's flex_attention, and the choice alone. Then the whole model's prefill.
+by the library's loop and by torch's flex_attention, and the choice alone. Then the whole model's prefill is timed.
 
-Each length is the first of the windows that the experiment `sparse_attention` reads, since densities depend on the
-text: at γ = 0.8 and 2048 tokens its eight windows read .52 to .55 of the blocks and this one .53, but the beginning of
-the 8192-token window .44. Of the latter the last 128 queries, which decide, begin a new article.
+Each length uses the first window of the experiment `sparse_attention`, since densities depend on the text: at γ = 0.8
+and 2048 tokens its eight windows read .52 to .55 of the blocks and this one .53, but the beginning of the 8192-token
+window .44. In that beginning, the last 128 queries, which decide, start a new article.
 
 Dimension key: L layers, H key-value heads, heads = H * G query heads, T tokens, D size of a head.
 """
@@ -45,7 +45,7 @@ Text = tuple[Tensor, Tensor, Tensor]  # queries, keys and values of one layer, (
 
 @torch.no_grad()
 def contests(place: Place) -> Iterator[Contest]:
-    """Only on the processor, where the loop over blocks is what executes an index."""
+    """Yield contests only on the CPU, where the loop over blocks executes an index."""
     if place.device.type != "cpu":
         return
     if place.quick:
@@ -66,7 +66,7 @@ def contests(place: Place) -> Iterator[Contest]:
 
 
 def recorded(model: PreTrainedModel, ids: Tensor, layers: tuple[int, ...]) -> list[Text]:
-    """What attention is given in these layers."""
+    """Record the arguments of attention in these layers."""
     found: dict[int, Text] = {}
 
     def attend(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -80,7 +80,7 @@ def recorded(model: PreTrainedModel, ids: Tensor, layers: tuple[int, ...]) -> li
 
 
 def _attention(texts: list[Text], rule: FlexPrefill, attend: Callable[..., Tensor]) -> Contest:
-    """`attend` is flex_attention: compiled, unless a quick look has no time for that."""
+    """Build a contest; `attend` is flex_attention, compiled unless the bench is a quick one."""
     n_heads, n_tokens, size = texts[0][0].shape
     scaling = size**-0.5
     indices = [rule.index(query, keys, scaling) for query, keys, _ in texts]
@@ -123,7 +123,7 @@ def _sdpa(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def _prefill(model: PreTrainedModel, ids: Tensor, rule: FlexPrefill) -> Contest:
-    """The whole model reads a prompt; the two sides do not give the same logits."""
+    """Prefill a prompt with the whole model; the logits of the two sides differ."""
 
     def run(sparse: bool) -> Callable[[], Tensor]:
         def logits() -> Tensor:
@@ -144,7 +144,7 @@ def _prefill(model: PreTrainedModel, ids: Tensor, rule: FlexPrefill) -> Contest:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Where choosing and reading blocks takes less time than reading all, and where the whole prefill does."""
+    """Report where choosing and reading blocks is faster than reading all, and where the whole prefill is."""
     sentences = []
     for side in (ALL, "sparse prefill"):
         timed = [row for row in rows if row["side"] == side and row["repetitions"]]

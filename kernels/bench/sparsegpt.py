@@ -1,7 +1,7 @@
 """SparseGPT's solver against the plain loop over blocks of 128 columns, on the seven matrices of a SmolLM2 block.
 
 Dimension key: O outputs (rows), I inputs (columns).
-Both sides get the same factor of the inverse Hessian: what is timed is the loop that prunes and updates.
+Both sides get the same factor of the inverse Hessian, so only the loop that prunes and updates is timed.
 """
 
 import statistics
@@ -45,7 +45,7 @@ def contests(place: Place) -> Iterator[Contest]:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """The median of the ratios over the matrices of the block, pattern by pattern."""
+    """Report the median of the ratios over the matrices of the block, per pattern."""
     medians = []
     for name in PATTERNS:
         ratios = [
@@ -59,7 +59,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def _gram(place: Place, columns: int) -> Tensor:
-    """Inputs that depend on each other, a few of them large: twice as many tokens as inputs."""
+    """Make correlated inputs, some of them large: twice as many tokens as inputs."""
     inputs = place.randn(2 * columns, columns).to(DTYPE) @ (place.randn(columns, columns).to(DTYPE) / columns**0.5)
     inputs[:, :: columns // 8] *= 10
     return inputs.T @ inputs
@@ -78,7 +78,7 @@ def _contest(name: str, weight: Tensor, factor: Factor, pattern: Pattern) -> Con
 
 
 def plain_loop(weight: Tensor, upper: Tensor, pattern: Pattern) -> Tensor:
-    """Algorithm 1 of the paper as it is usually written: every column corrects the rest of its block at once."""
+    """Run algorithm 1 of the paper as it is usually written: every column updates the rest of its block at once."""
     weight = weight.clone()
     for start in range(0, weight.shape[1], BLOCK):
         end = min(start + BLOCK, weight.shape[1])

@@ -1,7 +1,7 @@
-"""Smaller dense models against the whole one: what leaves is neither read nor multiplied, with no kernel of its own.
+"""Structurally pruned models against the original: pruned parts are not read or multiplied, without special kernels.
 
-Which neurons and blocks leave changes no time, so they are drawn. The bytes of a step are those of all weights and of
-the keys and values; the FLOP of a prompt are those of its products. Every side is checked against its own model
+The choice of neurons and blocks does not change the time, so it is random. The bytes of a step are those of all weights
+and of the keys and values; the FLOP of a prompt are those of its products. Every side is checked against its own model
 without a cache.
 
 Dimension key: B sequences, T tokens.
@@ -28,11 +28,11 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}  # of logits, after all 
 STEPS = 8  # of decoding in a run
 SIZES = {"neurons": (1126, 768), "blocks": (24, 18), "decode": 128, "prefill": 512, "sequences": (1, 8)}
 QUICK = {"neurons": (73, 50), "blocks": (1,), "decode": 12, "prefill": 24, "sequences": (1, 2)}
-NEAR = 0.1  # a ratio is called as predicted within this share
+NEAR = 0.1  # a ratio counts as predicted within this fraction
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """Steps of one sequence and of several, then a prompt."""
+    """Yield decoding steps of one sequence and of several, then a prompt."""
     whole = tiny_model() if place.quick else load_model(dtype=place.dtype, device=place.device)[0]
     sizes = QUICK if place.quick else SIZES
     models = {"dense": whole.to(place.device, place.dtype)}
@@ -48,7 +48,7 @@ def contests(place: Place) -> Iterator[Contest]:
 
 @torch.no_grad()
 def _decode(models: dict[str, PreTrainedModel], ids: Int[Tensor, "B T"]) -> Contest:
-    """The last tokens of a text, one by one."""
+    """Decode the last tokens of a text one by one."""
     n_before = ids.shape[1] - STEPS
     sides = []
     for name, model in models.items():
@@ -74,7 +74,7 @@ def _steps(model: PreTrainedModel, ids: Int[Tensor, "B T"], n_before: int) -> Ca
 
 @torch.no_grad()
 def _prefill(models: dict[str, PreTrainedModel], ids: Int[Tensor, "B T"]) -> Contest:
-    """A whole prompt; logits of its last token alone."""
+    """Prefill a whole prompt; only the last token's logits are computed."""
 
     def through(model: PreTrainedModel) -> Callable[[], Tensor]:
         @torch.no_grad()
@@ -92,7 +92,7 @@ def _prefill(models: dict[str, PreTrainedModel], ids: Int[Tensor, "B T"]) -> Con
 
 
 def decode_work(model: PreTrainedModel, n_sequences: int, n_before: int) -> Work:
-    """In each step every weight once, and of each sequence the keys and values of what came before, half the steps."""
+    """Count, per step, every weight once and each sequence's earlier keys and values, including half of the steps."""
     size, a_number = heads(model), next(model.parameters()).element_size()
     n_weights = sum(weight.numel() for weight in model.parameters())
     n_read = n_before + STEPS / 2
@@ -102,7 +102,9 @@ def decode_work(model: PreTrainedModel, n_sequences: int, n_before: int) -> Work
 
 
 def prefill_work(model: PreTrainedModel, n_tokens: int) -> Work:
-    """Every token through all blocks, the last one through the head; a query meets half of the keys on average."""
+    """Count every token through all blocks, the last one through the LM head; a query reads half of the keys on
+    average.
+    """
     size, a_number = heads(model), next(model.parameters()).element_size()
     n_weights, n_head = sum(weight.numel() for weight in model.parameters()), head(model).weight.numel()
     attention = 2 * size.n_query * size.size * len(blocks(model)) * n_tokens / 2
@@ -110,7 +112,7 @@ def prefill_work(model: PreTrainedModel, n_tokens: int) -> Work:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Each side's speed compared with what its bytes (steps) or its FLOP (a prompt) predict."""
+    """Compare each side's speed with the prediction from its bytes (steps) or its FLOP (a prompt)."""
     sentences, n_near, n_all = [], 0, 0
     anchors = {row["contest"]: row for row in rows if row["side"] == row["anchor"]}
     for contest, anchor in anchors.items():

@@ -1,1 +1,1 @@
-"""The key-value cache: attention over the slots that are left, and what a policy needs to know of it."""
+"""The key-value cache: attention over the kept slots, and the statistics that a policy needs."""

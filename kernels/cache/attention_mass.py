@@ -4,10 +4,10 @@ Dimension key: B sequences, H key-value heads, G query heads to each, heads = H 
 D size of a head.
 
 mass[j] = sum over g and i of exp(scaling * q_gi . k_j - lse_gi), where lse_gi is the log of the query's softmax
-denominator, which fused attention knows anyway. With it a column needs no other column: a program owns a tile of keys
-and one query head, sums over all queries in registers, and writes each sum once; the G heads' sums are added up then.
-Eager attention writes G * Q * N weights to add them up.
-The work is one of the two products of attention, so it is bound by arithmetic in a prompt.
+denominator, which fused attention computes anyway. With lse, the columns are independent: a program handles a tile of
+keys and one query head, sums over all queries in registers, and writes each sum once; then the sums of the G heads are
+added. Eager attention writes G * Q * N weights before it adds them.
+The work is one of the two products of attention, so for a prompt it is bound by arithmetic.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def log_sum_exp(
     slot_position: Int[Tensor, "B H N"],
     scaling: float,
 ) -> Float[Tensor, "B heads Q"]:
-    """log of sum_j exp(scaling * q_i . k_j) over the keys that a query sees, in float32; -inf where it sees none."""
+    """Compute log of sum_j exp(scaling * q_i . k_j) over the visible keys of each query, in float32; -inf if none."""
     lse = torch.zeros(query.shape[:3], dtype=torch.float32, device=query.device)
     for some, logits, seen in _chunks(query, keys, position, slot_position, scaling):
         lse[:, :, some] = logits.masked_fill_(~seen, float("-inf")).logsumexp(dim=-1).flatten(1, 2)
@@ -67,7 +67,7 @@ def reference(
     slot_position: Int[Tensor, "B H N"],
     scaling: float,
 ) -> Float[Tensor, "B H N"]:
-    """Some queries at a time, in float32."""
+    """Compute the same in float32, for some queries at a time."""
     mass = torch.zeros(slot_position.shape, dtype=torch.float32, device=keys.device)
     for some, logits, seen in _chunks(query, keys, position, slot_position, scaling):
         logits -= lse[:, :, some].unflatten(1, (keys.shape[1], -1))[..., None]
@@ -83,7 +83,7 @@ def bytes_moved(
     slot_position: Int[Tensor, "B H N"],
     scaling: float,
 ) -> int:
-    """Everything read once, a float32 for each slot written once."""
+    """Count the bytes to move at least: every input is read once, a float32 per slot is written once."""
     read = (query, keys, lse, position, slot_position)
     return sum(tensor.nbytes for tensor in read) + 4 * slot_position.numel()
 
@@ -138,7 +138,7 @@ def mass_kernel(
 
 
 def takes(query: Tensor, keys: Tensor) -> bool:
-    """Whether the kernel reads slots that lie in memory like this, for queries (B, H, G, Q, D)."""
+    """Return whether the kernel supports slots with this layout in memory, for queries (B, H, G, Q, D)."""
     alike = query.dtype == keys.dtype and is_slots(keys)
     return alike and query.shape[:3].numel() <= MOST_HEADS and keys.shape[3] <= MOST_SIZE
 
@@ -151,11 +151,11 @@ def launch(
     slot_position: Int[Tensor, "B H N"],
     scaling: float,
 ) -> Float[Tensor, "B H N"]:
-    """The attention that each slot receives from the queries that see it, summed over the heads of its group.
+    """Compute the attention that each slot receives from the queries that see it, summed over its group's heads.
 
     Args:
-        lse: log of each query's softmax denominator, natural, scaling included; `log_sum_exp` computes it.
-        position: of the queries; FREE for padding, which gives nothing.
+        lse: natural log of each query's softmax denominator, including scaling; `log_sum_exp` computes it.
+        position: of the queries; FREE for padding, which contributes nothing.
         slot_position: of the keys, in any order; a query sees its own and earlier positions. A FREE slot gets 0.
     """
     _check(query, keys, lse, position, slot_position)
@@ -184,8 +184,9 @@ def example(
     shape: tuple[int, int, int, int, int, int],
     gaps: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float]:
-    """Random arguments for `launch`, of a shape (B, H, G, Q, N, D): the last Q queries of a text whose N tokens are
-    kept in any order. With gaps, some slots are FREE and the last sequence begins with padding.
+    """Draw random arguments for `launch`, of a shape (B, H, G, Q, N, D): the last Q queries of a text.
+
+    The N tokens of the text are in any order. With gaps, some slots are FREE and the last sequence begins with padding.
     """
     where = {"generator": generator, "device": generator.device}
     n_sequences, n_heads, n_groups, n_queries, n_slots, size = shape
@@ -203,7 +204,7 @@ def example(
 def _chunks(
     query: Tensor, keys: Tensor, position: Tensor, slot_position: Tensor, scaling: float
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Some queries at a time: which, their logits (B, H, G, q, N) in float32, and which of these they see."""
+    """Yield some queries at a time: indices, logits (B, H, G, q, N) in float32, and the mask of visible keys."""
     n_heads, n_queries, columns = keys.shape[1], query.shape[2], keys.float().transpose(2, 3)
     size = max(1, CHUNK // max(1, query.shape[:2].numel() * keys.shape[2]))
     for start in range(0, n_queries, size):

@@ -1,10 +1,11 @@
-"""Keys and values in 4 or 8 bits: a token packed in one launch, slots unpacked in one pass over their codes.
+"""Keys and values in 4 or 8 bits: one launch packs a token, one pass over the codes unpacks slots.
 
 Dimension key: B sequences, H key-value heads, N slots in use, E some tokens, D size of a head, g groups of a vector, R
-newest tokens that are kept as they came.
+newest tokens that are kept unquantized.
 
-In torch, to unpack is a pass over float32 numbers for each of a dozen operations, and to find the newest tokens makes
-the host wait. Here a program owns some slots of a head: it reads half a byte per number and writes the number.
+In torch, unpacking takes a pass over float32 numbers for each of a dozen operations, and the host waits for the GPU to
+find the newest tokens. Here a program handles some slots of a head: it reads half a byte per number and writes the
+number.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from torch import Tensor
 
 __all__ = ["pack", "restore_", "runs_kernel", "takes", "unpack"]  # kernel_for asks for takes and runs_kernel
 
-TILE = 16  # slots that a program has
+TILE = 16  # slots per program
 TO_INTEGER = 12582912.0  # 1.5 * 2^23: a float32 of this size has no room for fractions
 TINY = torch.finfo(torch.float16).tiny
 
 
 def takes(*columns: Tensor, group: int | None = None) -> bool:
-    """Whether these columns lie in memory as slots do, in groups of a power of 2 where there are groups."""
+    """Return whether these columns have the memory layout of slots, with a power of 2 per group if there are groups."""
     are_slots = all(is_slots(column) for column in columns if column.numel())
     return are_slots and (group is None or (group > 1 and group & (group - 1) == 0))
 
@@ -65,7 +66,7 @@ def pack_kernel(
 
 
 def pack(vectors: Tensor, bits: int, group: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes (B, H, E, D * bits / 8) of vectors (B, H, E, D), contiguous along D, and minimum and step of each group."""
+    """Return codes (B, H, E, D * bits / 8) of vectors (B, H, E, D), contiguous along D, minimum and step per group."""
     n_heads, n_tokens, size = vectors.shape[1:]
     if vectors.stride(3) != 1 or size % group or vectors.dtype not in FLOATS:
         raise ValueError(
@@ -105,7 +106,7 @@ def unpack_kernel(
 
 
 def unpack(codes: Tensor, low: Tensor, step: Tensor, bits: int, dtype: torch.dtype) -> Tensor:
-    """The vectors (B, H, N, D) of the first N slots."""
+    """Return the vectors (B, H, N, D) of the first N slots."""
     n_sequences, n_heads, n_slots, size = *codes.shape[:3], codes.shape[3] * 8 // bits
     check_slots("codes", codes, (n_sequences, n_heads, n_slots, size * bits // 8), (torch.uint8,))
     for name, column in (("low", low), ("step", step)):
@@ -140,7 +141,7 @@ def restore_kernel(
 
 
 def restore_(vectors: Tensor, ring: Tensor, position: Tensor, n_seen: Tensor) -> Tensor:
-    """The newest tokens among vectors (B, H, N, D), from a ring (B, H, R, D): position p lies in place p mod R."""
+    """Restore the newest tokens among vectors (B, H, N, D) from a ring (B, H, R, D): position p is in entry p mod R."""
     n_sequences, n_heads, n_slots, size = vectors.shape
     check_tensor("vectors", vectors, vectors.shape, FLOATS)
     check_tensor("ring", ring, (n_sequences, n_heads, ring.shape[2], size), (vectors.dtype,))

@@ -1,7 +1,7 @@
-"""Block-sparse attention of a prompt for Hopper GPUs (H100, H200), written in Gluon, Triton's language below Triton.
+"""Block-sparse attention of a prompt for Hopper GPUs (H100, H200), written in Gluon, the language below Triton.
 
-Dimension key: H key-value heads, G query heads to each, heads = H * G, T tokens in N blocks of S, the last ragged, M
-the width of the lists, D size of a head.
+Dimension key: H key-value heads, G query heads to each, heads = H * G, T tokens in N blocks of S (the last block may be
+shorter), M the width of the lists, D size of a head.
 
 The exponentials of a tile take half as long as its products, and in `block_sparse_prefill.py` the tensor cores wait for
 them: all warps of a program pass a barrier in each step, so that all of them multiply, and then none. Here the warps of
@@ -11,12 +11,12 @@ a program do different things, as in FlashAttention-3 (Shah and others, 2024, ht
 - two groups of four warps have 64 queries each, and no barrier: one computes exponentials, while the other multiplies;
 - within a group, the products with the values of one block run while the exponentials of the next are computed.
 
-Each program has one block of queries of one head. Programs for late blocks, whose lists are long, begin first. The
-queries' own block comes first: it is the only one that hides keys, and gives every query a finite maximum.
+Each program handles one block of queries of one head. Programs for late blocks, which have long lists, start first. The
+queries' own block is processed first: only this block needs a mask, and it gives every query a finite maximum.
 
 On an H200, with all blocks of 32,768 tokens (32 heads on 8, of size 128), it takes 13.0 ms and torch's fused attention
-14.5 ms; with 0.3 of them 4.0 ms. Programs that stay, one for each multiprocessor, took as long there, but 970 instead
-of 819 us for 8,192 tokens: their last blocks of queries end at different times.
+14.5 ms; with 0.3 of them it takes 4.0 ms. Persistent programs, one per multiprocessor, were as fast there, but took 970
+instead of 819 us for 8,192 tokens: their last blocks of queries end at different times.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LOG2_E = math.log2(math.e)
 
 
 def fits(query: Tensor, keys: Tensor, values: Tensor, block_size: int) -> bool:
-    """Whether this kernel can run: a Hopper GPU, 16-bit numbers, and blocks and heads of its sizes."""
+    """Return whether this kernel can run: a Hopper GPU, 16-bit numbers, and supported sizes of blocks and heads."""
     if gluon is None or INTERPRETED or not query.is_cuda or ".".join(triton.__version__.split(".")[:2]) not in VERSIONS:
         return False
     known = block_size == BLOCK and query.shape[2] in SIZES and query.dtype in (torch.float16, torch.bfloat16)
@@ -228,7 +228,7 @@ def hopper_kernel(
 def attend(
     query: Tensor, keys: Tensor, values: Tensor, columns: Tensor, counts: Tensor, scaling: float, block_size: int
 ) -> Tensor:
-    """What `block_sparse_prefill.launch` gives, whose arguments these are, checked there."""
+    """Compute the result of `block_sparse_prefill.launch`, which checks these arguments."""
     n_heads, n_tokens, size = query.shape
     n_blocks = triton.cdiv(n_tokens, block_size)
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)

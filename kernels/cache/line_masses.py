@@ -1,13 +1,13 @@
-"""Attention of a prompt's last queries by columns and diagonals of blocks, which FlexPrefill chooses its lines by.
+"""Attention of a prompt's last queries by columns and diagonals of blocks, from which FlexPrefill chooses lines.
 
-Dimension key: H key-value heads, G query heads to each, heads = H * G, T tokens in N blocks of S, the last ragged, D
-size of a head. The last S queries are the rows.
+Dimension key: H key-value heads, G query heads to each, heads = H * G, T tokens in N blocks of S (the last block may be
+shorter), D size of a head. The last S queries are the rows.
 
 In torch, the weights of 32 heads and 32,768 tokens take 0.5 GB, and are written, normalised and read four times. Here a
-program has one block of keys and one head; it writes, for each row, the row's largest logit and four sums, and no
-weights. A weight at distance δ from its query lies between two diagonals of blocks, ⌊δ / S⌋ and the next, in the
-proportion of its distances to these; a block of keys meets four diagonals at most. Sums are divided by the rows'
-softmax denominators when all blocks are known.
+program handles one block of keys and one head. For each row it writes the row's largest logit and four sums, but no
+weights. A weight at distance δ from its query lies between two diagonals of blocks, ⌊δ / S⌋ and the next one, and is
+split between them by its distances to them; a block of keys meets at most four diagonals. The sums are divided by the
+rows' softmax denominators when all blocks are known.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 LOG2_E = math.log2(math.e)
 DIAGONALS = 4  # that one block of keys meets: the queries' distances span two blocks, each between two diagonals
-ROWS = 16  # of the last queries, whose blocks one program adds up
+ROWS = 16  # of the last queries, whose blocks one program sums
 MOST_ROWS = 128  # a program holds the logits of so many queries and keys
 # For the tests: the last block ragged, with grouped heads, blocks no power of 2; whole blocks; as many queries as keys.
 CASES = (
@@ -37,7 +37,7 @@ CASES = (
 def reference(
     query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, block_size: int
 ) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
-    """In float32, with all weights at once."""
+    """Compute the same in float32, with all weights in memory."""
     n_tokens, n_blocks = keys.shape[1], -(-keys.shape[1] // block_size)
     rows = (query[:, -block_size:].float() * scaling).unflatten(0, (keys.shape[0], -1))
     logits = (rows.flatten(1, 2) @ keys.float().transpose(1, 2)).view(len(query), block_size, n_tokens)
@@ -56,7 +56,7 @@ def reference(
 def bytes_moved(
     query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, block_size: int
 ) -> int:
-    """The last queries and all keys read once, two sums for each block written once."""
+    """Count the bytes to move at least: last queries and all keys are read once, two sums per block written once."""
     rows = query.shape[0] * block_size * query.shape[2] * query.element_size()
     return rows + keys.nbytes + 2 * 4 * query.shape[0] * -(-query.shape[1] // block_size)
 
@@ -154,11 +154,11 @@ def sum_kernel(
 def launch(
     query: Float[Tensor, "heads T D"], keys: Float[Tensor, "H T D"], scaling: float, block_size: int
 ) -> tuple[Float[Tensor, "heads N"], Float[Tensor, "heads N"]]:
-    """The attention of the last `block_size` queries, on average over these, in float32.
+    """Compute the attention of the last `block_size` queries, averaged over them, in float32.
 
     Returns:
-        What each block of keys gets; and what lies on each diagonal of blocks, 0 that of the queries' own block. A
-        weight between two diagonals counts for both in part. Both sum to 1 for each head.
+        The attention on each block of keys, and on each diagonal of blocks; diagonal 0 contains the queries' own block.
+        A weight between two diagonals is split between both. Both outputs sum to 1 for each head.
     """
     _check(query, keys, block_size)
     if not runs_kernel(query):
@@ -187,7 +187,7 @@ def launch(
 
 
 def takes(query: Tensor, keys: Tensor, block_size: int) -> bool:
-    """Blocks that one program has room for, and a text of at least one block."""
+    """Return whether one program has room for such blocks, and the text has at least one block."""
     shapes = query.shape[1] >= block_size <= MOST_ROWS and query.shape[2] <= 256
     return shapes and query.dtype == keys.dtype and query.device == keys.device
 
@@ -195,7 +195,7 @@ def takes(query: Tensor, keys: Tensor, block_size: int) -> bool:
 def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int, int, int], block_size: int
 ) -> tuple[Tensor, Tensor, float, int]:
-    """Random arguments for `launch`, of a shape (H, G, T, D)."""
+    """Draw random arguments for `launch`, of a shape (H, G, T, D)."""
     where = {"generator": generator, "device": generator.device}
     n_heads, n_groups, n_tokens, size = shape
     query = torch.randn(n_heads * n_groups, n_tokens, size, **where).to(dtype).to(device)

@@ -2,8 +2,8 @@
 
 Dimension key: H key-value heads, G query heads to each, heads = H * G, T tokens in N blocks of S, D size of a head.
 
-In torch these are a hundred operations on a few thousand numbers. Each takes the host 5 to 10 us and the GPU less, so
-that an index took 4 ms on an H200, at 8,192 tokens as at 32,768, in which 0.3 of the attention is read.
+In torch these are a hundred operations on a few thousand numbers. Each one takes 5 to 10 us on the host and less on the
+GPU. So an index took 4 ms on an H200, both for 8,192 and for 32,768 tokens, of which 0.3 of the attention is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ D_STEP = 16  # numbers of each mean key at a time
 
 
 def takes(*tensors: Tensor, block_size: int = 1) -> bool:
-    """Queries and keys of one type and device, or an index alone; no more blocks than a program has room for."""
+    """Return whether the tensors (queries and keys, or only an index) match, and the blocks fit into a program."""
     first = tensors[0]
     same = all(each.dtype == first.dtype and each.device == first.device for each in tensors)
     return same and block_size <= first.shape[1] <= MOST_BLOCKS * block_size and block_size <= MOST_SIZE
@@ -65,7 +65,7 @@ def aware_heads(
     tau: float,
     block_size: int,
 ) -> Bool[Tensor, "heads"]:
-    """Which heads' attention by means of blocks is less than τ from what the last queries attend to: √JSD < τ."""
+    """Return the heads whose attention by block means is close to that of the last queries: √JSD < τ."""
     (n_heads, n_tokens, size), n = query.shape, key_means.shape[1]
     aware = torch.empty(n_heads, dtype=torch.uint8, device=query.device)
     with torch.cuda.device_of(query):  # triton launches on the current GPU, which may be another one
@@ -98,10 +98,10 @@ def blocks_read(
     blocks: Bool[Tensor, "heads N N"],
     aware: Bool[Tensor, "heads"],
 ) -> Bool[Tensor, "heads N N"]:
-    """Causal blocks: of query-aware heads those chosen and those on the lines of the budget, of others those on lines.
+    """Return the causal blocks to read: for query-aware heads `blocks` and the lines of `budget`, for others `lines`.
 
     Args:
-        lines, budget: contiguous, which columns and diagonals of blocks are kept.
+        lines, budget: contiguous masks of the kept columns and diagonals of blocks.
     """
     reads = torch.empty(blocks.shape, dtype=torch.uint8, device=blocks.device)
     n_heads, n = blocks.shape[:2]
@@ -125,7 +125,7 @@ def list_kernel(reads, columns, counts, N, BLOCK: tl.constexpr):
 
 
 def block_lists(reads: Bool[Tensor, "heads N N"]) -> tuple[Int[Tensor, "heads N N"], Int[Tensor, "heads N"]]:
-    """The blocks that each block of queries reads, in ascending order, and how many; 0 after the last of a list."""
+    """Return the blocks that each block of queries reads, in ascending order, padded with 0, and their number."""
     n_heads, n = reads.shape[:2]
     columns = torch.zeros(reads.shape, dtype=torch.int32, device=reads.device)
     counts = torch.empty(n_heads, n, dtype=torch.int32, device=reads.device)

@@ -1,11 +1,11 @@
-"""A step of decoding in full slots, written in place: one launch brings a token, another takes the lowest out.
+"""A decoding step in full slots, written in place: one launch adds a token, another one evicts the lowest.
 
 Dimension key: B sequences, H key-value heads, N slots in use, D size of a head, K numbers of a slot.
 
-In torch each of the two is a dozen operations on a few numbers, and on a GPU the launches of all layers together then
-take as long as the attention that the evictions save. A program owns one head of one sequence. Slots have room for
-more; all columns of a layer have the same room. Nothing waits for the GPU, and all addresses stay, so that a CUDA graph
-can hold the step.
+In torch, each of the two is a dozen operations on a few numbers. On a GPU, the launches of all layers together then
+take as long as the attention that the evictions save. Here a program handles one head of one sequence. There is memory
+for more slots; all columns of a layer have the same room. Nothing waits for the GPU, and all addresses stay the same,
+so a CUDA graph can contain the step.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch import Tensor
 __all__ = ["append_", "drop_lowest_", "runs_kernel", "takes"]  # kernel_for asks for the last two
 
 MOST_NUMBERS = 4  # columns of one number a slot, besides position and lag, that one launch writes
-MOST_SLOTS = 8192  # that a program has at a time
+MOST_SLOTS = 8192  # slots that a program handles at a time
 
 
 def takes(*columns: Tensor) -> bool:
-    """Whether these, each (B, H, N) or (B, H, N, D), are the first slots of storage, as the kernels read it."""
+    """Return whether these columns, each (B, H, N) or (B, H, N, D), are the first slots of their storage."""
     return all(is_slots(column) for column in columns)
 
 
@@ -67,13 +67,13 @@ def append_(
     n: int,
     n_seen: Tensor,
 ) -> None:
-    """One token of each sequence, without padding, after the first n slots, none of which is FREE.
+    """Append one token of each sequence, without padding, after the first n slots, none of which is FREE.
 
     Args:
-        key, value: (B, H, 1, D), of any strides but along D.
-        new: position and rotation of the tokens, (B, 1), and how many each sequence has seen now, (B,).
-        slots: "keys", "values" and "position" of the slots that there is room for; "rotation" and "lag" or neither;
-            and at most MOST_NUMBERS columns of one number, which become 0.
+        key, value: (B, H, 1, D), with any strides except along D.
+        new: position and rotation of the tokens, (B, 1), and the number of tokens seen by each sequence now, (B,).
+        slots: "keys", "values" and "position" of all slots with memory; "rotation" and "lag" or neither; and at most
+            MOST_NUMBERS columns of one number, which become 0.
         n_seen: is overwritten.
     """
     (n_sequences, n_heads, n_slots, size), names = (
@@ -157,13 +157,13 @@ def drop_kernel(
 
 
 def drop_lowest_(score: Tensor, slots: dict[str, Tensor], n_seen: Tensor, recent: int = 0, sinks: int = 0) -> Tensor:
-    """The lowest of all slots leaves and the last moves into its place; which one, (B, H, 1). No slot may be FREE.
+    """Evict the slot with the lowest score, move the last slot there, and return the index (B, H, 1).
 
     Args:
-        score: (B, H, N), the first slots of a column or contiguous.
-        slots: "position" of the slots that there is room for, or more of their columns: "keys" and "values" or neither;
-            "lag", which grows by one where the token that leaves was an older one; columns of one number.
-        recent, sinks: so many of the newest and the first tokens do not leave, whatever their score.
+        score: (B, H, N), the first slots of a column or contiguous. No slot may be FREE.
+        slots: "position" of all slots with memory, or more of their columns: "keys" and "values" or neither; "lag",
+            which grows by one if the evicted token was an older one; columns of one number.
+        recent, sinks: so many of the newest and of the first tokens are kept, whatever their score.
     """
     names = ("keys", "values", "position", "lag")
     numbers = [tensor for name, tensor in slots.items() if name not in names]
@@ -189,7 +189,7 @@ def _padded(tensors: Sequence[Tensor]) -> list[Tensor | None]:
 
 
 def _check_columns(slots: dict[str, Tensor], numbers: list[Tensor]) -> None:
-    """Contiguous, of one shape, positions in int32."""
+    """Check that columns are contiguous and of one shape, with positions in int32."""
     shape, room = slots["position"].shape, slots["position"].shape[2]
     for name, tensor in slots.items():
         vectors = name in ("keys", "values")

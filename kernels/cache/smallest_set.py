@@ -1,12 +1,12 @@
-"""The smallest set of entries that holds a fraction of their sum, without sorting: how FlexPrefill chooses blocks.
+"""The smallest set of entries that contains a fraction of their sum, without sorting: FlexPrefill's choice of blocks.
 
 Dimension key: R rows of N entries.
 
-A map of 256 by 256 blocks for each of 32 heads has 2 million entries, which torch sorts row by row, after which it adds
-them up in that order. But the set is known by its smallest entry: as long as an entry is too small, what is at least as
-large holds more than enough. A program has one row and halves the range of that entry until one is left,
-at most 31 times, once for each bit of a float32 that is not negative: the order of these numbers is that of their bits.
-Sums are in float64.
+A map of 256 by 256 blocks for each of 32 heads has 2 million entries, which torch sorts row by row and then adds up in
+that order. But the smallest entry of the set determines the set, so we search for it: a candidate is too small as long
+as the entries that are at least as large have more than the fraction. A program handles one row and bisects the range
+of candidates, in at most 31 steps, one for each bit of a non-negative float32, since the bits of these numbers have the
+same order as the numbers. Sums are in float64.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 FORCED = 0x7F800000  # the bits of infinity: such entries come before all others
-MOST_AT_ONCE = 8192  # entries that a program has in registers; 16,384 do not fit there
-# For the tests: random rows with forced entries; a budget that is more than the share needs; equal entries.
+MOST_AT_ONCE = 8192  # entries that a program holds in registers; 16,384 do not fit
+# For the tests: random rows with forced entries; a budget larger than the share needs; equal entries.
 CASES = (
     {"shape": (3, 70), "share": 0.6, "at_least": 1, "n_forced": 5},
     {"shape": (2, 33), "share": 0.1, "at_least": 20, "n_forced": 2},
@@ -31,7 +31,7 @@ CASES = (
 def reference(
     mass: Float[Tensor, "R N"], always: Bool[Tensor, "R N"], share: float, at_least: int
 ) -> Bool[Tensor, "R N"]:
-    """By sorting; of equal entries the first come first."""
+    """Compute the same by sorting; in ties, the first entries come first."""
     order = mass.masked_fill(always, torch.inf).argsort(dim=1, descending=True, stable=True)
     reached = mass.double().gather(1, order).cumsum(dim=1)
     needed = (reached - mass.double().gather(1, order) < share * reached[:, -1:]).sum(dim=1, keepdim=True)
@@ -41,7 +41,7 @@ def reference(
 
 
 def bytes_moved(mass: Float[Tensor, "R N"], always: Bool[Tensor, "R N"], share: float, at_least: int) -> int:
-    """Entries and what is forced read once, a byte for each written once."""
+    """Count the bytes to move at least: entries and forced entries are read once, a byte per entry is written once."""
     return mass.nbytes + 2 * always.nbytes
 
 
@@ -111,10 +111,10 @@ def set_kernel(mass, always, keep, share, share_rest, at_least, N, BLOCK: tl.con
 
 
 def launch(mass: Float[Tensor, "R N"], always: Bool[Tensor, "R N"], share: float, at_least: int) -> Bool[Tensor, "R N"]:
-    """Which entries of each row to keep: as few as hold the share, the largest first; the first of equal ones.
+    """Return a mask of the fewest entries of each row that contain the share: the largest ones, in ties the first.
 
     Args:
-        mass: float32, not negative, which is not checked.
+        mass: float32 and not negative, which is not checked.
         always: entries that are kept in any case, and whose mass counts.
         share: in [0, 1). at_least: entries per row.
     """
@@ -133,7 +133,7 @@ def launch(mass: Float[Tensor, "R N"], always: Bool[Tensor, "R N"], share: float
 
 
 def takes(mass: Tensor, always: Tensor) -> bool:
-    """Rows of float32, contiguous."""
+    """Return whether the kernel supports these tensors: contiguous rows, with masses in float32."""
     return mass.ndim == 2 and mass.dtype == torch.float32 and mass.is_contiguous() and always.is_contiguous()
 
 
@@ -147,7 +147,7 @@ def example(
     n_forced: int,
     levels: int = 0,
 ) -> tuple[Tensor, Tensor, float, int]:
-    """Random arguments for `launch`, in float32 whatever the type; with so many different values only."""
+    """Draw random arguments for `launch`, always in float32; `levels` is the number of different values."""
     mass = torch.rand(shape, generator=generator, device=generator.device)
     if levels:
         mass = (mass * levels).floor()

@@ -1,1 +1,1 @@
-"""Layers of experts: who works on which token, and the products by expert."""
+"""Mixture-of-experts layers: the assignment of tokens to experts, and the products per expert."""

@@ -1,17 +1,18 @@
-"""The experts' MLPs, each on its own tokens: gather and SwiGLU, then down, weighted and back to the tokens.
+"""The experts' MLPs, each on its own tokens: gather and SwiGLU, then down, weighted and summed per token.
 
 Dimension key: T tokens, D size of a token, E experts, F hidden units of an expert, k experts per token, P = T * k pairs
 of a token and an expert, sorted by expert. In a tile: rows are pairs.
 
-Few tokens are bound by memory: each expert that has a token reads its weights once, so 8 tokens may wake as many bytes
-as 8000. Many are bound by arithmetic, and this makes P products of a token and an expert where the dense layer of all
-experts makes T * E. A tile belongs to one expert; where an expert's rows end inside it, the rest of the tile is idle.
+Few tokens are bound by memory: the weights of each expert with a token are read once, so 8 tokens may need as many
+bytes as 8000. Many tokens are bound by arithmetic; here this takes P products of a token and an expert, while a dense
+layer of all experts takes T * E. A tile belongs to one expert; if an expert's rows end inside a tile, the rest of the
+tile is idle.
 
-How many tiles each expert needs only the GPU knows. So as many programs are started as there can be tiles, each finds
-its own from the offsets, and those that are too many leave: the host never waits.
+Only the GPU knows how many tiles each expert needs. So we start as many programs as there can be tiles. Each program
+finds its tile from the offsets, and surplus programs end at once: the host never waits.
 
-Few tokens take 10 us of memory and several launches, each of which begins with a chain of loads: offsets, places,
-numbers. So each kernel is started while the one before it still runs, and waits where it needs its results.
+Few tokens take 10 us of memory traffic and several launches, each of which begins with a chain of loads: offsets,
+places, numbers. So each kernel starts while the previous one still runs, and waits when it needs its results.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import silu
 
-JOINED = 256  # numbers of a token that one program adds up
+JOINED = 256  # numbers of a token that one program sums
 # For the tests: a prime number of experts of which two have two tiles, the others none; k = E, whole tiles, and rows
 # longer than any setting multiplies at a time.
 CASES = ({"shape": (21, 7, 40, 20), "k": 2, "used": 2}, {"shape": (16, 2, 136, 136), "k": 2})
@@ -42,7 +43,7 @@ def reference(
     order: Int[Tensor, "P"],
     offsets: Int[Tensor, "E1"],
 ) -> Float[Tensor, "T D"]:
-    """y_t = Σ over its experts of w (silu(G x) ⊙ U x) Dᵀ, expert by expert, in float32."""
+    """Compute y_t = Σ over its experts of w (silu(G x) ⊙ U x) Dᵀ, expert by expert, in float32."""
     total = torch.zeros(inputs.shape, dtype=torch.float32, device=inputs.device)
     bounds = offsets.tolist()
     for expert, (begin, end) in enumerate(pairwise(bounds)):
@@ -62,7 +63,7 @@ def bytes_moved(
     order: Int[Tensor, "P"],
     offsets: Int[Tensor, "E1"],
 ) -> int:
-    """The weights of the experts that have tokens, tokens and routing read once; the outputs written once."""
+    """Count the bytes to move at least: used experts, tokens and routing are read once, outputs are written once."""
     n_awake = int((offsets.diff() > 0).sum())
     an_expert = (gate_up.nbytes + down.nbytes) // len(gate_up)
     return n_awake * an_expert + 2 * inputs.nbytes + weight.nbytes + order.nbytes + offsets.nbytes
@@ -83,7 +84,7 @@ def rows_of_tile(offsets, tile, E: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_T:
 
 
 def promising(setting: dict[str, int], E: int, P_CLASS: int, **others: object) -> bool:
-    """Tiles from a half of the rows that an expert has on average to twice as many."""
+    """Accept tiles from half of an expert's mean number of rows to twice as many."""
     rows = min(128, max(8, P_CLASS / E))
     return rows / 2 <= setting["BLOCK_T"] <= 2 * rows
 
@@ -184,7 +185,7 @@ def join_kernel(parts, outputs, D: tl.constexpr, K: tl.constexpr, OVERLAP: tl.co
 
 
 def takes(inputs: Tensor, gate_up: Tensor, down: Tensor) -> bool:
-    """Whether the experts' matrices are as the kernel reads them."""
+    """Return whether the experts' matrices have the layout that the kernel needs."""
     return experts_fit(inputs, gate_up, down)
 
 
@@ -196,11 +197,11 @@ def launch(
     order: Int[Tensor, "P"],
     offsets: Int[Tensor, "E1"],
 ) -> Float[Tensor, "T D"]:
-    """The experts' outputs, weighted and added up by token; all are routed, none is dropped.
+    """Compute the experts' outputs, weighted and summed per token; all tokens are routed, none is dropped.
 
     Args:
         gate_up: the gate's F rows, then those of up, of every expert.
-        weight, order, offsets: as `router_topk` gives them. Their values are not checked: that would wait for the GPU.
+        weight, order, offsets: as `router_topk` returns them. The values are not checked: that would wait for the GPU.
     """
     _check(inputs, gate_up, down, weight, order, offsets)
     if not runs_kernel(inputs) or not len(inputs):
@@ -209,7 +210,7 @@ def launch(
 
 
 def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, order: Tensor, offsets: Tensor) -> Tensor:
-    """`launch` without its checks, which take as long as a launch: for callers that have asked `takes`."""
+    """Run `launch` without its checks, which take as long as a launch: for callers that have called `takes`."""
     (n_tokens, size), (n_experts, _, n_hidden), n_pairs = inputs.shape, down.shape, order.shape[0]
     hidden = torch.empty((n_pairs, n_hidden), dtype=inputs.dtype, device=inputs.device)
     parts = torch.empty((n_pairs, size), dtype=inputs.dtype, device=inputs.device)  # twice as many bytes in float32
@@ -242,7 +243,7 @@ def example(
     k: int,
     used: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Random arguments for `launch`, of a shape (T, E, D, F); tokens go to the first `used` experts alone."""
+    """Draw random arguments for `launch`, of a shape (T, E, D, F); only the first `used` experts get tokens."""
     where = {"generator": generator, "device": generator.device}
     n_tokens, n_experts, size, n_hidden = shape
     inputs = torch.randn(n_tokens, size, **where).to(device, dtype)

@@ -1,12 +1,12 @@
-"""The experts' MLPs for a few tokens: each pair of a token and an expert by itself, without sorting pairs by expert.
+"""The experts' MLPs for a few tokens: each pair of a token and an expert separately, without sorting pairs by expert.
 
 Dimension key: T tokens, D size of a token, E experts, F hidden units of an expert, k experts per token, P = T * k pairs
 of a token and an expert, numbered t * k + place.
 
-One token is a product of matrices and a vector: its k experts are read once, and the time is that of the bytes. Tiles
-by expert, as in grouped_matmul, need the pairs sorted first and the experts' outputs added up last. Here two launches
-are all: one makes the hidden values of each pair, one reads them back for each token, so that a token's experts are
-added up where they are multiplied. Pairs that share an expert read it again, from a cache where it holds it; so this is
+One token means products of matrices and a vector: its k experts are read once, and the bytes determine the time. Tiles
+per expert, as in grouped_matmul, need sorted pairs at the start and a sum over experts at the end. Here two launches
+are enough: one computes the hidden values of each pair, the other reads them for each token, so that a token's experts
+are summed where they are multiplied. Pairs that share an expert read it again, from a cache if it is there. So this is
 for few pairs.
 """
 
@@ -20,10 +20,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import silu
 
-MOST_PAIRS = 8  # up to which pairs by themselves are faster than tiles of pairs sorted by expert
-AT_A_TIME = 2048  # numbers of a matrix that a program asks for before it waits; twice as many of rows in several steps
+MOST_PAIRS = 8  # up to this number, separate pairs are faster than tiles of pairs sorted by expert
+AT_A_TIME = 2048  # numbers of a matrix that a program loads before it waits; twice as many if rows take several steps
 LONGEST = 2048  # numbers of a row among them
-STAGES = 1  # of the loop over longer rows: so many programs are on a processor that their loads overlap already
+STAGES = 1  # of the loop over longer rows: with so many programs per processor, their loads overlap already
 WARPS = 4
 # For the tests: a prime number of experts, lengths that are no multiple of a block; k = 1; k = E; rows in two steps.
 CASES = (
@@ -41,7 +41,7 @@ def reference(
     weight: Float[Tensor, "T k"],
     expert: Int[Tensor, "T k"],
 ) -> Float[Tensor, "T D"]:
-    """y_t = Σ over its experts of w (silu(G x) ⊙ U x) Dᵀ, in float32."""
+    """Compute y_t = Σ over its experts of w (silu(G x) ⊙ U x) Dᵀ, in float32."""
     rows = expert.long()
     gate, up = torch.einsum("td,tkfd->tkf", inputs.float(), gate_up[rows].float()).chunk(2, dim=2)
     shares = weight[:, :, None] * (silu(gate) * up)
@@ -55,7 +55,7 @@ def bytes_moved(
     weight: Float[Tensor, "T k"],
     expert: Int[Tensor, "T k"],
 ) -> int:
-    """The weights of the experts that have tokens, tokens and routing read once; the outputs written once."""
+    """Count the bytes to move at least: used experts, tokens and routing are read once, outputs are written once."""
     an_expert = (gate_up.nbytes + down.nbytes) // len(gate_up)
     return len(expert.unique()) * an_expert + 2 * inputs.nbytes + weight.nbytes + expert.nbytes
 
@@ -109,12 +109,12 @@ def pair_down_kernel(
 
 
 def takes(inputs: Tensor, gate_up: Tensor, down: Tensor, k: int) -> bool:
-    """Whether these tokens are few enough, and the experts' matrices as the kernel reads them."""
+    """Return whether there are few enough tokens, and the experts' matrices have the layout that the kernel needs."""
     return inputs.shape[0] * k <= MOST_PAIRS and experts_fit(inputs, gate_up, down)
 
 
 def experts_fit(inputs: Tensor, gate_up: Tensor, down: Tensor) -> bool:
-    """Whether tokens (T, D) and the matrices of the experts have one type, fit each other and lie in one piece."""
+    """Return whether tokens (T, D) and the experts' matrices have one type and matching shapes, and are contiguous."""
     tensors = (inputs, gate_up, down)
     fit = inputs.ndim == 2 and gate_up.ndim == down.ndim == 3 and inputs.shape[1] == down.shape[1]
     fit = fit and gate_up.shape == (down.shape[0], 2 * down.shape[2], down.shape[1])
@@ -129,11 +129,11 @@ def launch(
     weight: Float[Tensor, "T k"],
     expert: Int[Tensor, "T k"],
 ) -> Float[Tensor, "T D"]:
-    """The experts' outputs, weighted and added up by token.
+    """Compute the experts' outputs, weighted and summed per token.
 
     Args:
         gate_up: the gate's F rows, then those of up, of every expert.
-        weight, expert: as `router_topk` gives them. Their values are not checked: that would wait for the GPU.
+        weight, expert: as `router_topk` returns them. Their values are not checked: that would wait for the GPU.
     """
     _check(inputs, gate_up, down, weight, expert)
     if not runs_kernel(inputs) or not len(inputs):
@@ -142,15 +142,15 @@ def launch(
 
 
 def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
-    """`launch` without its checks, which take as long as a launch: for callers that have asked `takes`."""
+    """Run `launch` without its checks, which take as long as a launch: for callers that have called `takes`."""
     (n_tokens, size), (_, _, n_hidden), k = inputs.shape, down.shape, weight.shape[1]
-    # Of the matrices' type, so that threads load of both what belongs together, and need not exchange it.
+    # In the matrices' type, so that threads load matching parts of both and need not exchange them.
     hidden = torch.empty((n_tokens * k, n_hidden), dtype=inputs.dtype, device=inputs.device)
     outputs = torch.empty((n_tokens, size), dtype=inputs.dtype, device=inputs.device)
     by_size, by_hidden, overlap = _block(size), _block(n_hidden), overlap_of(inputs.device)
     more = overlap | {"num_warps": WARPS}
     with torch.cuda.device_of(inputs):  # triton launches on the current GPU, which may be another one
-        # Pairs are neighbours in the order of launching, so that those of one expert read it at the same time.
+        # Pairs are adjacent in launch order, so that pairs of one expert read it at the same time.
         pair_hidden_kernel[n_tokens * k, cdiv(n_hidden, by_size[0])](
             inputs, gate_up, expert, hidden, size, n_hidden, k, STAGES, bool(overlap), *by_size, **more
         )
@@ -161,7 +161,7 @@ def run(inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, expert: T
 
 
 def _block(length: int) -> tuple[int, int]:
-    """Rows of a matrix, and numbers of each, that a program has at a time."""
+    """Return the rows of a matrix, and the numbers of each row, that a program handles at a time."""
     longest = min(LONGEST, power_of_two(length))
     return (AT_A_TIME if length <= LONGEST else 2 * AT_A_TIME) // longest, longest
 
@@ -169,7 +169,7 @@ def _block(length: int) -> tuple[int, int]:
 def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int, int, int], k: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Random arguments for `launch`, of a shape (T, E, D, F)."""
+    """Draw random arguments for `launch`, of a shape (T, E, D, F)."""
     where = {"generator": generator, "device": generator.device}
     n_tokens, n_experts, size, n_hidden = shape
     inputs = torch.randn(n_tokens, size, **where).to(device, dtype)

@@ -1,16 +1,16 @@
-"""Route tokens to experts: the gate's product, the best k, their weights, and which rows each expert works on.
+"""Route tokens to experts: the gate's product, the best k, their weights, and the rows that each expert processes.
 
 Dimension key: T tokens, E experts, D size of a token, k experts per token, P = T * k pairs of a token and an expert,
 numbered t * k + place.
 
-Each expert needs the list of its pairs, so that its products are over neighbouring rows: a counting sort by
-expert. One kernel chooses and counts within its tokens; a second turns all counts into places and writes the pairs
-there. Nothing is added atomically, so a pair's place is always the same, and the GPU never waits for the host. In torch
-this is a softmax, a topk, a division, a sort, a count and a running sum, each a pass and a launch of its own. The
-product with the gate, in float32, is made by the first kernel too: in torch it is two conversions and a product.
+Each expert needs the list of its pairs, so that its products use adjacent rows: a counting sort by expert. The first
+kernel chooses experts and counts them within its tokens. The second kernel turns all counts into places and writes the
+pairs there. Nothing is added atomically, so a pair's place is always the same, and the GPU never waits for the host. In
+torch this is a softmax, a topk, a division, a sort, a count and a running sum, each with its own pass and launch. The
+first kernel also computes the float32 product with the gate, which takes two conversions and a product in torch.
 
-What bounds it is latency: k choices one after the other, then the counts of all programs in each. So few tokens are
-spread over many programs, down to one each, while many tokens are 64 to a program.
+Latency is the limit: k choices one after the other, then the counts of all programs in each program. So few tokens are
+spread over many programs, down to one token per program, while many tokens are processed 64 per program.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from torch.nn.functional import logsigmoid
 # (MoEfication), or its sigmoid divided by the sum over the chosen ones (DeepSeek-V3).
 Weights = Literal["chosen", "all", "one", "sigmoid"]
 
-MOST_EXPERTS = 1024  # a program has all experts of its tokens in registers
-TILE = 8192  # logits that it has at a time, at most
+MOST_EXPERTS = 1024  # a program holds all experts of its tokens in registers
+TILE = 8192  # maximum number of logits per program at a time
 MOST_TOKENS = 64  # of a program, so that few programs read each other's counts
-PROGRAMS = 128  # where there are few tokens: about as many as a GPU has processors
+PROGRAMS = 128  # for few tokens: about as many as a GPU has processors
 COUNTS, MOST_BLOCKS = 4096, 64  # that are read at a time: so many, of so many blocks
-OF_A_WARP = 256  # logits, where 16 warps suffice: a token in one warp needs no other to find its best experts
-GATE = 16384  # numbers of the gate that a program with one token has at a time
+OF_A_WARP = 256  # logits for which 16 warps suffice: a token in one warp needs no other warp to find its best experts
+GATE = 16384  # numbers of the gate that a program with one token loads at a time
 # For the tests: with a bias, a prime number of experts; fewer tokens than a tile and k = E; k = 1 with ties; two tiles;
 # with a gate, one token a program and a tile of tokens, of more numbers than are multiplied at a time.
 CASES = (
@@ -61,7 +61,7 @@ class Routed(NamedTuple):
     logits: Float[Tensor, "T E"] | None = None  # in float32, where there is a gate
 
     def loads(self) -> Int[Tensor, "E"]:
-        """Tokens of each expert."""
+        """The number of tokens of each expert."""
         return self.offsets.diff()
 
 
@@ -74,7 +74,7 @@ def reference(
     scaling: float = 1.0,
     ordered: bool = True,
 ) -> Routed:
-    """In float32. Equal scores: the lower expert first. NaN comes last, and makes all weights of its token NaN."""
+    """Compute the same in float32. In ties the lower expert is first. NaN is last and makes its token's weights NaN."""
     logits = inputs.float() if gate is None else inputs.float() @ gate.float().T
     prior = logits.sigmoid() if weights == "sigmoid" else logits.softmax(dim=1)
     score = logits if bias is None and weights != "sigmoid" else prior + (0 if bias is None else bias)
@@ -104,7 +104,7 @@ def bytes_moved(
     scaling: float = 1.0,
     ordered: bool = True,
 ) -> int:
-    """Inputs, gate and bias read once; of each pair a weight, an expert and a place written once; offsets, logits."""
+    """Count the bytes to move at least: inputs, gate and bias are read once; all outputs are written once."""
     n_tokens, n_experts = len(inputs), inputs.shape[1] if gate is None else len(gate)
     read = sum(tensor.nbytes for tensor in (inputs, bias, gate) if tensor is not None)
     written = 8 * n_tokens * k + (4 * n_tokens * k + 4 * (n_experts + 1) if ordered else 0)
@@ -238,7 +238,7 @@ def order_kernel(
 
 
 def takes(inputs: Tensor, gate: Tensor, k: int, bias: Tensor | None = None) -> bool:
-    """Whether the kernel can choose k experts of tokens (T, D) by this gate."""
+    """Return whether the kernel can choose k experts of tokens (T, D) with this gate."""
     fits = inputs.ndim == gate.ndim == 2 and inputs.shape[1] == gate.shape[1] and gate.dtype == inputs.dtype
     fits = fits and 1 <= k <= gate.shape[0] <= MOST_EXPERTS and gate.shape[0] > 1
     if bias is not None:
@@ -256,13 +256,13 @@ def launch(
     scaling: float = 1.0,
     ordered: bool = True,
 ) -> Routed:
-    """The k best experts of each token, and the pairs of each expert.
+    """Return the k best experts of each token, and the pairs of each expert.
 
     Args:
-        inputs: the logits (T, E), or the tokens (T, D) where a gate is given, whose logits are returned too.
-        weights: what the output of a chosen expert is multiplied by, times `scaling`: see `Weights`.
-        bias: added to the shares for the choice alone, as where it balances the loads (DeepSeek-V3).
-        ordered: False to go without `order` and `offsets`, and without the launch that makes them.
+        inputs: the logits (T, E), or with a gate the tokens (T, D); their logits are then returned, too.
+        weights: how the output of a chosen expert is weighted, before the factor `scaling`: see `Weights`.
+        bias: added to the scores only for the choice, for example to balance the loads (DeepSeek-V3).
+        ordered: False to omit `order` and `offsets`, and the launch that computes them.
     """
     _check(inputs, k, weights, bias, gate)
     if not runs_kernel(inputs) or not len(inputs):
@@ -273,7 +273,7 @@ def launch(
 def run(
     inputs: Tensor, k: int, weights: str, bias: Tensor | None, gate: Tensor | None, scaling: float, ordered: bool
 ) -> Routed:
-    """`launch` without its checks, which take as long as a launch: for callers that have asked `takes`."""
+    """Run `launch` without its checks, which take as long as a launch: for callers that have called `takes`."""
     (n_tokens, width), device = inputs.shape, inputs.device
     n_experts = width if gate is None else gate.shape[0]
     sizes, n_warps = _sizes(n_tokens, n_experts, width, gate is not None, inputs.dtype == torch.float32)
@@ -306,7 +306,7 @@ def run(
 
 
 def _sizes(n_tokens: int, n_experts: int, width: int, gated: bool, exact: bool) -> tuple[dict[str, int], int]:
-    """Tokens, experts and numbers of a token that a program of choose_kernel has at a time, and its warps."""
+    """Return the tokens, experts and numbers of a token per program of choose_kernel at a time, and its warps."""
     block = power_of_two(n_experts)
     n_a_block = min(MOST_TOKENS, TILE // block, power_of_two(cdiv(n_tokens, PROGRAMS)))
     n_warps, at_a_time = min(16, max(1, n_a_block * block // OF_A_WARP)), 1
@@ -329,11 +329,11 @@ def example(
     width: int | None = None,
     ordered: bool = True,
 ) -> tuple[Tensor, int, str, Tensor | None, Tensor | None, float, bool]:
-    """Random arguments for `launch`: logits (T, E), with ties if no bias decides; with a width, tokens and a gate."""
+    """Draw random arguments for `launch`: logits (T, E), with ties unless biased; with `width`, tokens and a gate."""
     where = {"generator": generator, "device": generator.device}
     bias = (0.3 * torch.randn(shape[1], **where)).to(device) if biased else None
     if width is not None:
-        # Whole numbers, whose sums are exact: no rounding then decides who is chosen, and ties stay ties.
+        # Whole numbers, whose sums are exact: rounding then decides no choice, and ties stay ties.
         tokens, gate = (torch.randint(-2, 3, (n, width), **where).to(device, dtype) for n in shape)
         return tokens / 4, k, weights, bias, gate / 4, 2.5, ordered
     logits = torch.randn(shape, **where).to(device, dtype)

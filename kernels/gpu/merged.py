@@ -1,7 +1,7 @@
 """`python3 -m course_lib.kernels.gpu.merged EARLIER LATER RESULT`: one file from two runs of `make gpu` on one device.
 
-A run has a limit on its time, and a bench that it could not finish has few contests, or none. Such a bench is taken
-from the earlier run. Each bench says when its run started; tests, ceilings and what was wrong are of the later run.
+The time of a run is limited, so a bench that it could not finish has few contests, or none. Such a bench is taken from
+the earlier run. Each bench has the start time of its run; tests, peak rates and failures are those of the later run.
 """
 
 import json
@@ -13,7 +13,7 @@ ENOUGH = 2  # contests
 
 
 def merged(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """The later run, with those benches of the earlier one that it did not finish.
+    """Return the later run, with the earlier run's results for benches that the later one did not finish.
 
     Raises:
         ValueError: the runs are of two devices.
@@ -33,7 +33,7 @@ def merged(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_line(text: str) -> str:
-    """Without the traceback, which names folders of the machine."""
+    """Return the text without the traceback, which contains folders of the machine."""
     return text.splitlines()[0].strip()
 
 

@@ -1,4 +1,4 @@
-"""What `make gpu` found: one JSON, written whole after each part, and the same in words."""
+"""The results of `make gpu`: one JSON file, written atomically after each part, and the same as text."""
 
 import json
 import math
@@ -18,7 +18,7 @@ TYPES = ("float32", "float16", "bfloat16")
 
 
 def environment(device: Any) -> dict[str, Any]:
-    """Where the numbers come from; `device` is torch's."""
+    """Describe the machine and the versions; `device` is torch's."""
     import numpy
     import torch
 
@@ -35,7 +35,7 @@ def environment(device: Any) -> dict[str, Any]:
 
 
 def _driver() -> str | None:
-    """As nvidia-smi says it; torch does not know."""
+    """Return the driver's version from nvidia-smi; torch does not report it."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         output = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
@@ -45,7 +45,7 @@ def _driver() -> str | None:
 
 
 class Report:
-    """The JSON under way."""
+    """The results so far, as JSON."""
 
     def __init__(self, path: Path, command: str) -> None:
         self.path, self.begin = path, time.monotonic()
@@ -54,7 +54,7 @@ class Report:
         self.content |= {"device": {}, "ceilings": {}, "tests": {}, "benches": {}, "wrong": []}
 
     def write(self, **values: Any) -> None:
-        """Whole or not at all."""
+        """Write the file atomically."""
         self.content |= values | {"seconds": round(time.monotonic() - self.begin, 1)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_suffix(f".{os.getpid()}.tmp")
@@ -62,13 +62,13 @@ class Report:
         temporary.replace(self.path)
 
     def add(self, part: Part, outcome: Outcome) -> list[str]:
-        """Takes a part in, writes, and says what it found."""
+        """Add a part's results, write the file, and return a description of the results."""
         label = part.name.split(".")[-1] if part.kind == "bench" else Path(part.name).stem
         entry, lines = (_tests if part.kind == "tests" else _bench)(outcome)
         entry["status"] = entry.get("status") or (
             "broken" if outcome.broken else "wrong" if entry["wrong"] else "right"
         )
-        earlier = f"{part.kind} {label}: "  # of a part that is added again because it went on
+        earlier = f"{part.kind} {label}: "  # lines of a part that was resumed and is added again
         self.content["wrong"] = [line for line in self.content["wrong"] if not line.startswith(earlier)]
         self.content["wrong"] += [f"{part.kind} {label}: {what}" for what in entry["wrong"]]
         self.content["wrong"] += [f"{part.kind} {label}: {step}: {how}" for step, how in outcome.broken.items()]
@@ -79,7 +79,7 @@ class Report:
 
 
 def _tests(outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
-    """Counts, by type too, and what failed with its message."""
+    """Count the outcomes, also by type, and list the failed tests with their messages."""
     ran = [record for record in outcome.records if record["record"] == "test"]
     count = Counter(test["outcome"] for test in ran)
     by_type = {kind: Counter(test["outcome"] for test in ran if kind in _types(test["name"])) for kind in TYPES}
@@ -94,12 +94,12 @@ def _tests(outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
 
 
 def _types(name: str) -> set[str]:
-    """Of the parameters in a test's name."""
+    """Return the types among the parameters in a test's name."""
     return set(name.partition("[")[2].rstrip("]").split("-"))
 
 
 def _bench(outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
-    """The rows of `course bench`, and the errors on other numbers."""
+    """Return the rows of `course bench`, and the errors on other numbers."""
     entry: dict[str, Any] = {"seconds": outcome.seconds, "broken": outcome.broken, "rows": [], "absent": {}}
     entry |= {"refused": {}, "wrong": [], "other_numbers": {}, "stopped": None}
     for record in outcome.records:
@@ -136,7 +136,7 @@ def _take(entry: dict[str, Any], record: Record) -> None:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """The median, the bound and the speed relative to the reference."""
+    """Format the median, the bound and the speedup over the reference."""
     head = f"  {row['contest'][:32]:<32} {row['side'][:28]:<28}"
     word = WORDS.get(row["verdict"], row["verdict"])
     if not row["repetitions"]:
@@ -153,7 +153,7 @@ def _last(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """NaN, which JSON has no word for, becomes null."""
+    """Replace NaN and infinities, which JSON does not have, by null."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

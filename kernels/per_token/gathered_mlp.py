@@ -1,4 +1,4 @@
-"""An MLP of which a token needs few neurons: gate, up, activation and down of those alone.
+"""An MLP for a token that needs only few neurons: gate, up, activation and down of these neurons.
 
 Liu, Wang, Dao and others, 2023, Deja Vu, https://arxiv.org/abs/2310.17157 (section 4.4: its kernels for sparse MLPs).
 
@@ -6,11 +6,11 @@ Dimension key: T tokens that share one choice, D width, F neurons, K of them cho
 All three matrices are neuron-major: row f of `gate`, `up` and `down` belongs to neuron f, so `down` is the transpose of
 the usual one. In a tile: rows are neurons.
 
-One token is bound by memory, so the time is that of the rows that are read, 3 K D numbers of 3 F D. A program takes its
-part of the neurons one after another, asks for the three rows of each at once, and holds what they give in registers; a
-last kernel joins the parts, of 4 T D bytes each, which a cache holds. Deviation: the paper's code runs two kernels with
-the hidden values in between. Here only a few tokens do: tensor cores make their products, of tiles of neurons, and
-the hidden values are rounded to the type of the inputs.
+One token is bound by memory, so the rows that are read determine the time: 3 K D of 3 F D numbers. A program processes
+its part of the neurons one after another, loads the three rows of each at the same time, and keeps the sum in
+registers; a last kernel joins the parts, of 4 T D bytes each, which fit into a cache. Deviation: the paper's code runs
+two kernels with the hidden values in between. Here only the case of a few tokens does so: tensor cores multiply tiles
+of neurons, and the hidden values are rounded to the type of the inputs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from torch import Tensor
 from torch.nn.functional import relu, silu
 
 MOST_TOKENS = 16  # one tile of a tensor core; more tokens with one choice are a product of matrices
-PROGRAMS = 8  # where no GPU says how many it can hold
-COLUMNS = 128  # of `down` that a program of the first setting has, from which the parts are counted
-FEWEST, MOST = 64, 2048  # neurons of a part: of fewer, a product is not worth its sum; more indices do not fit a chip
-ROOM = 128  # indices that a program holds at least, as many as the largest BLOCK_K
+PROGRAMS = 8  # without a GPU
+COLUMNS = 128  # of `down` per program of the first setting, which determines the number of parts
+FEWEST, MOST = 64, 2048  # neurons of a part: fewer are not worth the sum; more indices do not fit on chip
+ROOM = 128  # minimum number of indices per program, as many as the largest BLOCK_K
 CURVES = {"silu": silu, "relu": relu}
 # For the tests: an odd number of neurons; few tokens, two parts, ragged tiles; one neuron, no gate; all neurons; none.
 CASES = (
@@ -51,7 +51,7 @@ def reference(
     activation: Activation = "silu",
     bias: Float[Tensor, "F"] | None = None,
 ) -> Float[Tensor, "T D"]:
-    """y = Σ_{f in chosen} h_f down_f, in float32; h_f = a(gate_f x) (up_f x + b_f), without a gate a(up_f x + b_f)."""
+    """Compute y = Σ_{f in chosen} h_f down_f in float32; h_f = a(gate_f x) (up_f x + b_f), ungated a(up_f x + b_f)."""
     x, rows = inputs.float(), chosen.long()
     hidden = x @ up[rows].float().T + (0 if bias is None else bias[rows].float())
     curve = CURVES[activation]
@@ -68,7 +68,7 @@ def bytes_moved(
     activation: Activation = "silu",
     bias: Float[Tensor, "F"] | None = None,
 ) -> int:
-    """The chosen neurons' rows (3 K D numbers, 2 K D without a gate) and biases, their indices, inputs and outputs."""
+    """Count the chosen neurons' rows (3 K D numbers, 2 K D without a gate) and biases, indices, inputs and outputs."""
     a_neuron = sum(matrix[0].nbytes for matrix in (gate, up, down, bias) if matrix is not None)
     return len(chosen) * a_neuron + chosen.nbytes + 2 * inputs.nbytes
 
@@ -184,7 +184,7 @@ def down_kernel(
 
 
 def takes(inputs: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) -> bool:
-    """Whether the kernel computes an MLP of these matrices; `gate` may be `up` again where there is none."""
+    """Return whether the kernel computes an MLP with these matrices; without a gate, `gate` may be `up`."""
     one_type = inputs.dtype == gate.dtype == up.dtype == down.dtype
     contiguous = all(matrix.is_contiguous() for matrix in (inputs, gate, up, down))
     return activation in CURVES and one_type and contiguous and gate.shape == up.shape == down.shape
@@ -199,12 +199,12 @@ def launch(
     activation: Activation = "silu",
     bias: Float[Tensor, "F"] | None = None,
 ) -> Float[Tensor, "T D"]:
-    """The output of the chosen neurons for a few tokens; zeros where none is chosen.
+    """Compute the output of the chosen neurons for a few tokens; zeros if none is chosen.
 
     Args:
-        gate: None where the activation is of `up` (OPT), as in any MLP of two matrices.
-        chosen: in any order. On a GPU their values are not checked: that would wait for it.
-        bias: of `up`. That of `down` belongs to no neuron, so the caller adds it.
+        gate: None if the activation applies to `up` (OPT), as in any MLP of two matrices.
+        chosen: in any order. On a GPU the values are not checked, because that would wait for the GPU.
+        bias: of `up`. The bias of `down` belongs to no neuron, so the caller adds it.
     """
     _check(inputs, gate, up, down, chosen, activation, bias)
     (n_tokens, size), n_chosen = inputs.shape, len(chosen)
@@ -242,7 +242,7 @@ def launch(
 
 
 def _neurons_of_a_part(n_chosen: int, n_tokens: int, size: int, device: torch.device) -> int:
-    """So few that the programs keep a GPU busy: two for each of its multiprocessors."""
+    """Return so few neurons that the programs keep a GPU busy: two for each of its multiprocessors."""
     n_programs = programs_to_fill(device, 2, PROGRAMS)
     if n_tokens == 1:
         return min(MOST, triton.cdiv(n_chosen, n_programs))
@@ -260,7 +260,7 @@ def example(
     biased: bool = False,
     activation: Activation = "silu",
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor, Activation, Tensor | None]:
-    """Random arguments for `launch`, of a shape (T, D, F), with so many neurons chosen, in any order."""
+    """Draw random arguments for `launch`, of a shape (T, D, F), with `n_chosen` neurons in any order."""
     where = {"generator": generator, "device": generator.device}
     n_tokens, size, n_neurons = shape
     inputs = torch.randn(n_tokens, size, **where).to(device, dtype)

@@ -1,19 +1,19 @@
-"""Attention of one new token in the heads that it needs; the other heads give zeros.
+"""Attention of one new token in the heads that it needs; the output of all other heads is zero.
 
 Liu, Wang, Dao and others, 2023, Deja Vu, https://arxiv.org/abs/2310.17157 (section 4.4: its kernels for sparse heads).
 
 Dimension key: B sequences, H key-value heads (in the kernels those of all sequences), G query heads to each, heads = H
 * G, N slots, D size of a head, P programs, S parts that a group's slots are split into.
 
-One token is bound by memory, by the keys and values that it reads. Where each query head has keys and values of its own
-(OPT), half of the heads are half of the bytes. In groups (Llama), G query heads read the same keys and values, so bytes
-fall only where a whole group is left out: dropping two of three heads may save nothing. `bytes_moved` counts exactly
-that. The projections before and after are not part of this kernel; there, each query head saves its own share.
+One token is bound by memory, by the keys and values that it reads. If each query head has its own keys and values
+(OPT), half of the heads need half of the bytes. In groups (Llama), G query heads read the same keys and values, so
+bytes are saved only if a whole group is skipped: skipping two of three heads may save nothing. `bytes_moved` counts
+exactly that. The projections before and after are not part of this kernel; there, each query head saves its own part.
 
-On an H200, 8 heads of 32768 slots and 128 numbers in bfloat16 take 48 µs without groups and 49 in groups of four,
-where sdpa takes 49 and 50; half of the groups take 32. Tiles of 32 or 128 slots, two or five stages, and one, three or
-four programs a processor were not faster by more than half a microsecond. Both times are 16 to 18 µs above their bounds
-of 31 and 16 µs: a fixed cost (starting, ending, the second kernel) rather than a lower rate.
+On an H200, 8 heads of 32768 slots and 128 numbers in bfloat16 take 48 µs without groups and 49 µs in groups of four,
+while sdpa takes 49 and 50 µs; half of the groups take 32 µs. Tiles of 32 or 128 slots, two or five stages, and one,
+three or four programs per processor were not faster by more than half a microsecond. Both times are 16 to 18 µs above
+their bounds of 31 and 16 µs: a fixed cost (starting, ending, the second kernel) rather than a lower rate.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from course_lib.kernels.tiles import product
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-TILE_BYTES = 2**14  # of keys that a program has at a time, at most
+TILE_BYTES = 2**14  # maximum of keys per program at a time
 PIECE = 16  # slots: the part of each program is a multiple of it
 PROGRAMS_A_PROCESSOR = 2  # of the first kernel, all on the GPU at once
-PROGRAMS = 8  # of the first kernel, where no GPU says how many it can hold
-MOST_GROUPS = 2**12  # of all sequences: every program looks which of them are kept
-JOINED_NUMBERS, JOINED_PARTS = 64, 64  # of a head, that a program of the second kernel has at a time
+PROGRAMS = 8  # of the first kernel, without a GPU
+MOST_GROUPS = 2**12  # of all sequences: every program checks which of them are kept
+JOINED_NUMBERS, JOINED_PARTS = 64, 64  # of a head, per program of the second kernel at a time
 # For the tests: an odd number of heads and ragged tiles; one head alone; all, whole tiles; none; a head to each; more
 # groups than programs.
 CASES = (
@@ -50,7 +50,7 @@ def reference(
     keep: Bool[Tensor, "B heads"],
     scaling: float,
 ) -> Float[Tensor, "B heads D"]:
-    """softmax(q Kᵀ · scaling) V in float32 for the heads that are kept, zeros for the others."""
+    """Compute softmax(q Kᵀ · scaling) V in float32 for the kept heads, and zeros for the others."""
     output = torch.zeros(query.shape, dtype=torch.float32, device=query.device)
     n_groups = query.shape[1] // keys.shape[1]
     for sequence, head in keep.nonzero().tolist():
@@ -66,7 +66,7 @@ def bytes_moved(
     keep: Bool[Tensor, "B heads"],
     scaling: float,
 ) -> int:
-    """Keys, values and queries of the groups of which any head is kept; the choice; all outputs."""
+    """Count keys, values and queries of the groups with a kept head, the choice, and all outputs."""
     _, n_heads, n_slots, size = keys.shape
     n_awake = int(keep.unflatten(1, (n_heads, -1)).any(dim=2).sum())
     n_numbers = n_awake * (2 * n_slots + query.shape[1] // n_heads) * size + query.numel()
@@ -170,7 +170,7 @@ def heads_kernel(
 
 
 def takes(query: Tensor, keys: Tensor | None = None, values: Tensor | None = None) -> bool:
-    """Whether the kernel attends with these; of a query alone, whether it would with some."""
+    """Return whether the kernel supports these tensors; with only a query, whether it supports some keys and values."""
     if keys is None or values is None:
         return True
     one_type, whole = query.dtype == keys.dtype == values.dtype, keys.is_contiguous() and values.is_contiguous()
@@ -184,11 +184,11 @@ def launch(
     keep: Bool[Tensor, "B heads"],
     scaling: float,
 ) -> Float[Tensor, "B heads D"]:
-    """The attention output of one token of each sequence in the heads that are kept; each sequence may keep others.
+    """Compute the attention output of one token per sequence in the kept heads, which may differ between sequences.
 
     Args:
-        query: turned to its position, as the keys are. Query heads of a group are neighbours.
-        keys, values: all slots are seen; they may be the first of a cache with room for more.
+        query: rotated to its position, as the keys are. The query heads of a group are adjacent.
+        keys, values: all slots are visible; they may be the first slots of a cache with more room.
     """
     _check(query, keys, values, keep)
     if not runs_kernel(query) or not keys.numel():
@@ -224,7 +224,7 @@ def example(
     shape: tuple[int, int, int, int, int],
     n_kept: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, float]:
-    """Random arguments for `launch`, of a shape (B, H, G, N, D), with so many query heads kept of each sequence."""
+    """Draw random arguments for `launch`, of a shape (B, H, G, N, D), with `n_kept` kept query heads per sequence."""
     where = {"generator": generator, "device": generator.device}
     n_sequences, n_heads, n_groups, n_slots, size = shape
     query = torch.randn(n_sequences, n_heads * n_groups, size, **where).to(device, dtype)

@@ -1,19 +1,19 @@
-"""Multiply a matrix by a vector of which what is small counts as zero, and whose columns are then not read.
+"""Multiply a matrix by a vector whose small entries count as zero; the columns of these entries are not read.
 
 Liu and others, 2024, TEAL, https://arxiv.org/abs/2408.14690 (s_t(x) = x where |x| > t, else 0).
 
 Dimension key: O outputs, I inputs, S parts that the inputs are split into.
-The weight lies column by column: row i of `columns` (I, O) is what input i is multiplied with, so a zero skips O
-neighbouring numbers. In rows (O, I), it would skip single numbers, of which memory always gives 32 bytes or more.
+The weight is stored by column: input i is multiplied by row i of `columns` (I, O), so a zero skips O adjacent numbers.
+In rows (O, I), it would skip single numbers, but memory always transfers 32 bytes or more.
 
-One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program has some outputs and a part of the inputs.
-It lists those that count before it reads their columns: if the others were masked instead, their threads would wait
-for the rest. A second kernel adds the parts, of 4 O bytes each, in float32 and in a fixed order. Deviation: TEAL's code
-masks, and adds atomically in half precision, so its results differ from run to run.
+One vector is bound by memory: (1 - s) O I numbers at a sparsity s. A program handles some outputs and a part of the
+inputs. It first lists the inputs that count and then reads their columns: if the others were masked instead, their
+threads would wait for the rest. A second kernel adds the parts, of 4 O bytes each, in float32 and in a fixed order.
+Deviation: TEAL's code masks, and adds atomically in half precision, so its results differ from run to run.
 
-On an H200, 14336 by 4096 numbers in bfloat16 take 45 µs with no input at zero, 38 with a quarter, 29 with half, where
-the dense product takes 41. With no zeros nothing can be won: both read the same 117 MB, whose bound is 27.5 µs. The
-dense product reaches 67 % of it, this one 62 %, since it also makes its lists, and writes and adds the parts.
+On an H200, 14336 by 4096 numbers in bfloat16 take 45 µs with no input at zero, 38 with a quarter, 29 with half; the
+dense product takes 41. Without zeros there is nothing to gain: both read the same 117 MB, whose bound is 27.5 µs. The
+dense product reaches 67 % of it, this one 62 %, because it also makes its lists, and writes and adds the parts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 COLUMNS = 512  # outputs of a program
-ROOM, FEWEST = 256, 32  # inputs of a program, at most and at least: of fewer, a product is not worth its sum
+ROOM, FEWEST = 256, 32  # maximum and minimum inputs per program: for fewer, the sum costs more than the product
 PROGRAMS_A_PROCESSOR = 4  # all on the GPU at once
-PROGRAMS = 8  # where no GPU says how many it can hold
+PROGRAMS = 8  # without a GPU
 # For the tests: some parts, ragged tiles; whole ones; every input below the threshold; none below; a single number.
 CASES = (
     {"shape": (131, 277)},
@@ -42,7 +42,7 @@ CASES = (
 def reference(
     inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float, counted: Int[Tensor, "1"] | None = None
 ) -> Float[Tensor, "O"]:
-    """y = W (x ⊙ 1[|x| > t]), summed in float32."""
+    """Compute y = W (x ⊙ 1[|x| > t]), summed in float32."""
     kept = kept_inputs(inputs, threshold)
     if counted is not None:
         counted += kept.sum()
@@ -50,14 +50,14 @@ def reference(
 
 
 def kept_inputs(inputs: Float[Tensor, "I"], threshold: float) -> Tensor:
-    """Which inputs count, (I,). NaN counts, so that it is seen in the outputs."""
+    """Return a mask (I,) of the inputs that count. NaN counts, so that it is visible in the outputs."""
     return ~(inputs.float().abs() <= threshold)
 
 
 def bytes_moved(
     inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float, counted: Int[Tensor, "1"] | None = None
 ) -> int:
-    """The columns of the inputs that count, all inputs, the outputs."""
+    """Count the columns of the inputs that count, all inputs, and the outputs."""
     a_column = columns.shape[1] * columns.element_size()
     return int(kept_inputs(inputs, threshold).sum()) * a_column + inputs.nbytes + a_column
 
@@ -99,7 +99,7 @@ def part_kernel(
 
 
 def takes(inputs: Tensor, columns: Tensor, threshold: float) -> bool:
-    """Whether the kernel multiplies this vector with these columns."""
+    """Return whether the kernel multiplies this vector with these columns."""
     fits = inputs.dtype == columns.dtype and inputs.shape == columns.shape[:1]
     return fits and inputs.is_contiguous() and columns.is_contiguous() and threshold >= 0
 
@@ -107,7 +107,7 @@ def takes(inputs: Tensor, columns: Tensor, threshold: float) -> bool:
 def launch(
     inputs: Float[Tensor, "I"], columns: Float[Tensor, "I O"], threshold: float, counted: Int[Tensor, "1"] | None = None
 ) -> Float[Tensor, "O"]:
-    """y = W (x ⊙ 1[|x| > t]), where `columns` is Wᵀ, contiguous.
+    """Compute y = W (x ⊙ 1[|x| > t]), where `columns` is Wᵀ, contiguous.
 
     Args:
         counted: an int64, to which the number of inputs that count is added.
@@ -136,7 +136,7 @@ def launch(
 
 
 def _inputs_of_a_part(n_inputs: int, n_outputs: int, device: torch.device) -> int:
-    """So many that the programs fill a GPU once, or as few times as they fit into."""
+    """Return so many inputs that the programs fill a GPU once, or as few times as possible."""
     at_once = max(1, programs_to_fill(device, PROGRAMS_A_PROCESSOR, PROGRAMS) // triton.cdiv(n_outputs, COLUMNS))
     n_parts = at_once * triton.cdiv(n_inputs, at_once * ROOM)
     return max(FEWEST, triton.cdiv(n_inputs, n_parts))
@@ -145,7 +145,7 @@ def _inputs_of_a_part(n_inputs: int, n_outputs: int, device: torch.device) -> in
 def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int], threshold: float = 0.6
 ) -> tuple[Tensor, Tensor, float]:
-    """Random arguments for `launch`, of a shape (O, I). Of normal inputs, 0.6 leaves out 45 %."""
+    """Draw random arguments for `launch`, of a shape (O, I). For normal inputs, a threshold of 0.6 skips 45 %."""
     where = {"generator": generator, "device": generator.device}
     inputs = torch.randn(shape[1], **where).to(device, dtype)
     return inputs, (torch.randn(shape[1], shape[0], **where) / shape[1] ** 0.5).to(device, dtype), threshold

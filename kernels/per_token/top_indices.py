@@ -1,14 +1,14 @@
-"""The places of a row's highest scores, exactly as many as asked for, in order: the neurons that a token computes.
+"""The indices of a row's K highest scores, exactly K and in ascending order: the neurons that a token computes.
 
 Dimension key: T tokens, F scores of each, K of them chosen.
 
 torch.topk reads a row once for every two bits of a number, and takes 55 µs on an H200 for 14336 scores in bfloat16.
-Here a program holds a row in its registers and narrows the range of the K-th highest score down. It begins where normal
-numbers would have it, so those take 3 to 13 passes; by halves alone it would be one for each of 16 bits, or 32, and
-whatever the numbers are it is few more. All programs of a row search, each for itself, since the search waits for its
-threads and has no use for more of them; then each writes the indices of one slice. The result is what
-`course_lib.sparsity.ranking.keep_highest` keeps: of equal scores those of higher index. Since K is known beforehand,
-the host does not wait for the GPU.
+Here a program holds a row in its registers and narrows the range of the K-th highest score. It starts with the value
+expected for normal numbers, so those take 3 to 13 passes; pure bisection takes one pass for each of 16 or 32 bits, and
+for any numbers it takes only a few more. All programs of a row do the same search, because the search waits for its
+threads and more of them would not help; then each writes the indices of one slice. The chosen entries are those of
+`course_lib.sparsity.ranking.keep_highest`: in ties, higher indices are kept. K is known in advance, so the host does
+not wait for the GPU.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CASES = (
 
 
 def reference(scores: Float[Tensor, "T F"], n_kept: int, nan: Int[Tensor, "1"] | None = None) -> Int[Tensor, "T K"]:
-    """The same by a stable sort, after which the last are the highest, and of equals the later; NaN is the highest."""
+    """Compute the same by a stable sort, whose last entries are the highest, in ties the later; NaN is the highest."""
     if nan is not None:
         nan.logical_or_(scores.isnan().any())
     highest = scores.sort(dim=1, stable=True).indices[:, scores.shape[1] - n_kept :]
@@ -48,7 +48,7 @@ def reference(scores: Float[Tensor, "T F"], n_kept: int, nan: Int[Tensor, "1"] |
 
 
 def bytes_moved(scores: Float[Tensor, "T F"], n_kept: int, nan: Int[Tensor, "1"] | None = None) -> int:
-    """All scores, and the indices."""
+    """Count all scores and the indices."""
     return scores.nbytes + 4 * n_kept * len(scores)
 
 
@@ -106,15 +106,15 @@ def choose_kernel(
 
 
 def takes(scores: Tensor, n_kept: int) -> bool:
-    """Whether the kernel runs on scores of this shape."""
+    """Return whether the kernel runs on scores of this shape."""
     return scores.ndim == 2 and scores.is_contiguous() and 1 <= n_kept <= scores.shape[1] <= MOST
 
 
 def launch(scores: Float[Tensor, "T F"], n_kept: int, nan: Int[Tensor, "1"] | None = None) -> Int[Tensor, "T K"]:
-    """Indices of the highest scores of each row, rising; of equal scores the higher index. NaN is above all numbers.
+    """Return the indices of each row's highest scores, ascending; in ties the higher index. NaN is above all numbers.
 
     Args:
-        nan: an int32 that becomes 1 where a score is NaN, which the caller can read later.
+        nan: an int32 that becomes 1 if a score is NaN; the caller can read it later.
     """
     check_tensor("scores", scores, tuple(scores.shape), FLOATS)
     if scores.ndim != 2 or not 1 <= n_kept <= scores.shape[1] <= MOST:
@@ -143,14 +143,14 @@ def launch(scores: Float[Tensor, "T F"], n_kept: int, nan: Int[Tensor, "1"] | No
 
 @lru_cache
 def _deviations(n_kept: int, n_scores: int) -> float:
-    """How many standard deviations above their mean the K-th highest of normal numbers is."""
+    """Return how many standard deviations above the mean the K-th highest of normal numbers is."""
     return NormalDist().inv_cdf(1 - (n_kept - 0.5) / n_scores)
 
 
 def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int], n_kept: int, n_values: int = 0
 ) -> tuple[Tensor, int]:
-    """Random arguments for `launch`, of a shape (T, F); of so many different values, where it says how many."""
+    """Draw random arguments for `launch`, of a shape (T, F); `n_values` is the number of different values."""
     where = {"generator": generator, "device": generator.device}
     scores = torch.randn(*shape, **where)
     if n_values:

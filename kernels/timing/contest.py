@@ -1,7 +1,7 @@
-"""A contest: several ways to compute one thing, timed in turn in one run, with the least time each could take.
+"""A contest: several ways to compute one result, timed in turns in one run, with a lower bound on each time.
 
-Times are honest only together: the sides alternate, so that a machine that slows down slows them all; the caches are
-emptied before each run, because a model's other weights would have emptied them; the result is checked first.
+Times are only comparable within a run: the sides alternate, so a machine that slows down slows all of them; the caches
+are emptied before each run, because a model's other weights would have emptied them; the result is checked first.
 """
 
 import time
@@ -18,7 +18,7 @@ from course_lib.measure.roofline import Work
 
 @dataclass(frozen=True)
 class Place:
-    """Where and how large to measure."""
+    """The device, type and size of a measurement."""
 
     device: torch.device
     dtype: torch.dtype
@@ -26,24 +26,24 @@ class Place:
     generator: torch.Generator
 
     def randn(self, *shape: int) -> Tensor:
-        """Drawn where the generator is: on the CPU, every machine multiplies the same numbers; on a GPU, sooner."""
+        """Draw normal numbers on the generator's device: a CPU gives equal numbers on all machines, a GPU is faster."""
         numbers = torch.randn(*shape, generator=self.generator, device=self.generator.device)
         return numbers.to(self.device, self.dtype)
 
     def rand(self, *shape: int) -> Tensor:
-        """Likewise, between 0 and 1 and in float32."""
+        """Draw numbers between 0 and 1 in float32, where the generator is."""
         return torch.rand(*shape, generator=self.generator, device=self.generator.device).to(self.device)
 
 
 class DoesNotFit(RuntimeError):
-    """A side needs more memory than there is: it is absent, not wrong."""
+    """A side needs more memory than there is: it counts as absent, not as wrong."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way to compute the result, and the work it cannot avoid. `expected` where it should give another result.
+    """One way to compute the result, and its unavoidable work. `expected` is set if its result should differ.
 
-    A side that fills most of the memory is timed alone: `opened` is a context that builds what is timed and frees it
+    A side that fills most of the memory is timed alone: `opened` is a context that builds the run and frees its memory
     afterwards, or raises DoesNotFit. Its `run` only returns what is checked, which may be computed at a smaller size.
     `numbers` returns further results of such a side, by name, given the median of its seconds.
     """
@@ -58,9 +58,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Contest:
-    """The first side is the anchor; the others are compared with it. `absent` says which sides cannot run and why.
+    """The sides, of which the first is the anchor for all others. `absent`: the sides that cannot run, with reasons.
 
-    `once`: each side takes so long that it runs a single time, timed and then checked. All it runs is compiled before.
+    `once`: each side takes so long that it runs a single time, timed and then checked. All kernels are compiled before.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Contest:
     once: bool = False
 
     def try_side(self, name: str, build: Callable[[], Side]) -> None:
-        """Adds a side that a library may refuse to run here; the refusal is kept instead."""
+        """Add a side that a library may refuse to run on this machine; the reason is then stored instead."""
         try:
             side = build()
             side.run()
@@ -82,7 +82,7 @@ class Contest:
 
 
 class Clock:
-    """Times one call with cold caches: CUDA events on a GPU, the processor's timer else."""
+    """Times one call with cold caches: by CUDA events on a GPU, otherwise by the CPU's timer."""
 
     def __init__(self, place: Place, bytes_per_second: float) -> None:
         self.device = place.device
@@ -108,7 +108,7 @@ class Clock:
 
 @contextmanager
 def poisoned_outputs() -> Iterator[None]:
-    """Inside, memory that torch hands out uninitialised holds NaN, or the largest integer."""
+    """Inside, uninitialised memory from torch contains NaN, or the largest integer."""
     enabled, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)  # which fills it; what cannot be deterministic warns
     try:
@@ -120,19 +120,19 @@ def poisoned_outputs() -> Iterator[None]:
 
 
 def relative_error(got: Tensor, expected: Tensor) -> float:
-    """Size of the difference over the size of the result; NaN anywhere makes it NaN."""
+    """Return the norm of the difference over the norm of the expected result; NaN if there is any NaN."""
     return float((got.double() - expected.double()).norm() / expected.double().norm())
 
 
 def run_once(side: Side, contest: Contest, clock: Clock) -> tuple[float, float]:
-    """The relative error of a side's result, and the seconds of the run that gave it."""
+    """Return the relative error of a side's result, and the seconds of the run that computed it."""
     results = []
     seconds = clock.seconds(lambda: results.append(side.run()))
     return relative_error(results[0], contest.expected if side.expected is None else side.expected), seconds
 
 
 def race(contest: Contest, clock: Clock, budget: float, limits: tuple[int, int]) -> dict[str, list[float]]:
-    """Seconds of each repetition of each side. The sides take turns, and take turns at being first.
+    """Return the seconds of each repetition of each side. The sides alternate, and so does the side that runs first.
 
     Repeats as often as fits into `budget` seconds, but within `limits` (fewest, most).
     """
@@ -147,7 +147,7 @@ def race(contest: Contest, clock: Clock, budget: float, limits: tuple[int, int])
 
 
 def time_alone(side: Side, clock: Clock, budget: float, limits: tuple[int, int]) -> list[float]:
-    """Seconds of each repetition of a side that is built for this and freed afterwards."""
+    """Return the seconds of each repetition of a side that is built only for this and freed afterwards."""
     with side.opened() as run:
         run()
         return [clock.seconds(run) for _ in _repetitions(budget, limits)]

@@ -1,4 +1,4 @@
-"""Caches that are filled directly, as if a prompt had been read: what a step of decoding is timed with.
+"""Caches for timing a decoding step; they are filled directly, as if a prompt had been read.
 
 Dimension key: B sequences, H key-value heads, N slots, D size of a head.
 """
@@ -45,7 +45,7 @@ KEY_SCALE = 2.5  # of the slots: attention to keys that are all equally good wou
 
 @dataclass(frozen=True)
 class FilledCache:
-    """The cache of a method after `n_context` tokens of each sequence; those that evict are at their budget."""
+    """The cache of a method after `n_context` tokens of each sequence; policies with eviction are at their budget."""
 
     method: str
     n_context: int
@@ -53,40 +53,40 @@ class FilledCache:
 
     @property
     def n_kept(self) -> int:
-        """Tokens that leave most methods something to evict."""
+        """Return the number of kept tokens, with which most methods still have tokens to evict."""
         return int(SHARE * self.n_context)
 
     @property
     def n_held(self) -> int:
-        """Slots per head. Recycled attention evicts nothing, and holds those that it reads twice."""
+        """Return the slots per head. Recycled attention evicts nothing, and stores the tokens that it reads twice."""
         if self.method in (FULL_STEP, RECYCLED):
             return self.n_context + self.n_kept
         return self.n_read
 
     @property
     def n_read(self) -> int:
-        """Slots that the attention of a step reads."""
+        """Return the slots that the attention of a step reads."""
         return self.n_context if self.method in (FULL, STATIC, FULL_STEP) else self.n_kept
 
     def vector_bytes(self, shape: Transformer, number_bytes: int, n_slots: int) -> float:
-        """Of the keys and values in so many slots; in 4 bits, 32 numbers share a minimum and a step of 16 bits each."""
+        """Return the bytes of keys and values in `n_slots` slots; in 4 bits, 32 numbers share two 16-bit numbers."""
         n_bytes = shape.cache_bytes(n_slots, self.n_sequences, number_bytes)
         return n_bytes * (4 + 2 * 16 / 32) / (8 * number_bytes) if self.method == LOW_BITS else n_bytes
 
     def bytes_needed(self, shape: Transformer, number_bytes: int) -> float:
-        """Also of notes on the slots, slots ahead and, in D2O, of what a layer needs to merge."""
+        """Return the total bytes, with columns of the slots, slots ahead and, for D2O, the memory to merge a layer."""
         n_bytes = self.vector_bytes(shape, number_bytes, self.n_held + ROOM)
         return n_bytes * (1 + NOTES + (MERGING / shape.n_blocks if self.method == D2O_KEPT else 0))
 
     def work(self, shape: Transformer, number_bytes: int) -> Work:
-        """A step reads every matrix once, and what attention needs of the cache."""
+        """Count the work of a step: every matrix is read once, and the part of the cache that attention needs."""
         step = shape.decode_step(self.n_read, self.n_sequences, number_bytes)
         spared = shape.cache_bytes(self.n_read, self.n_sequences, number_bytes)
         return Work(step.flops, step.bytes - spared + self.vector_bytes(shape, number_bytes, self.n_read))
 
     @contextmanager
     def opened(self, model: PreTrainedModel, place: Place) -> Iterator[EvictingCache | StaticCache]:
-        """Inside, the model attends through it. All layers hold the same keys and values."""
+        """Inside, the model attends through the cache. All layers hold the same keys and values."""
         if self.method == STATIC:
             yield self._static(model, place)
             return
@@ -112,7 +112,7 @@ class FilledCache:
         return cache
 
     def _vectors(self, model: PreTrainedModel, place: Place, n_slots: int) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, H, N, D), the same at each call and for all sequences, which take no memory here."""
+        """Return keys and values (B, H, N, D), equal in all calls and sequences; views of one sequence save memory."""
         size, generator = heads(model), on_device(place)
         shape, settings = (1, size.n_key_value, n_slots, size.size), {"generator": generator}
         keys, values = (torch.randn(shape, dtype=place.dtype, device=place.device, **settings) for _ in range(2))
@@ -120,21 +120,21 @@ class FilledCache:
 
 
 def bytes_allocated(cache: EvictingCache | StaticCache) -> int:
-    """All storage of a cache."""
+    """Return the bytes of all storage of a cache."""
     if isinstance(cache, StaticCache):
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
     return cache.bytes_allocated
 
 
 def _divide_evenly(cache: EvictingCache) -> None:
-    """Every layer gets the same part of what D2O keeps, so that each evicts and merges in every step."""
+    """Give every layer the same part of D2O's budget, so that each evicts and merges in every step."""
     for slots in cache.slots:
         slots.per_head["share"] = torch.ones(slots.shape, device=slots.position.device)
     cache.is_allocated = True
 
 
 def _policy(method: str, n_kept: int) -> tuple[EvictionPolicy, dict[str, Any]]:
-    """And the settings of the cache."""
+    """Return the policy, and the settings of the cache."""
     h2o = H2O(budget=n_kept, recent=n_kept // 2)
     policies: dict[str, tuple[EvictionPolicy, dict[str, Any]]] = {
         FULL: (Full(), {}),

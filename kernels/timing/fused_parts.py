@@ -51,7 +51,7 @@ def gate_kernel(gate, up, hidden, N, BLOCK: tl.constexpr):
 
 @contextmanager
 def fused_parts(model: PreTrainedModel) -> Iterator[None]:
-    """Inside, norms, RoPE of single tokens and the gates of the MLPs are one kernel each; on a CPU, the norms."""
+    """Inside, norms, RoPE of single tokens and the gates of the MLPs are one kernel each; on a CPU, only the norms."""
     norms = [(part, name) for part in model.modules() for name, norm in part.named_children() if _is_norm(norm)]
     before = [getattr(part, name) for part, name in norms]
     mlps = [part for part in model.modules() if isinstance(part, modeling_llama.LlamaMLP)]
@@ -83,7 +83,7 @@ def _fused_norm(norm: nn.Module) -> nn.RMSNorm:
 
 
 def _turned(turn, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries (B, H, 1, D) and keys (B, K, 1, D) by the angles of each token, (B, 1, D)."""
+    """Rotate queries (B, H, 1, D) and keys (B, K, 1, D) by the angles of each token, (B, 1, D)."""
     n_sequences, n_heads, n_tokens, size = query.shape
     tensors, angles = (query, key, cos, sin), (n_sequences, n_tokens, size)
     plain = n_tokens == 1 and cos.shape == angles and all(tensor.is_contiguous() for tensor in tensors)

@@ -1,4 +1,4 @@
-"""A step recorded as a CUDA graph: it is replayed by one launch, where Python and the driver issue a thousand."""
+"""Record a step as a CUDA graph: one launch replays it, instead of a thousand from Python and the driver."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ WARM_UPS = 3  # compile, tune, and fill the allocator's pools, none of which may
 
 
 class NotCapturable(RuntimeError):
-    """The step waits for the GPU somewhere, or does something else that no graph can hold."""
+    """The step waits for the GPU, or does something else that a graph cannot contain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """A recorded step. A graph knows only addresses, so the step stays: its closure owns what the graph reads."""
+    """A recorded step. A graph stores only addresses, so we keep the step: its closure owns the graph's tensors."""
 
     graph: torch.cuda.CUDAGraph
     step: Callable[[], Tensor]
@@ -29,10 +29,10 @@ class Replay:
 
 
 def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor]:
-    """Replays the step, which writes in place all that it changes. Where there are no CUDA graphs: the step itself.
+    """Return a replay of the step, which updates all its state in place. Without CUDA graphs, return the step itself.
 
     Raises:
-        NotCapturable: the step may have stopped half way, so that what it works on is of no more use.
+        NotCapturable: the step may have stopped midway, so its tensors cannot be used again.
     """
     for _ in range(WARM_UPS - 1):
         step()
@@ -42,7 +42,7 @@ def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], T
     current, stream, graph = torch.cuda.current_stream(device), _stream(device), torch.cuda.CUDAGraph()
     stream.wait_stream(current)
     try:
-        with torch.cuda.stream(stream), _no_waiting():  # tells by its name what a recording would only break off at
+        with torch.cuda.stream(stream), _no_waiting():  # names the operation at which a recording would only abort
             step()
         current.wait_stream(stream)
         with torch.cuda.graph(graph, stream=stream):
@@ -59,13 +59,13 @@ def captured(step: Callable[[], Tensor], device: torch.device) -> Callable[[], T
 
 @lru_cache
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The same for all recordings, as cuBLAS keeps 32 MB for each stream that it was called on."""
+    """Return one stream for all recordings, because cuBLAS keeps 32 MB for each stream that it was called on."""
     return torch.cuda.Stream(device)
 
 
 @contextmanager
 def _no_waiting() -> Iterator[None]:
-    """Inside, whatever waits for the GPU raises an error."""
+    """Inside, every operation that waits for the GPU raises an error."""
     before = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -1,6 +1,6 @@
 """A Llama of a published shape with random weights, made on the device within seconds.
 
-A step takes as long as that of the trained model, since no time depends on the values. Its logits mean nothing.
+A step takes as long as with the trained model, because no time depends on the values. Its logits are meaningless.
 """
 
 import torch
@@ -17,7 +17,7 @@ WRITE_TO_RESIDUAL = ("o_proj", "down_proj")
 
 
 def random_llama(shape: Transformer, place: Place) -> PreTrainedModel:
-    """The model, without gradients, of the place's type. Each branch adds 1 / √(2 L) of what its input measures."""
+    """Return the model, without gradients, in the place's type. Each branch adds 1 / √(2 L) times its input's size."""
     config = LlamaConfig(
         hidden_size=shape.width,
         intermediate_size=shape.n_neurons,
@@ -41,7 +41,7 @@ def random_llama(shape: Transformer, place: Place) -> PreTrainedModel:
 
 
 def on_device(place: Place) -> torch.Generator:
-    """A generator of the place's seed that draws on its device, whatever device the place's own draws on."""
+    """Return a generator with the place's seed on the place's device, whatever the device of its own generator."""
     return torch.Generator(place.device).manual_seed(place.generator.initial_seed())
 
 

@@ -1,4 +1,4 @@
-"""The rows of a bench: one side of one contest, checked, timed, and compared with its bound and its anchor."""
+"""The rows of a bench: each is one side of one contest, checked, timed, and compared with its bound and its anchor."""
 
 import math
 import statistics
@@ -27,7 +27,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}  # relative; a wrong ind
 REPETITIONS = (5, 30)  # at least, at most
 LAST_WORDS = 1000  # characters that are kept of an error
 SECONDS = 8.0  # for one contest, unless the fewest repetitions take longer
-SECONDS_ALONE = 0.2  # for a side that is timed alone, likewise
+SECONDS_ALONE = 0.2  # the same for a side that is timed alone
 
 
 def measure(
@@ -38,9 +38,9 @@ def measure(
     seconds: float = SECONDS,
     refused: dict[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """One row a side: first whether it is right, then how long it takes. A side that is wrong is not timed.
+    """Return one row per side: first the result is checked, then the side is timed. Wrong sides are not timed.
 
-    A side that raises an error raises it, or has no row where `refused` takes in what it said.
+    If a side raises an error, the error is raised; with `refused`, it is stored there and the side has no row.
     """
     rows = measured(contest, clock, limit, tolerance, seconds, refused)
     return [row for some in rows for row in some]
@@ -54,7 +54,7 @@ def measured(
     seconds: float = SECONDS,
     refused: dict[str, str] | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """The rows as soon as they are known: all at once, or side by side where the sides are timed alone."""
+    """Yield the rows when they are known: all at once, or one by one if the sides are timed alone."""
     if any(side.opened for side in contest.sides):
         yield from _one_after_another(contest, clock, limit, tolerance, refused)
         return
@@ -74,7 +74,7 @@ def measured(
 def _one_after_another(
     contest: Contest, clock: Clock, limit: Device, tolerance: float, refused: dict[str, str] | None
 ) -> Iterator[list[dict[str, Any]]]:
-    """One row per side, or none where it cannot run; the first that was timed is the anchor."""
+    """Yield one row per side, or none if it cannot run; the first side that was timed is the anchor."""
     times: dict[str, list[float]] = {}
     for side in contest.sides:
         errors = relative_errors(replace(contest, sides=[side]), refused)
@@ -93,7 +93,7 @@ def _one_after_another(
 
 
 def _seconds_alone(side: Side, clock: Clock, absent: dict[str, str], refused: dict[str, str] | None) -> list[float]:
-    """None where it does not fit, or was refused; `absent` and `refused` take in why."""
+    """Return the times, or nothing if the side does not fit or was refused; `absent` or `refused` gets the reason."""
     try:
         return time_alone(side, clock, SECONDS_ALONE, REPETITIONS)
     except DoesNotFit as why:
@@ -121,10 +121,10 @@ def relative_errors(
     clock: Clock | None = None,
     times: dict[str, list[float]] | None = None,
 ) -> dict[str, float]:
-    """By side. Values that a side does not write are NaN, not the result that another side left in the same memory.
+    """Return the error of each side. Values that a side does not write are NaN, not the result of an earlier side.
 
-    Each side runs once, since some of them go on from where they were. In a contest that runs only once, `times` takes
-    in the seconds of that run.
+    Each side runs once, since some continue from their last state. In a contest that runs only once, `times` gets the
+    seconds of that run.
     """
     errors = {}
     for side in contest.sides:
@@ -136,7 +136,7 @@ def relative_errors(
             with poisoned_outputs():
                 got = side.run()
             errors[side.name] = relative_error(got, contest.expected if side.expected is None else side.expected)
-        except Exception as error:  # whatever it is, the other sides are still to run
+        except Exception as error:  # after any error, the other sides still have to run
             if refused is None:
                 raise
             refused[side.name] = _words(error)
@@ -146,8 +146,9 @@ def relative_errors(
 def _statistics(
     seconds: dict[str, list[float]], side: str, anchor: str, bound: float, paired: bool = True
 ) -> dict[str, Any]:
-    """Median and spread of a side, and of its speed relative to the anchor: within each repetition where they took
-    turns; else the extremes are those of both spreads.
+    """Return median and spread of a side, and of its speed relative to the anchor.
+
+    If the sides took turns, speeds are compared within each repetition; otherwise the range comes from both spreads.
     """
     if side not in seconds or anchor not in seconds:
         return {"repetitions": 0}
@@ -163,7 +164,7 @@ def _statistics(
 
 
 def _spread(values: list[float]) -> tuple[float, float, float]:
-    """Median, 10th and 90th percentile; of one value, the value."""
+    """Return median, 10th and 90th percentile; a single value stands for all three."""
     if len(values) == 1:
         return values[0], values[0], values[0]
     deciles = statistics.quantiles(values, n=10, method="inclusive")
@@ -171,7 +172,7 @@ def _spread(values: list[float]) -> tuple[float, float, float]:
 
 
 def verdict(row: dict[str, Any]) -> str:
-    """Against the anchor; a spread that holds 1 decides nothing."""
+    """Compare with the anchor; if the range contains 1, the verdict is "even"."""
     if not row["right"]:
         return "wrong"
     if row["side"] == row["anchor"]:

@@ -1,1 +1,1 @@
-"""Weights that are pruned once for all tokens: finding them, and multiplying by what is left."""
+"""Weights that are pruned once for all tokens: kernels that choose them, and products with the kept ones."""

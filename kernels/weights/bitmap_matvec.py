@@ -4,20 +4,20 @@ Dimension key: O outputs (rows), I inputs (columns), Z values stored, P = I / 8 
 S = O + 1 row starts.
 
 At density d in bfloat16 this moves d + 1/16 of the dense bytes: at half density, 4096 x 14336 take an H200 15.5 us, and
-the dense product takes 41 us. That bound is hard to reach. Where a value lies is known only after counting the bits
-before it, neighbouring threads read values that are not neighbours, inputs come from anywhere, and a tile takes as long
-as its fullest word. So the work falls with the density, and two other bounds are above the bytes:
+the dense product takes 41 us. That bound is hard to reach. The address of a value is known only after counting the bits
+before it, neighbouring threads read values that are not adjacent, inputs come from any address, and a tile takes as
+long as its fullest word. So the work falls with the density, and two other bounds are above the bytes:
 
-- Instructions: a step, which takes one set bit from each of 32 words, is 17 of them (counted in the compiled code). A
+- Instructions: a step, which takes one set bit from each of 32 words, needs 17 of them (counted in compiled code). A
   tile of 32 words takes 24 steps at half density, 20 at 0.4. 132 multiprocessors with 4 schedulers each issue them in
   28 us at 0.5, 25 us at 0.4.
-- Gathers: in a step, about 3 of the 32 values and 5 of the 32 inputs lie in the same bank of the first-level cache,
-  which gives one a cycle: 42 us at 0.5, 32 us at 0.4 (simulated with random bits, as everything here at 1.75 GHz).
+- Gathers: in a step, about 3 of the 32 values and 5 of the 32 inputs are in the same bank of the first-level cache,
+  which serves one per cycle: 42 us at 0.5, 32 us at 0.4 (simulated with random bits, as everything here at 1.75 GHz).
 
 Measured: 54 us at 0.5, 45 us at 0.4, 30 us at 0.2, 18.5 us at 0.05. So it is as fast as dense at a density of about
-0.35 and faster below. Both bounds grow with the number of weights, as the dense product does, so larger matrices turn
-at the same density. Going through all bits by predicates, 8 neighbours a thread, avoids the gathers of inputs and takes
-50 us or more at every density.
+0.35 and faster below. Both bounds are proportional to the number of weights, as is the dense product, so the break-even
+density is the same for larger matrices. Processing all bits with predicates, 8 neighbours per thread, avoids the
+gathers of inputs and takes 50 us or more at every density.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ CASES = (
 
 
 def reference(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
-    """y = W x, summed in float32."""
+    """Compute y = W x, summed in float32."""
     return (weight.decode().float() @ inputs.float()).to(inputs.dtype)
 
 
 def bytes_moved(inputs: Float[Tensor, "I"], weight: Bitmap) -> int:
-    """Values, bitmap, row starts and inputs read once, the outputs written once."""
+    """Count the bytes to move at least: values, bitmap, row starts, inputs are read once, outputs written once."""
     return weight.n_bytes + (len(inputs) + weight.shape[0]) * inputs.element_size()
 
 
@@ -118,12 +118,12 @@ def matvec_kernel(
 
 
 def takes(inputs: Tensor) -> bool:
-    """Whether the kernel can multiply these inputs by a bitmap: those of one token. `launch` takes them as a vector."""
+    """Return whether the kernel can multiply these inputs, of one token, by a bitmap. `launch` takes a vector."""
     return inputs.ndim > 0 and inputs.numel() == inputs.shape[-1] and inputs.is_contiguous()
 
 
 def launch(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
-    """y = W x."""
+    """Compute y = W x."""
     _check(inputs, weight)
     if not runs_kernel(inputs):
         return reference(inputs, weight)
@@ -138,7 +138,7 @@ def launch(inputs: Float[Tensor, "I"], weight: Bitmap) -> Float[Tensor, "O"]:
 def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int], density: float = 0.3
 ) -> tuple[Tensor, Bitmap]:
-    """Random arguments for `launch`: inputs (I,) and a weight (O, I) of about that density."""
+    """Draw random arguments for `launch`: inputs (I,) and a weight (O, I) of about that density."""
     where = {"generator": generator, "device": generator.device}
     weight = torch.randn(shape, **where) / shape[1] ** 0.5
     weight = weight * (torch.rand(shape, **where) < density)
@@ -152,7 +152,7 @@ def _check(inputs: Tensor, weight: Bitmap) -> None:
     check_tensor("weight.bitmap", weight.bitmap, (n_rows, packed_width(n_columns, bits=1)), (torch.uint8,))
     check_tensor("weight.row_start", weight.row_start, (n_rows + 1,), (torch.int32,))
     check_device(inputs=inputs, values=weight.values, bitmap=weight.bitmap, row_start=weight.row_start)
-    if not inputs.is_cuda and int(weight.row_start[-1]) != len(weight.values):  # on a GPU this would wait for it
+    if not inputs.is_cuda and int(weight.row_start[-1]) != len(weight.values):  # this would wait for a GPU
         raise ValueError(
             f"weight.values holds {len(weight.values)} values: expected the {int(weight.row_start[-1])} that the last "
             "row start says; encode the weight again"

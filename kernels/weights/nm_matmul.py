@@ -6,20 +6,20 @@ stored in a row, P = K / 4 (rounded up) bytes of positions in a row.
 In a chunk of 8 inputs (16 with more than one token): V values stored. Of 2:4: W words in a row, of two values each.
 
 One token is bound by memory: 2:4 in bfloat16 moves 9/16 of the dense bytes (half the values, 2 bits of position for
-each), so it can be 16/9 as fast as dense and no faster. Below DENSE_FROM tokens the bytes are the same, and what counts
-is how few instructions it takes to unpack a weight, in the registers where a tensor core reads it. For a weight of
-4096 x 14336 on an H200, this is 1.36 times as fast as dense at 1 token, 1.34 at 4, 1.23 at 16 and 1.13 at 64. There, a
-warp reads the inputs of all 64 tokens from shared memory for each 16 rows: 0.47 GB, which takes the multiprocessors
-16 us, as long as the weight takes from memory. The two overlap only in part, and adding up the parts comes after them.
+each), so it can be at most 16/9 as fast as dense. Below DENSE_FROM tokens the bytes are the same, and speed depends on
+how few instructions unpack a weight, in the registers from which a tensor core reads it. For a weight of 4096 x 14336
+on an H200, this is 1.36 times as fast as dense at 1 token, 1.34 at 4, 1.23 at 16 and 1.13 at 64. With 64 tokens, a warp
+reads the inputs of all tokens from shared memory for each 16 rows: 0.47 GB, which takes the multiprocessors 16 us, as
+long as reading the weight from memory. The two overlap only in part, and the parts are summed after them.
 
 More tokens are bound by arithmetic, and this saves none of it: the weight is unpacked once into a dense scratch, which
-torch multiplies. That costs the memory of the dense weight while it lasts, and writing and reading it; it spares only
-what stays in memory between the calls. At 512 tokens, the dense product takes 79 us; reading the packed weight and
-writing the dense one, 183 MB, cannot take less than 43 us more, so 0.65 of the speed of dense is the most, and 0.62 is
-reached. To unpack inside the product was slower still (0.40): each tile of tokens unpacks the weight again, and tensor
-cores that take the weight from registers do not reach the rate of those that take both operands from shared memory, as
-torch's product does. Sparse tensor cores halve the arithmetic; Triton cannot ask for them. Tensor cores round float32,
-so float32 is unpacked from two tokens on.
+torch multiplies. This temporarily needs the memory of the dense weight, and writes and reads it; only the memory
+between calls is saved. At 512 tokens, the dense product takes 79 us; reading the packed weight and writing the dense
+one, 183 MB, takes at least 43 us more. So at most 0.65 of the speed of dense is possible, and 0.62 is reached.
+Unpacking inside the product was slower still (0.40): each tile of tokens unpacks the weight again, and tensor cores
+that take the weight from registers do not reach the rate of those that take both operands from shared memory, as
+torch's product does. Sparse tensor cores halve the arithmetic, but Triton has no access to them. Tensor cores round
+float32, so float32 is unpacked from two tokens on.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from course_lib.sparsity.bitpacking import packed_width
 from course_lib.sparsity.formats import NofMPacked
 from course_lib.sparsity.patterns import NofM
 
-PATTERNS = ((2, 4), (1, 4), (1, 2))  # the N:M the kernels take: N and M powers of two, positions of at most 2 bits
+PATTERNS = ((2, 4), (1, 4), (1, 2))  # supported N:M: N and M powers of two, positions of at most 2 bits
 DENSE_FROM = 65  # tokens; 2 in float32
-FEW = 16  # tokens that `few_kernel` takes at most; `several_kernel` shares each input among more rows
+FEW = 16  # maximum number of tokens of `few_kernel`; `several_kernel` shares each input among more rows
 WARPS, RESIDENT = 8, 2  # warps of a program, and how many programs a multiprocessor has room for
 REGISTERS = 65536 // (32 * WARPS * RESIDENT)  # of a thread; with more, `several_kernel` would lose half the programs
-PROGRAMS = 4  # where there is no GPU to fill
+PROGRAMS = 4  # without a GPU
 # For the tests: one token, a few, several (in one part and in more), then many; ragged tiles, tiny and whole ones.
 CASES = (
     {"shape": (1, 5, 1064)},
@@ -69,12 +69,12 @@ CASES = (
 
 
 def reference(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> Float[Tensor, "*T O"]:
-    """y = x W^T, summed in float32."""
+    """Compute y = x W^T, summed in float32."""
     return functional.linear(inputs.float(), weight.decode().float()).to(inputs.dtype)
 
 
 def bytes_moved(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> int:
-    """The packed weight and the inputs read once, the outputs written once."""
+    """Count the bytes to move at least: packed weight and inputs are read once, outputs are written once."""
     n_outputs = inputs.numel() // weight.shape[1] * weight.shape[0]
     return weight.n_bytes + (inputs.numel() + n_outputs) * inputs.element_size()
 
@@ -344,12 +344,12 @@ def unpack_kernel(
 
 
 def takes(inputs: Tensor, n: int, m: int) -> bool:
-    """Whether the kernel can multiply these inputs by a weight packed as n:m."""
+    """Return whether the kernel can multiply these inputs by a weight packed as n:m."""
     return (n, m) in PATTERNS and inputs.ndim > 0 and inputs.is_contiguous()
 
 
 def launch(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> Float[Tensor, "*T O"]:
-    """y = x W^T, like `torch.nn.functional.linear` without a bias."""
+    """Compute y = x W^T, like `torch.nn.functional.linear` without a bias."""
     _check(inputs, weight)
     if not runs_kernel(inputs):
         return reference(inputs, weight)
@@ -369,7 +369,7 @@ def launch(inputs: Float[Tensor, "*T I"], weight: NofMPacked) -> Float[Tensor, "
 
 def _multiply_some(inputs: Tensor, weight: NofMPacked, outputs: Tensor, n_tokens: int) -> None:
     n_rows, n_columns = weight.shape
-    # Rows of a program, the inputs that it takes at a time, and the most registers a thread may have.
+    # Rows of a program, inputs that it processes at a time, and the maximum number of registers per thread.
     few, several = (few_kernel, 16, 128 * WARPS, None), (several_kernel, 16 * WARPS, 128, REGISTERS)
     kernel, rows, span, registers = few if n_tokens <= FEW else several
     n_row_tiles = cdiv(n_rows, rows)
@@ -391,19 +391,19 @@ def _multiply_some(inputs: Tensor, weight: NofMPacked, outputs: Tensor, n_tokens
 
 
 def _in_words(weight: NofMPacked) -> bool:
-    """Whether the weight can be read as whole words of 4 bytes."""
+    """Return whether the weight can be read as whole words of 4 bytes."""
     aligned = all(tensor.data_ptr() % 4 == 0 for tensor in (weight.values, weight.positions))
     return (weight.n, weight.m) == (2, 4) and weight.positions.shape[1] % 4 == 0 and aligned
 
 
 def _spans_per_part(n_row_tiles: int, n_spans: int, device: torch.device) -> int:
-    """So few that the parts of a row keep a GPU busy."""
+    """Return so few spans that the parts of a row keep a GPU busy."""
     n_programs = programs_to_fill(device, RESIDENT, PROGRAMS)
     return cdiv(n_spans, max(1, n_programs // max(1, n_row_tiles)))
 
 
 def _unpacked(weight: NofMPacked) -> Tensor:
-    """The dense weight. What `weight.decode()` makes too, in one pass."""
+    """Return the dense weight, like `weight.decode()`, but in one pass."""
     n_rows, n_columns = weight.shape
     dense = torch.empty(weight.shape, dtype=weight.values.dtype, device=weight.values.device)
     unpack_kernel[lambda meta: (triton.cdiv(n_rows, meta["BLOCK_O"]), triton.cdiv(n_columns, meta["BLOCK_I"]))](
@@ -420,7 +420,7 @@ def _sizes(weight: NofMPacked) -> dict[str, int]:
 def example(
     generator: torch.Generator, dtype: torch.dtype, device: str, shape: tuple[int, int, int], n: int = 2, m: int = 4
 ) -> tuple[Tensor, NofMPacked]:
-    """Random arguments for `launch`: inputs (T, I) and a pruned, packed weight (O, I)."""
+    """Draw random arguments for `launch`: inputs (T, I) and a pruned, packed weight (O, I)."""
     where = {"generator": generator, "device": generator.device}
     n_tokens, n_rows, n_columns = shape
     weight = torch.randn(n_rows, n_columns, **where) / n_columns**0.5

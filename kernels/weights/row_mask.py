@@ -3,10 +3,9 @@ https://arxiv.org/abs/2306.11695: score and choice within each output row in one
 
 Dimension key: O outputs (rows), I inputs (columns).
 
-A row of scores stays in registers. The edge between those that leave and those that stay is found bit by bit: at most
-32 counts of how many scores lie below a trial value, where sorting would move every score many times. Exactly
-`n_leaving` entries of each row leave, the lowest first, and of equal scores the lower index, as a stable sort would
-have it.
+A row of scores stays in registers. The threshold between pruned and kept entries is found bit by bit: at most 32 counts
+of the scores below a trial value, while sorting would move every score many times. Exactly `n_leaving` entries of each
+row are pruned, the lowest first, and in ties the lower index first, as with a stable sort.
 
 Counting is the limit, not memory. A count is a comparison and an addition per score, three cycles of a quarter of a
 multiprocessor for 32 scores, and rows of 4,096 random scores need 20 counts (of 14,336: 22). For 14,336 x 4,096 weights
@@ -26,7 +25,7 @@ from course_lib.sparsity.ranking import check_score, keep_highest
 
 WIDEST = 2**15  # columns: 32 scores in each of 1024 threads
 SCORES = 1024  # of a warp: 32 in each thread
-# For the tests: ties at the edge and elsewhere, widths that fill a block or do not, one entry that leaves or stays.
+# For the tests: ties at the threshold and elsewhere, full and partial blocks, one entry that is pruned or kept.
 CASES = (
     {"shape": (5, 300), "n_leaving": 150},
     {"shape": (3, 64), "n_leaving": 1},
@@ -38,7 +37,7 @@ CASES = (
 def reference(
     weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"] | None, n_leaving: int, write: str = "both"
 ) -> Pruned:
-    """Score in float32, rank, mask. Without norms, the weight is the score."""
+    """Compute score, rank and mask in float32. Without norms, the weight is the score."""
     score = weight.float() if norm is None else weight.abs().float() * norm
     check_score(score)
     keep = keep_highest(score, n_leaving)
@@ -48,7 +47,10 @@ def reference(
 def bytes_moved(
     weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"] | None, n_leaving: int, write: str = "both"
 ) -> int:
-    """The weight and the norms read once; the pruned weight, the mask (a byte per entry) or both written once."""
+    """Count the bytes to move at least: weight and norms are read once, the requested outputs are written once.
+
+    A mask has one byte per entry.
+    """
     width = weight.element_size()
     written = {"weight": width, "keep": 1, "both": width + 1}[write]
     return weight.numel() * (width + written) + (0 if norm is None else norm.nbytes)
@@ -110,14 +112,14 @@ def row_kernel(
 
 
 def takes(weight: Tensor, n_leaving: int) -> bool:
-    """Whether the kernel can prune rows of this matrix, and has anything to prune."""
+    """Return whether the kernel can prune rows of this matrix, and there is anything to prune."""
     return weight.ndim == 2 and 0 < n_leaving < weight.shape[1] <= WIDEST and weight.is_contiguous()
 
 
 def launch(
     weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"] | None, n_leaving: int, write: str = "both"
 ) -> Pruned:
-    """The weight without the `n_leaving` lowest scores |w_ij| * norm_j of each row, its keep mask, or both.
+    """Return the weight without the `n_leaving` lowest scores |w_ij| * norm_j of each row, its keep mask, or both.
 
     Without norms, the weight is the score of any method, negative numbers included.
     """
@@ -131,7 +133,7 @@ def launch(
 
 
 def enqueue(weight: Tensor, norm: Tensor | None, n_leaving: int, write: str) -> tuple[Pruned, Tensor]:
-    """Starts the kernel and returns without waiting: the results, and a flag that says whether a score was NaN."""
+    """Start the kernel and return without waiting: the results, and a flag that says whether a score was NaN."""
     pruned = None if write == "keep" else torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
     keep = None if write == "weight" else torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     has_nan = torch.zeros(1, dtype=torch.int32, device=weight.device)
@@ -145,7 +147,7 @@ def enqueue(weight: Tensor, norm: Tensor | None, n_leaving: int, write: str) -> 
 
 
 def _options(block: int) -> dict[str, int]:
-    """32 scores for each thread, and so few registers that a multiprocessor has 1,024 threads at a time."""
+    """Return 32 scores per thread, and few enough registers for 1,024 threads per multiprocessor at a time."""
     options = {"num_warps": max(1, block // SCORES)}
     return options if INTERPRETED else options | {"maxnreg": 64}
 
@@ -158,7 +160,7 @@ def example(
     n_leaving: int,
     is_score: bool = False,
 ) -> tuple[Tensor, Tensor | None, int]:
-    """Random arguments for `launch`, with ties: weight (O, I) and norm (I,), or a score (O, I) also below zero."""
+    """Draw random arguments for `launch`, with ties: weight (O, I) and norm (I,), or a score (O, I) also below zero."""
     where = {"generator": generator, "device": generator.device}
     weight = (4 * torch.randn(shape, **where)).round() / 4  # few values, many of them more than once
     weight[:, 0] = -0.0

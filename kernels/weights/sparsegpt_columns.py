@@ -3,15 +3,15 @@ https://arxiv.org/abs/2301.00774: the loop over the columns of one block (algori
 
 Dimension key: O outputs (rows), W columns of a block, M columns a group, N of them kept.
 
-Column i is processed: entries that are not kept become zero, and the columns right of it make up for it,
-w_j -= e_i U_ij with e_i = (w_i - q_i) / U_ii, where U is the block of the Cholesky factor of the inverse Hessian.
-Rows do not see each other, so a program takes a few of them through all W columns without leaving its registers. In
-torch every column reads and writes all columns right of it: W / 2 times the weight instead of once.
+In column i, pruned entries become zero, and the columns right of it compensate: w_j -= e_i U_ij with
+e_i = (w_i - q_i) / U_ii, where U is the block of the Cholesky factor of the inverse Hessian. Rows are independent, so a
+program processes a few of them through all W columns without leaving its registers. In torch every column reads and
+writes all columns right of it: W / 2 times the weight instead of once.
 
-A row is a warp's, which executes about 70 instructions for each column (106 with 2:4, most of them to find the lowest
-of a group): the product and its sum over the warp, a row of the factor, one update for each of a thread's four columns.
-On an H200 14,336 rows of 128 columns take 163 us with a mask and 268 us with 2:4 (the loop in torch: 11 and 34 ms), of
-which issuing the instructions at 1.98 GHz takes 123 and 186, and moving the bytes 5.
+Each row belongs to one warp, which executes about 70 instructions for each column (106 with 2:4, most of them to find
+the lowest of a group): the product and its sum over the warp, a row of the factor, one update for each of a thread's
+four columns. On an H200 14,336 rows of 128 columns take 163 us with a mask and 268 us with 2:4 (the loop in torch: 11
+and 34 ms). Of this, issuing the instructions at 1.98 GHz takes 123 and 186 us, and moving the bytes 5 us.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ CASES = (
 
 
 class Settled(NamedTuple):
-    """The block with zeros, and e: what the columns right of the block still have to make up for, by e @ U.
+    """The pruned block, and e: the errors for which the columns right of the block still have to compensate, by e @ U.
 
-    `keep` is the mask where the block was pruned to n of m, and None where it was given.
+    `keep` is the mask if the block was pruned to n of m, and None if the mask was given.
     """
 
     weight: Float[Tensor, "O W"]
@@ -62,7 +62,7 @@ def reference(
     m: int = 4,
     zero: Bool[Tensor, "O W"] | None = None,
 ) -> Settled:
-    """One column after the other, in float32. Without a mask, n of m columns are kept, chosen when they are reached."""
+    """Process one column after the other, in float32. Without a mask, n of m columns are kept, chosen when reached."""
     work, errors = weight.float(), torch.zeros(weight.shape, device=weight.device)
     work = work.clone() if work is weight else work
     zero = torch.zeros_like(weight, dtype=torch.bool) if zero is None else zero
@@ -87,8 +87,8 @@ def bytes_moved(
     m: int = 4,
     zero: Bool[Tensor, "O W"] | None = None,
 ) -> int:
-    """Weight, factor and masks read once; the pruned weight, the errors and the mask that is chosen written once."""
-    masks = weight.numel() * (1 if zero is None else 2)  # the mask is either read or written
+    """Count the bytes to move at least: weight, factor, masks read once; weight, errors, new mask written once."""
+    masks = weight.numel() * (1 if zero is None else 2)  # the mask is read or written, not both
     return 3 * weight.numel() * weight.element_size() + upper.numel() * upper.element_size() + masks
 
 
@@ -152,7 +152,7 @@ def columns_kernel(
 
 
 def takes(weight: Tensor, width: int, group: int) -> bool:
-    """Whether the kernel can process blocks of `width` columns, chosen in groups: 1 where masks are given."""
+    """Return whether the kernel can process blocks of `width` columns, chosen in groups: 1 if masks are given."""
     return weight.ndim == 2 and 0 < width <= WIDEST and group in (1, *GROUPS) and weight.numel() > 0
 
 
@@ -164,9 +164,9 @@ def launch(
     m: int = 4,
     zero: Bool[Tensor, "O W"] | None = None,
 ) -> Settled:
-    """The block pruned by a mask or to n of m, the columns right of each having made up for it, and the errors.
+    """Prune the block by a mask or to n of m, with updates of the columns right of each one. Also returns the errors.
 
-    Weights marked in `zero` leave in any case: first of their group, or whatever the mask says.
+    Weights marked in `zero` are always pruned: first in their group, or whatever the mask says.
     """
     _check(weight, upper, keep, n, m, zero)
     if not runs_kernel(weight):
@@ -180,7 +180,7 @@ def launch(
 def enqueue(
     weight: Tensor, upper: Tensor, keep: Tensor | None, n: int, m: int, zero: Tensor | None = None
 ) -> tuple[Settled, Tensor]:
-    """Starts the kernel and returns without waiting: the results, and a flag that says whether a score was NaN."""
+    """Start the kernel and return without waiting: the results, and a flag that says whether a score was NaN."""
     pruned = torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
     errors = torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
     has_nan = torch.zeros(1, dtype=torch.int32, device=weight.device)
@@ -193,7 +193,7 @@ def enqueue(
 
 
 class Whole(NamedTuple):
-    """A matrix on its way, block by block: all parts are contiguous and have I columns."""
+    """A matrix that is processed block by block: all parts are contiguous and have I columns."""
 
     weight: Float[Tensor, "O I"]  # float32
     errors: Float[Tensor, "O I"]
@@ -204,7 +204,7 @@ class Whole(NamedTuple):
 
 
 def settle(whole: Whole, start: int, end: int, n: int = 1, m: int = 1) -> None:
-    """Columns start … end, in place and without waiting: their errors are written, and with m > 1 their mask.
+    """Process columns start … end in place and without waiting: write their errors, and with m > 1 their mask.
 
     With m = 1 their mask is read.
     """
@@ -236,8 +236,9 @@ def example(
     m: int | None = None,
     zeros: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None, int, int, Tensor | None]:
-    """Random arguments for `launch`: weight (O, W), a factor (W, W), a mask where no n and m are given, and which
-    weights are zero before, where a fraction `zeros` of them is.
+    """Draw random arguments for `launch`: weight (O, W), a factor (W, W), and a mask if no n and m are given.
+
+    With a fraction `zeros`, that many weights are zero before, and their mask is returned too.
     """
     where = {"generator": generator, "device": generator.device}
     width = shape[1]

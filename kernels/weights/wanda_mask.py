@@ -3,8 +3,8 @@ https://arxiv.org/abs/2306.11695: score and N:M choice in one pass over the weig
 
 Dimension key: O outputs (rows), I inputs (columns), M inputs a group, N of them kept. In a tile: G groups.
 
-The score |W_ij| * ||x_j|| (equation 1) needs no neighbour, and an N:M choice needs M of them, so a weight is read once
-and written once. The torch route writes the score, sorts it, scatters a mask and multiplies: a pass for each.
+The score |W_ij| * ||x_j|| (equation 1) needs no other weight, and an N:M choice needs a group of M, so a weight is read
+once and written once. PyTorch code writes the score, sorts it, scatters a mask and multiplies, with one pass for each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HAS_NAN = "the score has NaN: expected comparable numbers; look for NaN in the w
 
 
 class Pruned(NamedTuple):
-    """The outputs that were asked for; the other is None."""
+    """The requested outputs; an output that was not requested is None."""
 
     weight: Float[Tensor, "O I"] | None
     keep: Bool[Tensor, "O I"] | None
@@ -42,7 +42,7 @@ class Pruned(NamedTuple):
 def reference(
     weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"] | None, n: int = 2, m: int = 4, write: str = "both"
 ) -> Pruned:
-    """Score in float32, rank, mask. Without norms, the weight is the score."""
+    """Compute score, rank and mask in float32. Without norms, the weight is the score."""
     keep = NofM(n, m).keep(weight.float() if norm is None else weight.abs().float() * norm)
     return Pruned(None if write == "keep" else weight.masked_fill(~keep, 0), None if write == "weight" else keep)
 
@@ -50,7 +50,10 @@ def reference(
 def bytes_moved(
     weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"] | None, n: int = 2, m: int = 4, write: str = "both"
 ) -> int:
-    """The weight and the norms read once; the pruned weight, the mask (a byte per entry) or both written once."""
+    """Count the bytes to move at least: weight and norms are read once, the requested outputs are written once.
+
+    A mask has one byte per entry.
+    """
     width = weight.element_size()
     written = {"weight": width, "keep": 1, "both": width + 1}[write]
     return weight.numel() * (width + written) + (0 if norm is None else norm.nbytes)
@@ -95,16 +98,16 @@ def mask_kernel(
 
 
 def takes(weight: Tensor, m: int) -> bool:
-    """Whether the kernel can choose N of M weights in this matrix."""
+    """Return whether the kernel can choose N of M weights in this matrix."""
     return m in GROUPS and weight.ndim == 2 and weight.shape[1] % m == 0 and weight.is_contiguous()
 
 
 def launch(
     weight: Float[Tensor, "O I"], norm: Float[Tensor, "I"] | None, n: int = 2, m: int = 4, write: str = "both"
 ) -> Pruned:
-    """The pruned weight, its keep mask, or both, from the norm of each input over the calibration tokens.
+    """Return the pruned weight, its keep mask, or both, from the norm of each input over the calibration tokens.
 
-    Without norms, the weight is the score of any method, negative numbers included: the n highest of m stay.
+    Without norms, the weight is the score of any method, negative numbers included: the n highest of m are kept.
     """
     _check(weight, norm, n, m, write)
     if not runs_kernel(weight):
@@ -116,7 +119,7 @@ def launch(
 
 
 def enqueue(weight: Tensor, norm: Tensor | None, n: int, m: int, write: str) -> tuple[Pruned, Tensor]:
-    """Starts the kernel and returns without waiting: the results, and a flag that says whether a score was NaN."""
+    """Start the kernel and return without waiting: the results, and a flag that says whether a score was NaN."""
     pruned = None if write == "keep" else torch.empty(weight.shape, dtype=weight.dtype, device=weight.device)
     keep = None if write == "weight" else torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     has_nan = torch.zeros(1, dtype=torch.int32, device=weight.device)
@@ -137,7 +140,7 @@ def example(
     m: int = 4,
     is_score: bool = False,
 ) -> tuple[Tensor, Tensor | None, int, int]:
-    """Random arguments for `launch`, with ties: weight (O, I) and norm (I,), or a score (O, I) also below zero."""
+    """Draw random arguments for `launch`, with ties: weight (O, I) and norm (I,), or a score (O, I) also below zero."""
     where = {"generator": generator, "device": generator.device}
     weight = torch.randn(shape, **where).to(device, dtype)
     weight[:, 1::m] = weight[:, 0::m] if is_score else -weight[:, 0::m]

@@ -75,7 +75,7 @@ class Tournament:
         """Return the tournament of a pattern, for scores of the type and device of `like`."""
         members = torch.arange(pattern.m, device=like.device)
         first, second = members.repeat_interleave(pattern.m), members.repeat(pattern.m)
-        # Each pair counts once, in the order in which the left one leaves where they tie.
+        # Each pair is compared once, in an order in which the left one is pruned in ties.
         sign = ((members[:, None] == second).to(like.dtype) - (members[:, None] == first).to(like.dtype)) * (
             first < second
         )

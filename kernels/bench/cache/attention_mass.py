@@ -14,7 +14,7 @@ from course_lib.measure.roofline import Work
 
 SHAPE = {"cpu": (3, 3, 64), "cuda": (8, 4, 128)}  # H, G, D: a layer of the default model; one of a model of 8B
 TOKENS = {"cpu": (512, 2048), "cuda": (1024, 4096)}
-CHUNK = 64  # queries at a time
+CHUNK = 64  # queries per step
 
 
 def contests(place: Place) -> Iterator[Contest]:
@@ -46,7 +46,7 @@ def _contest(name: str, query: Tensor, keys: Tensor) -> Contest:
 
 
 def _eager(query: Tensor, keys: Tensor, scaling: float) -> Tensor:
-    """As in transformers: keys repeated for each query head, a mask added, all weights written."""
+    """Compute as transformers does: repeat keys for each query head, add a mask, write all weights."""
     n_groups, n_tokens = query.shape[1] // keys.shape[1], query.shape[2]
     later = torch.full((n_tokens, n_tokens), float("-inf"), dtype=query.dtype, device=query.device).triu(1)
     logits = query @ keys.repeat_interleave(n_groups, 1).transpose(2, 3) * scaling + later
@@ -55,7 +55,7 @@ def _eager(query: Tensor, keys: Tensor, scaling: float) -> Tensor:
 
 
 def _in_chunks(query: Tensor, keys: Tensor, scaling: float) -> Tensor:
-    """As the library's cache does while it attends: some queries at a time, and the keys up to the last of them."""
+    """Compute as the library's cache does: some queries at a time, with the keys up to the last of these queries."""
     mass = torch.zeros(keys.shape[:3], dtype=torch.float32, device=keys.device)
     grouped = query.unflatten(1, (keys.shape[1], -1))  # (B, H, G, T, D)
     for start in range(0, query.shape[2], CHUNK):

@@ -1,6 +1,6 @@
 """A prompt's attention over some of its blocks, against torch's fused attention over all of them.
 
-Blocks are drawn at random, with the first and the diagonal always among them, so that the density is what is asked for.
+Blocks are chosen at random, always with the first and the diagonal block, so that the density is the requested one.
 The time that a rule takes to choose blocks is not included.
 
 Dimension key: H key-value heads, G query heads to each, T tokens in N blocks of S, D size of a head.
@@ -66,7 +66,7 @@ def _contest(text: tuple[Tensor, Tensor, Tensor], index: BlockIndex, quick: bool
 
 
 def _pairs(index: BlockIndex) -> int:
-    """Of queries and keys, over all heads: whole blocks below the diagonal, and half of those on it."""
+    """Count the pairs of queries and keys over all heads: whole blocks below the diagonal, and half of those on it."""
     n, size = index.reads.shape[1], index.block_size
     rows = [min(size, index.n_tokens - i * size) for i in range(n)]
     below = (index.reads.sum(dim=(0, 2)) - index.reads.shape[0]).tolist()
@@ -81,6 +81,6 @@ def _sdpa(query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor
 
 
 def _flex(text: tuple[Tensor, Tensor, Tensor], index: BlockIndex, scaling: float, quick: bool) -> Callable[[], Tensor]:
-    """torch's own block-sparse attention, over the same blocks; compiled, which needs a compiler and half a minute."""
+    """Run torch's own block-sparse attention on the same blocks; compiling it needs a compiler and half a minute."""
     attend, mask = flex_attention if quick else compiled(), block_mask(index)
     return lambda: flex_block_sparse_attention(*text, mask, scaling, attend)

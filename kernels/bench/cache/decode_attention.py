@@ -1,4 +1,4 @@
-"""A step of decoding over a cache: with and without the weights that a policy wants; positions original and rolling.
+"""One decoding step over a cache, with and without the weights that a policy needs; positions original and rolling.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, N slots, D size of a head.
 """
@@ -58,7 +58,7 @@ def _sdpa(
     turns: Tensor | None,
     frequencies: Tensor | None,
 ) -> Tensor:
-    """torch's fused attention, which does not return its weights; keys are turned in a pass of their own."""
+    """Run torch's fused attention, which does not return its weights; keys are rotated in a separate pass."""
     if turns is not None:
         keys = Rotation(frequencies).turn(keys, turns)
     return scaled_dot_product_attention(query[:, :, None], keys, values, scale=scaling, enable_gqa=True)[:, :, 0]
@@ -74,7 +74,7 @@ def _eager(
     turns: Tensor | None,
     frequencies: Tensor | None,
 ) -> Tensor:
-    """As in transformers, with keys and values repeated for each query head, and the sums that H2O needs."""
+    """Compute as transformers does, with keys and values repeated for each query head, and the sums that H2O needs."""
     n_groups = query.shape[1] // keys.shape[1]
     if turns is not None:
         keys = Rotation(frequencies).turn(keys, turns)

@@ -1,4 +1,4 @@
-"""What FlexPrefill looks at: a prompt's last queries' attention by lines, and the smallest set of blocks of a map.
+"""The inputs of FlexPrefill's choice: the last queries' attention by lines, and the smallest set of blocks of a map.
 
 Dimension key: H key-value heads, G query heads to each, T tokens in N blocks of S, D size of a head.
 """

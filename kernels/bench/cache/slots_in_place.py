@@ -1,4 +1,4 @@
-"""A step of decoding in full slots: a token comes and the lowest leaves, in PyTorch and in two launches.
+"""One decoding step in full slots, in PyTorch and in two launches: a token is added and the lowest one is evicted.
 
 Dimension key: B sequences, H key-value heads, N slots, D size of a head.
 """
@@ -33,11 +33,11 @@ def _contest(name: str, place: Place, slots: Slots) -> Contest:
     (n_sequences, n_heads), n, size = slots.shape, slots.n, slots.keys.shape[3]
     new = place.randn(n_sequences, 1, n_heads, size).transpose(1, 2)  # strides as models give them
     score = place.rand(n_sequences, n_heads, n + 1)
-    score[:, :, [0, n]] = 2.0  # they stay, protected or not
+    score[:, :, [0, n]] = 2.0  # they are kept, protected or not
     # Neither among the first nor among the newest of a long text, so that every repetition does the same.
     position = torch.full((n_sequences, 1), 5, device=place.device)
     tokens = NewTokens(position, position, torch.full_like(position[:, 0], 10 * n), has_padding=False)
-    expected = slots.position.scatter(2, score.argmin(dim=2, keepdim=True), 5)  # where the new token comes to lie
+    expected = slots.position.scatter(2, score.argmin(dim=2, keepdim=True), 5)  # the slot of the new token
 
     def step(on: bool) -> Tensor:
         with kernels(on):

@@ -1,4 +1,4 @@
-"""The smallest sets of blocks that hold a fraction of each head's map, by halving a range and by sorting.
+"""The smallest sets of blocks that contain a fraction of each head's map, by bisection and by sorting.
 
 Dimension key: N blocks of a text; a row has all pairs of blocks of queries and keys.
 """

@@ -1,1 +1,1 @@
-"""Benches of a whole model: random weights of a published shape, made on the device."""
+"""Benches of a whole model with random weights of a published shape, which are made on the device."""

@@ -1,12 +1,12 @@
 """The MLPs of Llama-3-8B for one token on a GPU: all neurons, those of a predictor, and inputs above TEAL's thresholds.
 
 Dimension key: D width, F neurons, L blocks, r rank, K chosen neurons, m tokens whose keys are missing.
-Weights are random: which neurons are chosen changes no time. Every side computes all L blocks, whose weights exceed any
-cache, and on a GPU it is one CUDA graph, so that no side waits for the host. A block's input is given; the predictor
-reads that of the block before, in both streams. Of each block, the dense MLP reads 352 MB; at 20 %, Deja Vu reads 70 MB
-of it and 38 MB of a predictor, 3.3 times less, so to be twice as fast it may reach 61 % of the dense side's rate.
-Further contests decide claims of lesson 09: the time of choosing by a predictor and by hash tables, and the time of the
-keys of skipped tokens.
+Weights are random, because the choice of neurons does not change the time. Every side computes all L blocks, whose
+weights exceed any cache. On a GPU it is one CUDA graph, so that no side waits for the host. A block's input is given;
+the predictor reads the input of the block before, in both streams. Per block, the dense MLP reads 352 MB; at 20 %, Deja
+Vu reads 70 MB of it and 38 MB of a predictor, 3.3 times less. So it is twice as fast even at 61 % of the dense side's
+rate. Further contests decide claims of lesson 09: the time of choosing by a predictor and by hash tables, and the time
+of the keys of skipped tokens.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class Sizes:
     neurons: int = 14336
     blocks: int = 8
     rank: int = 1024  # of the paper's predictors
-    keys: int = 2048  # numbers in the keys and values of a token: 8 heads of 128, twice
+    keys: int = 2048  # numbers in the keys and values of a token: 2 · 8 heads · 128
 
 
 QUICK = Sizes(16, 40, 2, 4, 24)
@@ -46,7 +46,7 @@ QUICK = Sizes(16, 40, 2, 4, 24)
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One block's weights, the input of its MLP, and that of the block before."""
+    """One block's weights, the input of its MLP, and the input of the block before."""
 
     x: Tensor  # (1, D)
     earlier: Tensor
@@ -63,7 +63,7 @@ class Block:
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """By density; then how neurons are chosen; then missing keys. On a CPU, see the bench `contextual`."""
+    """Yield contests by density, on choosing neurons, and on missing keys. For CPUs, see the bench `contextual`."""
     if place.device.type == "cpu" and not place.quick:
         return
     sizes = QUICK if place.quick else Sizes()
@@ -135,7 +135,7 @@ def _mlps(blocks: list[Block], density: float, device: torch.device) -> Contest:
 
 
 def _walk(run: Callable[..., Tensor], *by_block: list) -> Tensor:
-    """All blocks, one after the other."""
+    """Run all blocks one after the other."""
     return torch.cat([run(*each) for each in zip(*by_block, strict=True)])
 
 
@@ -163,14 +163,14 @@ def _predicted(block: Block, n_kept: int) -> Tensor:
 
 
 def _ahead(blocks: list[Block], n_kept: int, device: torch.device) -> Tensor:
-    """A block's neurons are chosen in a second stream while the first computes the block before."""
+    """Choose a block's neurons in a second stream while the first stream computes the block before."""
     if device.type != "cuda":
         return _walk(lambda block: _predicted(block, n_kept), blocks)
     main, second, outputs = torch.cuda.current_stream(), _second_stream(device), []
     with one_by_one():  # a kernel that starts early waits for the one before it, but not for another stream
         chosen = [_highest(blocks[0].logits(), n_kept)]
         for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-            second.wait_stream(main)  # what the next predictor reads is there when the block before has ended
+            second.wait_stream(main)  # the next predictor's input is ready when the block before has ended
             with torch.cuda.stream(second):
                 if following is not None:
                     chosen.append(_highest(following.logits(), n_kept))
@@ -181,19 +181,19 @@ def _ahead(blocks: list[Block], n_kept: int, device: torch.device) -> Tensor:
 
 @lru_cache
 def _second_stream(device: torch.device) -> torch.cuda.Stream:
-    """One for all, as cuBLAS keeps memory for each stream that it was called on."""
+    """Return one stream for all sides, because cuBLAS keeps memory for each stream that it was called on."""
     return torch.cuda.Stream(device)
 
 
 def _highest(score: Tensor, n_kept: int) -> Tensor:
-    """Indices of the highest scores, rising, by the kernel where there is a GPU."""
+    """Return the indices of the highest scores in ascending order, by the kernel on a GPU."""
     if kernel := kernel_for("per_token.top_indices", score, n_kept=n_kept):
         return kernel.launch(score, n_kept)
     return score.topk(n_kept, dim=1, sorted=False).indices.sort(dim=1).values.int()
 
 
 def _masked(block: Block, index: Tensor | None) -> Tensor:
-    """The output of the chosen neurons, in float32."""
+    """Compute the output of the chosen neurons, in float32."""
     x, mlp = block.x.float(), block.mlp
     hidden = silu(x @ mlp.gate.float().T) * (x @ mlp.up.float().T)
     if index is not None:
@@ -202,7 +202,7 @@ def _masked(block: Block, index: Tensor | None) -> Tensor:
 
 
 def _levels(block: Block, density: float) -> tuple[float, float]:
-    """The thresholds of the MLP's input and of its hidden values that this share of them is above."""
+    """Return the thresholds that this fraction of the MLP's inputs and of its hidden values exceeds."""
     x = block.x.float()[0]
     at = _quantile(x, density)
     x = x * (x.abs() > at)
@@ -229,7 +229,7 @@ def _teal_reference(block: Block, levels: tuple[float, float]) -> Tensor:
 
 
 def _choosing(blocks: list[Block], place: Place) -> Contest:
-    """Seconds to choose the neurons that a token computes; the first side is the time that they should save."""
+    """Measure the seconds to choose a token's neurons; the first side is the time that this choice should save."""
     mlp = blocks[0].mlp
     n_kept, size, n = round(OF_SEARCH * mlp.n), mlp.up.element_size(), len(blocks)
 
@@ -262,16 +262,16 @@ def _choosing(blocks: list[Block], place: Place) -> Contest:
 
 
 def _by_topk(score: Tensor, n_kept: int) -> Tensor:
-    """Sorted for the comparison alone; the time is that of torch.topk and of sorting what it found."""
+    """Choose by torch.topk; the indices are sorted only for the comparison."""
     return score.topk(n_kept, dim=1, sorted=False).indices.sort(dim=1).values.int()
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Hash tables of signs of random projections: rows in the buckets of x are likely to point where x points.
+    """Hash tables of signs of random projections: rows in the buckets of x probably have a similar direction to x.
 
-    Every bucket has room for the same number of rows, so a search reads memory at places that are known when it begins,
-    and needs no length of a list.
+    All buckets have room for the same number of rows, so the memory addresses of a search are known when it begins, and
+    no list lengths are needed.
     """
 
     planes: Tensor  # (tables * bits, D)
@@ -297,7 +297,7 @@ class Tables:
         return (bits * 2 ** torch.arange(bits.shape[2], device=rows.device)).sum(dim=2)
 
     def votes(self, x: Tensor) -> Tensor:
-        """In how many tables each row is in the bucket of x, (1, F)."""
+        """Count the tables in which each row is in the bucket of x, (1, F)."""
         n_tables = len(self.buckets)
         codes = self._codes(x, self.planes, n_tables)[0]
         found = self.buckets[torch.arange(n_tables, device=x.device), codes].flatten()
@@ -306,7 +306,7 @@ class Tables:
 
 
 def _missing_keys(blocks: list[Block], place: Place) -> Contest:
-    """Keys and values of one token, alone and with those of tokens before it whose head was skipped."""
+    """Compute keys and values of one token, alone and together with those of earlier tokens whose head was skipped."""
     (n_numbers, width), size = blocks[0].keys.shape, blocks[0].keys.element_size()
     x = place.randn(1 + max(MISSING), width)
 

@@ -1,7 +1,7 @@
-"""Decoding with a whole Llama of 8B parameters: tokens per second and memory, by what its cache keeps.
+"""Decoding with a whole Llama of 8B parameters: tokens per second and memory, by the contents of its cache.
 
 Weights and slots are random, and the slots are filled directly, as after a prompt: no time depends on their values. A
-step is recorded as a CUDA graph and replayed; one contest without graphs shows what the launches cost. Two caches of a
+step is recorded as a CUDA graph and replayed; one contest without graphs shows the cost of launches. Two caches of a
 long text rarely fit next to each other, so the sides are timed one after the other. Each is checked at a smaller size:
 two steps, by the library's kernels and by its PyTorch code. Three contests decode with the largest batch that fits.
 """
@@ -43,11 +43,11 @@ from course_lib.kv.layers import EvictingCache
 from course_lib.measure.roofline import Transformer
 
 GPU_SECONDS = 85  # the model included
-CHECKED_ONCE = True  # other numbers would need another model
+CHECKED_ONCE = True  # new random numbers would need another model
 # Of the logits. In bfloat16 each of two right ways is off by 0.016 after 64 branches of rounding, hence both from each
 # other by 0.022; values that are shifted by one slot, or attention without any, are off by 0.16 to 0.22.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
-RESERVE = 3 * 2**30  # bytes of a GPU that no cache can have: activations, graphs, workspaces
+RESERVE = 3 * 2**30  # bytes of a GPU that are not available to a cache: activations, graphs, workspaces
 LARGEST = 0  # sequences of a cell: as many as fit
 PREPARED = 32  # sequences in place of those
 # cuDNN would build a plan for each new length of a cache that grows, in each step and while a graph is recorded.
@@ -61,7 +61,7 @@ class Cell:
     n_context: int  # tokens before the step
     n_sequences: int  # or LARGEST
     as_graph: bool = True
-    fused: bool = False  # the small operations of the model, which the library leaves as they are
+    fused: bool = False  # whether to fuse small operations of the model, which the library does not change
     methods: tuple[str, ...] = METHODS
     finds_largest: bool = False  # also computes the largest batch that fits
 
@@ -73,7 +73,7 @@ class Cell:
         return f"batch {self.n_sequences}, {self.n_context:,} tokens{how}"
 
 
-# The most important first, as the time may not be enough for all.
+# The most important first, because there may be too little time for all.
 CELLS = (
     Cell(32768, 8, finds_largest=True),
     Cell(8192, 1, methods=(FULL, STATIC, WINDOW, H2O_KEPT, SNAPKV, LOW_BITS)),
@@ -99,7 +99,7 @@ CHECKED, QUICK_CHECKED = (2048, 1), (170, 1)  # tokens and sequences; of 170, 34
 def contests(
     place: Place, cells: tuple[Cell, ...] | None = None, shape: Transformer | None = None
 ) -> Iterator[Contest]:
-    """One for each cell; none on a CPU, which would take minutes for a step."""
+    """Yield one contest per cell; none on a CPU, which would take minutes per step."""
     if place.device.type == "cpu" and not place.quick:
         return
     before = allocated(place.device)
@@ -114,7 +114,7 @@ def contests(
 
 
 def prepared(place: Place, cells: tuple[Cell, ...] = CELLS) -> Iterator[Contest]:
-    """Runs the library's kernels in a model of one block, whose caches are a 32nd as large."""
+    """Run the library's kernels in a model of one block, whose caches are a 32nd as large."""
     if place.quick:
         yield from contests(place)
         return
@@ -126,7 +126,7 @@ def prepared(place: Place, cells: tuple[Cell, ...] = CELLS) -> Iterator[Contest]
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """How much faster H2O decodes than the cache that keeps all, by contest."""
+    """Report how much faster H2O decodes than the complete cache, by contest."""
     rows = [row for row in rows if row["side"] == H2O_KEPT and "times_full" in row.get("numbers", {})]
     return " ".join(
         f"{row['contest']}: H2O with 20 % of the slots decodes {row['numbers']['tokens_per_second']:,.0f} tokens per "
@@ -137,7 +137,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 @dataclass
 class Decoder:
-    """A model that decodes with one cache after the other."""
+    """Decodes with one model and one cache after the other."""
 
     model: PreTrainedModel
     shape: Transformer
@@ -155,7 +155,7 @@ class Decoder:
         return Contest(cell.name, (cell.n_sequences, cell.n_context), sides, sides[0].expected)
 
     def _as_many_as_fit(self, method: str, n_context: int) -> int:
-        """Sequences; 2 where there is no GPU."""
+        """Return the number of sequences that fit; 2 without a GPU."""
         if self.place.device.type != "cuda":
             return 2
         room = self.free_bytes() - RESERVE
@@ -174,9 +174,9 @@ class Decoder:
         )
 
     def check(self, method: str) -> tuple[Callable[[], Tensor], Tensor]:
-        """The method's result with kernels, and the expected one. The two that keep all are checked by each other.
+        """Return the method's result with kernels, and the expected one. The two complete caches check each other.
 
-        An error is raised where the result is asked for, as the other methods are still to be checked.
+        An error is raised only when the result is used, so that the other methods are still checked.
         """
         others = {FULL: STATIC, STATIC: FULL}
         try:
@@ -189,14 +189,14 @@ class Decoder:
         return lambda: got, expected
 
     def _two_steps(self, method: str) -> Tensor:
-        """Logits of two steps at a small size; the second reads what the first has left of the cache."""
+        """Return the logits of two steps at a small size; the second step reads the cache that the first one left."""
         filled = FilledCache(method, *(QUICK_CHECKED if self.place.quick else CHECKED))
         with filled.opened(self.model, self.place) as cache:
             _, step = self._step(cache, filled)
             return torch.cat([step().clone() for _ in range(2)])
 
     def _step(self, cache: EvictingCache | StaticCache, filled: FilledCache) -> tuple[Tensor, Callable[[], Tensor]]:
-        """The tokens that it reads, and a step, which returns the logits; the positions go on by one."""
+        """Return the step's input tokens, and the step: it returns the logits and advances the positions by one."""
         token = (torch.arange(filled.n_sequences, device=self.place.device) % self.shape.vocabulary)[:, None].clone()
         position = torch.full_like(token, filled.n_context)
 
@@ -210,7 +210,7 @@ class Decoder:
         return token, run
 
     def greedy(self, cache: EvictingCache | StaticCache, filled: FilledCache) -> Callable[[], Tensor]:
-        """A step that reads the tokens which the step before found the most probable."""
+        """Return a step that reads the tokens to which the previous step gave the highest probability."""
         token, step = self._step(cache, filled)
 
         def run() -> Tensor:
@@ -222,7 +222,7 @@ class Decoder:
 
     @contextmanager
     def _opened(self, filled: FilledCache, as_graph: bool, measured: dict[str, float | str]) -> Iterator[Callable]:
-        """A step of decoding; afterwards its memory has been measured and freed."""
+        """Yield a decoding step; on exit, its memory is measured and freed."""
         self._check_fits(filled)
         try:
             with ExitStack() as stack:
@@ -239,7 +239,7 @@ class Decoder:
     def _ready(
         self, stack: ExitStack, filled: FilledCache, as_graph: bool, measured: dict[str, float | str]
     ) -> tuple[EvictingCache | StaticCache, Callable[[], Tensor]]:
-        """The cache and its step, as a CUDA graph where that is asked for and the method allows it."""
+        """Return the cache and its step, as a CUDA graph if requested and supported by the method."""
         if as_graph:
             cache = self._fill(stack, filled)
             try:
@@ -258,7 +258,7 @@ class Decoder:
         return cache, run
 
     def _fill(self, stack: ExitStack, filled: FilledCache) -> EvictingCache | StaticCache:
-        """The memory that was needed to fill a cache is no part of decoding."""
+        """Fill a cache; the memory that this takes does not count for decoding."""
         cache = stack.enter_context(filled.opened(self.model, self.place))
         if self.place.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -266,7 +266,7 @@ class Decoder:
         return cache
 
     def _check_fits(self, filled: FilledCache) -> None:
-        """Before anything is allocated."""
+        """Raise DoesNotFit before any memory is allocated."""
         least = filled.vector_bytes(self.shape, self.place.dtype.itemsize, filled.n_held)
         if least > (free := self.free_bytes()):
             raise DoesNotFit(
@@ -275,7 +275,7 @@ class Decoder:
             )
 
     def free_bytes(self) -> float:
-        """Of the GPU, after all that was freed has been given back."""
+        """Return the GPU's free memory, after cached blocks have been returned to it."""
         if self.place.device.type != "cuda":
             return float("inf")
         if allocated(self.place.device) > self.before + self.model_bytes + 2**28:
@@ -286,7 +286,7 @@ class Decoder:
     def _numbers(
         self, filled: FilledCache, cell: Cell, measured: dict[str, float | str], seconds: float
     ) -> dict[str, float | str]:
-        """Further results. Of the steps of recycled attention, one in 50 is full."""
+        """Return further results. For recycled attention, one in 50 steps is full."""
         numbers, kind = dict(measured), (cell.n_context, cell.n_sequences)
         if filled.method == FULL_STEP:
             self.full_step_seconds[cell] = seconds
@@ -305,7 +305,7 @@ class Decoder:
         return numbers
 
     def _largest_batch(self, cell: Cell, peak_bytes: float) -> dict[str, float]:
-        """By the bytes that each sequence took, and whether so many bytes can be allocated next to the weights."""
+        """Compute the largest batch from the bytes per sequence, and test if so many bytes can be allocated."""
         per_sequence = (peak_bytes - self.model_bytes) / cell.n_sequences
         largest = int((self.free_bytes() + self.before - RESERVE) / per_sequence)
         n_bytes = max(0, int(largest * per_sequence) - self.before)
@@ -318,7 +318,7 @@ class Decoder:
 
 
 def allocated(device: torch.device) -> int:
-    """Bytes of tensors on a GPU."""
+    """Return the bytes of tensors on a GPU."""
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
 
 
@@ -330,5 +330,5 @@ def _raising(error: Exception) -> Callable[[], Tensor]:
 
 
 def _with_traceback(error: Exception) -> RuntimeError:
-    """In words, since the frames of the traceback would keep the cache in memory."""
+    """Return the error with its traceback as text, because the frames of a traceback would keep the cache in memory."""
     return RuntimeError("".join(traceback.format_exception(error)[-6:])[-900:])

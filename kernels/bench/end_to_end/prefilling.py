@@ -1,9 +1,9 @@
-"""Reading a prompt: FlexPrefill's index and attention against torch's fused attention, then a whole Llama of 8B.
+"""Prefill of a prompt: FlexPrefill's index and attention against torch's fused attention, then a whole Llama of 8B.
 
-Random queries and keys have no structure to be found. So that a known part of the blocks matters, some blocks of keys
-get a component that all queries have as well: "planted" blocks, whose keys have logits higher by 6. What FlexPrefill
-then reads is measured, and is in the name of the contest. The model's weights are random too: its attention is almost
-even, and γ is set so low that the density is that of the attention that was timed.
+Random queries and keys have no structure to find. So that a known fraction of the blocks matters, some blocks of keys
+get a component that all queries have as well. In these "planted" blocks, the keys' logits are higher by 6. The density
+that FlexPrefill then reads is measured, and is in the name of the contest. The model's weights are random too: its
+attention is almost uniform, and γ is low enough for the same density as in the attention that was timed.
 
 Dimension key: H key-value heads, G query heads to each, T tokens, D size of a head.
 """
@@ -38,15 +38,15 @@ HEADS = (8, 4, 128)  # H, G, D of Llama 3 8B
 # whose attention the means of blocks predict, which here do all.
 PLANTED = ((32768, 0.33, 0.1), (32768, 0.09, 0.0), (32768, 0.55, 0.1), (32768, 0.1, 0.1), (8192, 0.25, 0.1))
 QUICK = ((90, 0.3, 0.0),)
-LOGIT = 6.0  # by which planted keys are higher
+LOGIT = 6.0  # by which the logits of planted keys are higher
 GAMMA_OF_EVEN_ATTENTION = 0.15  # columns and diagonals of this fraction cover 0.3 of the blocks
 PROMPTS = (32768, 8192)
-MODEL_BYTES = 40e9  # weights, the cache of the longest prompt, and what one layer computes
+MODEL_BYTES = 40e9  # weights, the cache of the longest prompt, and the activations of one layer
 CHECKED = 1024  # tokens, by kernels and by PyTorch code
 
 
 def contests(place: Place) -> Iterator[Contest]:
-    """None on a CPU, which would take minutes for a prompt."""
+    """Yield no contest on a CPU, which would take minutes per prompt."""
     if place.device.type == "cpu" and not place.quick:
         return
     first, *others = QUICK if place.quick else PLANTED
@@ -62,7 +62,7 @@ def contests(place: Place) -> Iterator[Contest]:
 
 
 def prepared(place: Place) -> Iterator[Contest]:
-    """Runs what has to be compiled: the attention, and a model of one block."""
+    """Run everything that has to be compiled: the attention, and a model of one block."""
     if place.quick:
         yield from contests(place)
         return
@@ -71,7 +71,7 @@ def prepared(place: Place) -> Iterator[Contest]:
 
 
 def planted_text(place: Place, n_tokens: int, fraction: float, block_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of one layer; a random part of the blocks of keys of each key-value head is planted."""
+    """Make queries, keys and values of one layer; a random part of each key-value head's key blocks is planted."""
     n_heads, n_groups, size = (1, 2, 8) if place.quick else HEADS
     query = place.randn(n_heads * n_groups, n_tokens, size)
     keys, values = place.randn(n_heads, n_tokens, size), place.randn(n_heads, n_tokens, size)
@@ -120,8 +120,9 @@ def _flex(rule: SparsePrefill, query: Tensor, keys: Tensor, values: Tensor, scal
 
 
 def _work(text: tuple[Tensor, Tensor, Tensor], density: float) -> Work:
-    """Two products of each query with the keys that it reads; all of the text read once, and as many results written
-    as there are queries. Of an index, that queries and keys are read."""
+    """Count two products of each query with the keys that it reads; the text is read once, and one result per query is
+    written. An index reads the queries and keys.
+    """
     query, keys, values = text
     n_heads, n_tokens, size = query.shape
     flops = int(density * 4 * size * n_heads * n_tokens * (n_tokens + 1) // 2)
@@ -130,10 +131,10 @@ def _work(text: tuple[Tensor, Tensor, Tensor], density: float) -> Work:
 
 
 def _whole_model(model: PreTrainedModel, shape: Transformer, place: Place, n_tokens: int) -> Contest:
-    """The prompt up to the logits of its last token, with a cache of all keys and values."""
+    """Prefill the prompt up to the logits of its last token, with a cache of all keys and values."""
     ids = (place.rand(1, n_tokens) * shape.vocabulary).long()
     rule = FlexPrefill(gamma=GAMMA_OF_EVEN_ATTENTION, tau=0.0)
-    small = SinkAndWindow(density=0.5)  # a rule that chooses alike, however hidden states are rounded
+    small = SinkAndWindow(density=0.5)  # a rule whose choice does not depend on rounding of hidden states
     if place.quick:
         rule = FlexPrefill(gamma=GAMMA_OF_EVEN_ATTENTION, tau=0.0, block_size=16, min_budget=16)
         small = SinkAndWindow(density=0.5, block_size=16)
@@ -160,7 +161,7 @@ def _checked(model: PreTrainedModel, rule: SparsePrefill, ids: Tensor, on: bool)
 def _opened(
     model: PreTrainedModel, rule: SparsePrefill | None, ids: Tensor, measured: dict[str, float]
 ) -> Iterator[Callable[[], Tensor]]:
-    """A prefill. Afterwards `measured` holds the most memory that was in use, weights included, and the density."""
+    """Yield a prefill. On exit `measured` holds the peak memory, weights included, and the density."""
     is_cuda = ids.device.type == "cuda"
     if is_cuda:
         torch.cuda.empty_cache()

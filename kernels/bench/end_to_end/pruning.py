@@ -2,7 +2,7 @@
 
 Dimension key: O outputs (rows), I inputs (columns).
 
-Random weights in bfloat16. As in the published times (Wanda, table 4: 0.54 s for Wanda's score and 203 s for
+The weights are random, in bfloat16. As in the published times (Wanda, table 4: 0.54 s for Wanda's score and 203 s for
 SparseGPT's on LLaMA-7B), no forward pass is timed: the Gram matrices of inputs of both widths are made before. But each
 Gram of a block is factorised, as in a real model, where the inputs of two layers differ.
 """
@@ -21,7 +21,7 @@ from course_lib.pruning.methods.sparsegpt import SparseGPT
 from course_lib.pruning.methods.wanda import Wanda
 from course_lib.sparsity.patterns import NofM, Unstructured
 
-GPU_SECONDS = 45  # of which the two whole models take most
+GPU_SECONDS = 45  # the two whole models take most of this time
 CHECKED_ONCE = True  # other numbers would need another model, and each kernel has a bench that takes them
 # Width, key-value width, neurons, blocks. The interpreter takes minutes for thousands of rows.
 SIZES, QUICK = (4096, 1024, 14336, 32), (8, 4, 12, 1)
@@ -38,7 +38,7 @@ def contests(place: Place) -> Iterator[Contest]:
 
 
 def prepared(place: Place) -> Iterator[Contest]:
-    """The same of a single block, so that other benches find memory while they are prepared."""
+    """Run the same with a single block, so that other benches find free memory while they are prepared."""
     yield from _contests(place, (*(QUICK if place.quick else SIZES)[:3], 1))
 
 
@@ -60,7 +60,7 @@ def _contests(place: Place, sizes: tuple[int, int, int, int]) -> Iterator[Contes
 
 
 def _gram(place: Place, n_inputs: int) -> Gram:
-    """Of inputs that depend on each other, a few of them large."""
+    """Make a Gram matrix of correlated inputs, some of them large."""
     inputs = place.randn(TOKENS * n_inputs, n_inputs) + 0.5 * place.randn(TOKENS * n_inputs, 1)
     inputs[:, :: max(1, n_inputs // 8)] *= 10
     gram = Gram(n_inputs, device=place.device)
@@ -75,7 +75,7 @@ def _layers(blocks: list[Block], grams: dict[int, Gram]) -> Iterator[tuple[Tenso
 
 
 def _each(blocks: list[Block], grams: dict[int, Gram], run: Callable[[Tensor, Gram], Tensor]) -> Callable[[], Tensor]:
-    """A side: every layer by itself; the result of the last is checked."""
+    """Build a side that prunes every layer separately; the result of the last one is checked."""
 
     def every_layer() -> Tensor:
         for weight, gram in _layers(blocks, grams):
@@ -86,7 +86,7 @@ def _each(blocks: list[Block], grams: dict[int, Gram], run: Callable[[Tensor, Gr
 
 
 def _wanda(name: str, blocks: list[Block], grams: dict[int, Gram]) -> Contest:
-    """The score alone, as the paper timed it; and whole, where the score is never written."""
+    """Time the score alone, as in the paper, and the whole pruning, which never stores the score."""
     weights = [weight for weight, _ in _layers(blocks, grams)]
     n = sum(weight.numel() for weight in weights)
     width, (last, gram) = weights[0].element_size(), list(_layers(blocks, grams))[-1]
@@ -115,7 +115,7 @@ def _switched(on: bool, run: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 
 def _sparsegpt_on_and_off(name: str, block: Block, grams: dict[int, Gram], pruner: SparseGPT) -> Contest:
-    """And how much of it is factorising, which no kernel of the library does."""
+    """Also time the factorisation, which no kernel of the library computes."""
 
     def losses() -> Tensor:
         return torch.stack([pruner.solve(weight, gram).losses.sum() for weight, gram in _pruned(block, grams, pruner)])
@@ -131,16 +131,16 @@ def _sparsegpt_on_and_off(name: str, block: Block, grams: dict[int, Gram], prune
 
 
 def _pruned(block: Block, grams: dict[int, Gram], pruner: LayerPruner) -> Iterator[tuple[Tensor, Gram]]:
-    """The layers of a block, each with its Gram, factorised again for each input, as `prune_model` does it."""
+    """Prune the layers of a block, each with its Gram, factorised again for each input as in `prune_model`."""
     for group in block:
         gram = grams[group[0].shape[1]]
-        gram.add(group[0][:0])  # without any token: what is known of the Gram so far is forgotten
+        gram.add(group[0][:0])  # adds no token, but clears the Gram's cached factors
         pruner.prepare(gram)
         yield from ((weight, gram) for weight in group)
 
 
 def _sparsegpt(name: str, blocks: list[Block], grams: dict[int, Gram], pruners: dict[str, SparseGPT]) -> Contest:
-    """All layers. Half of each is zero afterwards; whether it is the right half, single blocks tell."""
+    """Prune all layers. Half of each layer is then zero; contests on single blocks check that it is the right half."""
     n_layers = sum(len(group) for block in blocks for group in block)
     half = torch.full((n_layers,), 0.5, device=blocks[0][0][0].device)
 
@@ -157,12 +157,12 @@ def _sparsegpt(name: str, blocks: list[Block], grams: dict[int, Gram], pruners: 
 
 
 def _update(blocks: list[Block]) -> Work:
-    """Each column sends its error to those right of it: I / 2 products per weight."""
+    """Count the work: each column sends its error to the columns right of it, I / 2 products per weight."""
     weights = [weight for block in blocks for group in block for weight in group]
     return Work(sum(w.numel() * w.shape[1] for w in weights), sum(2 * w.nbytes for w in weights))
 
 
 def _factors(blocks: list[Block]) -> Work:
-    """I³/3 for the Cholesky factor of each Gram, and as much for its inverse."""
+    """Count I³/3 for the Cholesky factor of each Gram, and as much for its inverse."""
     widths = [group[0].shape[1] for block in blocks for group in block]
     return Work(sum(2 * n**3 / 3 for n in widths), sum(8 * n**2 for n in widths))

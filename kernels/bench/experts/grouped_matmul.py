@@ -40,7 +40,7 @@ def _contest(name: str, arguments: tuple[Tensor, ...]) -> Contest:
 def by_grouped_mm(
     inputs: Tensor, gate_up: Tensor, down: Tensor, weight: Tensor, order: Tensor, offsets: Tensor
 ) -> Tensor:
-    """A copy of every pair's token, two grouped products, and sums by token."""
+    """Copy every pair's token, compute two grouped products, and sum by token."""
     pair, ends = order.long(), offsets[1:]
     token = pair // weight.shape[1]
     gate, up = grouped_mm(inputs[token], gate_up.mT, offs=ends).chunk(2, dim=1)

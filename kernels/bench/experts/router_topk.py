@@ -35,7 +35,7 @@ def _contest(name: str, logits: Tensor, k: int) -> Contest:
 
 
 def _torch(logits: Tensor, k: int) -> Tensor:
-    """As transformers routes. We compare the weights; the order is what the products need next."""
+    """Route as transformers does. We compare the weights; the next products need the order."""
     weight, expert = logits.float().softmax(dim=1).topk(k, dim=1)
     weight = weight / weight.sum(dim=1, keepdim=True)
     expert.flatten().sort(stable=True)

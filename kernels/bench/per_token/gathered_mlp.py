@@ -47,11 +47,11 @@ def _contest(name: str, layer: tuple[Tensor, Tensor, Tensor, Tensor], chosen: Te
 
 
 def _mlp(inputs: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    """Neuron-major as well, so that no side is punished for its strides."""
+    """Compute the dense MLP, also neuron-major, so that no side is slower because of its strides."""
     return (silu(linear(inputs, gate)) * linear(inputs, up)) @ down
 
 
 def _gathered(inputs: Tensor, gate: Tensor, up: Tensor, down: Tensor, chosen: Tensor) -> Tensor:
-    """Copies of the rows, then dense products: each row is read, written and read again."""
+    """Copy the rows, then compute dense products: each row is read, written and read again."""
     rows = chosen.long()
     return _mlp(inputs, gate.index_select(0, rows), up.index_select(0, rows), down.index_select(0, rows))

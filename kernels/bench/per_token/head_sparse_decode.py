@@ -1,4 +1,4 @@
-"""A step of decoding with half of the heads: whole groups of them, or as many heads spread over all groups.
+"""One decoding step with half of the heads: either whole groups, or as many heads spread over all groups.
 
 Dimension key: B sequences, H key-value heads, G query heads to each, N slots, D size of a head.
 """
@@ -58,8 +58,9 @@ def _sdpa(query: Tensor, keys: Tensor, values: Tensor, scaling: float) -> Tensor
 
 
 def _by_group(query: Tensor, keys: Tensor, values: Tensor, keep: Tensor, scaling: float):
-    """Views of the groups with a head that is kept, one by one, since to gather them would be to copy them. Which
-    these are is known here beforehand.
+    """Attend with views of the groups that have a kept head, one by one, because gathering would copy them.
+
+    Here it is known in advance which groups these are.
     """
     n_groups = query.shape[1] // keys.shape[1]
     awake = keep[0].unflatten(0, (-1, n_groups)).any(dim=1).nonzero()[:, 0].tolist()

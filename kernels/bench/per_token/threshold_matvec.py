@@ -41,6 +41,6 @@ def _contest(name: str, inputs: Tensor, weight: Tensor, columns: Tensor, thresho
 
 
 def _gathered(inputs: Tensor, columns: Tensor, threshold: float) -> Tensor:
-    """The indices, which a GPU is waited for, then copies of the columns and a dense product."""
+    """Find the indices, for which the host waits for the GPU, then copy the columns and compute a dense product."""
     kept = threshold_matvec.kept_inputs(inputs, threshold).nonzero()[:, 0]
     return inputs[kept] @ columns.index_select(0, kept)

@@ -1,4 +1,4 @@
-"""The places of a token's highest scores, over the number that is kept, against torch.topk.
+"""The indices of a token's highest scores, by the number of kept ones, against torch.topk.
 
 Dimension key: F scores, K of them kept.
 """

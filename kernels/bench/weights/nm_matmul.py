@@ -50,7 +50,7 @@ def _contest(name: str, inputs: Tensor, weight: Tensor, packed: NofMPacked) -> C
 
 
 def _semi_structured(inputs: Tensor, weight: Tensor, work: Work) -> Side:
-    """torch's own 2:4, on sparse tensor cores (cuSPARSELt where torch has it); it pads a few tokens to many."""
+    """Run torch's own 2:4, on sparse tensor cores (cuSPARSELt if torch has it); it pads a few tokens to many."""
     compressed = torch.sparse.to_sparse_semi_structured(weight)
     return Side("torch semi-structured", lambda: functional.linear(inputs, compressed), work)
 

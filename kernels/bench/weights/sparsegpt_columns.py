@@ -1,4 +1,4 @@
-"""SparseGPT's loop over the columns of one block on chip, against the loop in torch and the library's solver.
+"""SparseGPT's loop over the columns of one block in a kernel, against the loop in torch and the library's solver.
 
 Dimension key: O outputs (rows), W columns of the block.
 """
@@ -47,7 +47,7 @@ def _contest(name: str, arguments: tuple[Tensor, Tensor, Tensor | None, int, int
 
 
 def _transposed(weight: Tensor, upper: Tensor, keep: Tensor) -> Tensor:
-    """The same loop where a column is one run of memory."""
+    """Run the same loop on the transposed weight, in which a column is contiguous in memory."""
     work, leaves = weight.T.contiguous(), (~keep).T.to(weight.dtype).contiguous()
     owed = upper / upper.diagonal()[:, None]
     for i in range(len(work)):
@@ -57,7 +57,7 @@ def _transposed(weight: Tensor, upper: Tensor, keep: Tensor) -> Tensor:
 
 
 def _choice(place: Place, shape: tuple[int, int]) -> Contest:
-    """What precedes the columns without n of m: half of all scores in the block leave, of equals the first."""
+    """Choose the mask before the columns (not for N:M): the lower half of the block's scores, in ties the first."""
     score = place.randn(*shape).to(DTYPE).abs().reshape(1, -1)
     n_leaving = score.numel() // 2
 

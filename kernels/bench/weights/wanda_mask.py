@@ -1,4 +1,4 @@
-"""Wanda's N:M pruning in one pass against the routes through torch, which write the score and rank it.
+"""Wanda's N:M pruning in one pass against PyTorch code, which writes the score and ranks it.
 
 Dimension key: O outputs (rows), I inputs (columns).
 """
@@ -35,12 +35,12 @@ def _contest(name: str, weight: Tensor, norm: Tensor, n: int, m: int) -> Contest
 
 
 def _topk(weight: Tensor, norm: Tensor, n: int, m: int) -> Tensor:
-    """Quicker than sorting, and free to break ties as it likes."""
+    """Choose by topk, which is faster than sorting, but breaks ties in any order."""
     groups = (weight.abs().float() * norm).view(-1, m)
     keep = torch.zeros_like(groups, dtype=torch.bool).scatter_(1, groups.topk(n, dim=1).indices, True)
     return weight.masked_fill(~keep.view(weight.shape), 0)
 
 
 def _one_pass(weight: Tensor, norm: Tensor, n: int, m: int, write: str) -> Tensor:
-    """Without the launcher's wait for the NaN flag, which would add the host's reaction time to the kernel's."""
+    """Run without the launcher's wait for the NaN flag, which would add the host's reaction time to the kernel's."""
     return wanda_mask.enqueue(weight, norm, n, m, write)[0].weight

@@ -1,4 +1,4 @@
-"""Stands for beartype where it is not installed, like its neighbour."""
+"""Replaces beartype if it is not installed, as the file next to it does for jaxtyping."""
 
 from typing import Any
 
@@ -9,5 +9,5 @@ class BeartypeConf:
 
 
 def beartype(function: Any = None, *, conf: BeartypeConf | None = None) -> Any:
-    """Both ways in which it is called: on a function, and to make a decorator."""
+    """Return the function, or a decorator: the real one is called in both ways."""
     return function or (lambda function: function)

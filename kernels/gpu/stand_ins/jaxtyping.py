@@ -1,6 +1,6 @@
-"""Stands for jaxtyping where it is not installed: shapes are then for the reader alone, and nothing checks them.
+"""Replaces jaxtyping if it is not installed: shapes are then only for the reader, and nothing checks them.
 
-On the path of the parts of `make gpu` only, and last, so that the package itself is taken where there is one.
+It is only on the path of the parts of `make gpu`, and last, so that an installed package takes precedence.
 """
 
 from typing import Any
@@ -12,12 +12,12 @@ class _Annotation:
 
 
 def __getattr__(name: str) -> type[_Annotation]:
-    """Float, Int and all others: `Float[Tensor, "B H"]` is Tensor."""
+    """Return a type for Float, Int and all others: `Float[Tensor, "B H"]` is Tensor."""
     if name.startswith("_"):
         raise AttributeError(name)
     return _Annotation
 
 
 def jaxtyped(function: Any = None, *, typechecker: Any) -> Any:
-    """Both ways in which it is called: on a function, and to make a decorator."""
+    """Return the function, or a decorator: the real one is called in both ways."""
     return function or (lambda function: function)
