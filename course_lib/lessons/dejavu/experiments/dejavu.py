@@ -1,4 +1,4 @@
-"""Which neurons and heads a token needs, as an oracle knows them: do small sets exist, and do they need the context?
+"""Which neurons and heads does a token need, according to an oracle? Do small sets exist, and do they need the context?
 
 Claims of Deja Vu (https://arxiv.org/abs/2310.17157), CATS (https://arxiv.org/abs/2404.08763) and TEAL
 (https://arxiv.org/abs/2408.14690), on the default model, whose MLPs are gated, and on the small ReLU model of bytes.

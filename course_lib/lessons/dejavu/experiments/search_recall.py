@@ -22,7 +22,7 @@ from course_lib.measure.experiment import Experiment, Step, Tables
 
 
 def recall(sizes: Sizes, name: str, seed: int) -> Tables:
-    """A row per way to choose: the fraction of the oracle's neurons that it finds, by window, mean of all blocks."""
+    """Return a row per way to choose: the fraction of the oracle's neurons that it finds, by window."""
     of, density = subject(sizes, name, seed), sizes.searched
     static = trained.fitted(sizes, name, trained.STATIC, seed)
     by_way: dict[str, list[float]] = {SCAN: [], trained.STATIC: []}

@@ -30,7 +30,7 @@ CHOICES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """Windows to choose masks by and others to evaluate them on, each of `length` tokens."""
+    """Windows for choosing masks and others for evaluating them, each of `length` tokens."""
 
     calibration: int = 8
     evaluation: int = 8
@@ -43,7 +43,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def every_layer(sizes: Sizes, seed: int) -> Tables:
-    """All layers of the dense model: chosen by calibration text, judged by the outputs on held-out text."""
+    """Prune all layers of the dense model: masks from calibration text, errors on held-out text."""
     model, tokenizer = load_model()
     chosen_by, judged_by = (
         grams_by_block(model, windows("wikipedia", n, sizes.length, tokenizer, split, seed), "matrix")

@@ -29,7 +29,7 @@ GROUPS = {
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All the work, in pieces of at most a few minutes."""
+    """List the steps, each of at most a few minutes."""
     plan = [Step("dense", partial(table_row, sizes, "dense", "dense"))]
     for pattern in ("50%", "4:8", "2:4"):
         plan += [Step(f"{method} {pattern}", partial(table_row, sizes, method, pattern)) for method in METHODS]
@@ -101,7 +101,7 @@ def group_point(sizes: Sizes, method: str, group: str, seed: int) -> Tables:
 
 
 def seconds(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
-    """Where the time of pruning goes. These steps come last, so that nothing else runs while they are measured."""
+    """Measure the time of each phase of pruning. These steps come last, so that nothing else runs meanwhile."""
     _, _, report = pruned(sizes, seed, method, pattern_of(method, pattern))
     label = {"method": method, "pattern": pattern, "calibration_tokens": report.n_tokens}
     return {"seconds": [label | report.seconds]}
