@@ -30,7 +30,7 @@ from course_lib.measure.experiment import Experiment, Step
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All steps, the most important ones first."""
+    """List all steps, the most important ones first."""
     plan = []
     for name, few, both in (
         (GATED, sizes.heads, sizes.together),
@@ -54,7 +54,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def of_gates(sizes: Sizes) -> list[Step]:
-    """The steps that run on the default model only."""
+    """List the steps that run on the default model only."""
     plan = [Step(f"{n} heads, static", partial(heads.kept, sizes, GATED, n, heads.STATIC)) for n in sizes.static_heads]
     plan.append(Step("second halves: dense", partial(teal.dense, sizes)))
     plan += [Step(f"CATS, {share}", partial(teal.cats, sizes, share)) for share in sizes.activations]

@@ -125,7 +125,7 @@ def stored_ideas() -> dict[str, Attempt]:
 
 
 def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> Table:
-    """All ideas compared with the first one; yours is last."""
+    """Return a table of all ideas compared with the first one; yours is last."""
     same = next(iter(ideas.values()))
     return Table(
         [

@@ -49,7 +49,7 @@ def best(score: Float[Tensor, "T F"], density: float) -> Bool[Tensor, "T F"]:
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """One step, of half a minute on an idle core."""
+    """List the one step, half a minute on an idle core."""
     return [Step("recall", partial(recall, sizes, GATED))]
 
 

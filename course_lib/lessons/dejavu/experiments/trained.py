@@ -34,18 +34,18 @@ MEASURES = ("recall", "precision", "energy")
 
 
 def folder(sizes: Sizes) -> Path:
-    """The folder of the trained predictors; a quick run has its own."""
+    """Return the folder of the trained predictors; a quick run has its own."""
     return QUICK_RESULTS / ("dejavu_predictors" if sizes == Sizes() else "dejavu_predictors-quick")
 
 
 def label_of(sizes: Sizes, name: str) -> Label:
-    """Active neurons: after a ReLU those that are not zero, after a gate the larger half by |h| ‖w‖."""
+    """Return the rule for active neurons: not zero after a ReLU; after a gate the larger half by |h| ‖w‖."""
     return {GATED: matters(sizes.label_density), RELU: fires}[name]
 
 
 @lru_cache(maxsize=1)
 def collected(sizes: Sizes, name: str, seed: int) -> Collected:
-    """The inputs and labels of all blocks; a predictor with lookahead reads the inputs of another block."""
+    """Collect the inputs and labels of all blocks; a predictor with lookahead reads the inputs of another block."""
     of = subject(sizes, name, seed)
     return collect(of.model, of.calibration, label_of(sizes, name), most=of.calibration.numel())
 

@@ -129,7 +129,7 @@ def written(prompts: Sequence[str], n_new: int) -> list[str]:
 
 
 def as_prompts(items: Sequence[Item], template: str, sentences: Sequence[str] = ()) -> list[str]:
-    """The template of attention/steering/auto.py filled in for each item, in the model's chat format."""
+    """Fill in the template of attention/steering/auto.py for each item, in the model's chat format."""
     keys = sentences or [""] * len(items)
     filled = [
         template.format(context=item.context, question=item.question, sentence=key)
