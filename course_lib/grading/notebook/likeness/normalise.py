@@ -60,7 +60,7 @@ class _Bare(ast.NodeTransformer):
         self.named: list[str] = []  # names of the top level
 
     def called(self, name: str) -> str:
-        """Return the new name: a number for the student's own, the full name for an import; other names stay."""
+        """Return the new name: f0, v0, ... for the student's own names, the full name for an import, else the same."""
         if name in self.local:
             return self.number(name)
         if name in self.top:
