@@ -102,8 +102,10 @@ def _lesson(functions: dict[str, str]) -> str:
 
 
 def _key(module: ModuleType, functions: dict[str, str], seed: int, limits: Limits) -> str:
-    """Whatever can change points or feedback: the exercises with the texts of their named mistakes, the hidden cases,
-    the comparison, the seed and the limits.
+    """Return a digest of everything that can change points or feedback.
+
+    These are the exercises with the texts of their named mistakes, the hidden cases, the comparison, the seed and the
+    limits.
     """
     unseen = importlib.import_module(f"{hidden_cases.__name__}.{_lesson(functions)}")
     paths = [path for kind in ("*.py", "*.md") for path in sorted(Path(module.__file__).parent.glob(kind))]

@@ -11,8 +11,7 @@ TEXT = 4000  # characters of one exercise's output
 
 
 def results(result: Result, hidden_cases: str, seconds: float, warning: str = "") -> dict[str, Any]:
-    """What Gradescope shows of a result: for every exercise its points, in one part for the cases that students have,
-    and one for those that they do not."""
+    """Return the result as Gradescope shows it: two parts per exercise, with the points of visible and hidden cases."""
     head = [warning, result.problem, *result.notes, f"{result.lesson}: {len(result.exercises)} exercises"]
     tests = []
     for number, exercise in enumerate(result.exercises, 1):

@@ -1,1 +1,1 @@
-"""A notebook to the statements that one function needs; standard library alone, nothing is run."""
+"""Find the statements of a notebook that one function needs, with the standard library only and without running any."""

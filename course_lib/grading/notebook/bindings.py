@@ -12,7 +12,7 @@ from course_lib.grading.notebook.names import IMPORTS, at_once, bound_at_once
 from course_lib.grading.notebook.statements import DEFINITIONS, SIMPLE, Statement, is_stub
 
 ANYTHING = "?"  # the `star` of a statement that may bind any name
-_AT_ONCE = {"genexpr", "listcomp", "setcomp", "dictcomp", "top"}  # scopes that run at once
+_AT_ONCE = {"genexpr", "listcomp", "setcomp", "dictcomp", "top"}  # scopes that run immediately
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Facts:
 
     Args:
         star: the module of a `from module import *`, or ANYTHING for an `exec` of what is not known.
-        files: those that it names, which it may write.
-        deletes: names that it may unbind.
+        files: files that it names, and may write.
+        deletes: names that it may delete.
     """
 
     binds: frozenset[str] = frozenset()
@@ -35,21 +35,21 @@ class Facts:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Item:
-    """A statement of the top level that may be run, if it is needed.
+    """A statement of the top level that may be run if it is needed.
 
     Args:
-        position: its place among all of them.
-        binds: names it gives a value; `replaces`: those of them whose earlier value is lost with certainty.
-        changes: names whose value it changes in place, or may take away.
-        deletes: names that it may unbind; a `del` replaces them, as an assignment would.
+        position: its index among all items.
+        binds: names that it binds; `replaces`: those of them whose earlier value is certainly lost.
+        changes: names whose value it changes in place, or may delete.
+        deletes: names that it may delete; a `del` replaces them, like an assignment.
         eager: names it reads when it runs; late: names that what it defines reads when called.
-        star: as in Facts. stub: it is what the student was given.
-        everywhere: it changes what every exercise is given, such as torch itself.
+        star: as in Facts. stub: whether it is the code given to students.
+        everywhere: whether it changes what every exercise uses, such as torch itself.
     """
 
     node: ast.stmt
     position: int
-    number: int  # of the cell
+    number: int  # number of the cell
     statement: Statement
     binds: frozenset[str] = frozenset()
     replaces: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ class Item:
     deletes: frozenset[str] = frozenset()
 
     def ends(self, name: str) -> bool:
-        """Whether the name is unbound after it with certainty."""
+        """Check whether the name is certainly unbound after it."""
         return name in self.deletes & self.replaces
 
 
@@ -76,7 +76,7 @@ def item(
     changes: frozenset[str] = frozenset(),
     everywhere: bool = False,
 ) -> Item:
-    """A statement with what is known of it."""
+    """Make the item of a statement from its facts."""
     submodule = isinstance(node, ast.Import) and "." in node.names[0].name and not node.names[0].asname
     certain = isinstance(node, SIMPLE) and not isinstance(node, ast.AugAssign) and not submodule
     surely_deleted = facts.deletes if isinstance(node, ast.Delete) else frozenset()
@@ -104,7 +104,7 @@ def facts(node: ast.stmt, source: str) -> Facts:
         SyntaxError: if it is not allowed at the top level.
     """
     if any(isinstance(part, (ast.Await, ast.AsyncFor, ast.AsyncWith)) for part, _ in at_once(node)):
-        source = ast.unparse(_WithoutAwait().visit(ast.parse(source)))  # which a table of symbols does not take here
+        source = ast.unparse(_WithoutAwait().visit(ast.parse(source)))  # which symtable does not accept here
     table = symtable.symtable(source, "cell", "exec")
     stored, eager, late = set(), set(), set()
     for symbol in table.get_symbols():
@@ -116,7 +116,7 @@ def facts(node: ast.stmt, source: str) -> Facts:
     for child in table.get_children():
         binds |= _binds_outside(child)
         _reads(child, eager, late, called=False)
-    # `count += 1` reads what it adds to, which a table of symbols does not say.
+    # `count += 1` reads the old value, which symtable does not report.
     added = (part.target for part, _ in at_once(node) if isinstance(part, ast.AugAssign))
     eager |= {target.id for target in added if isinstance(target, ast.Name)}
     deletes = _deleted(node, stored)
@@ -134,7 +134,7 @@ def facts(node: ast.stmt, source: str) -> Facts:
 
 
 def _binds_outside(table: symtable.SymbolTable) -> set[str]:
-    """Names of the top level that a comprehension binds by `:=`, or a class by `global`."""
+    """Return names of the top level that a comprehension binds by `:=`, or a class by `global`."""
     if str(table.get_type()) == "function" and table.get_name() not in _AT_ONCE:
         return set()
     own = {s.get_name() for s in table.get_symbols() if s.is_declared_global() and s.is_assigned()}
@@ -142,7 +142,7 @@ def _binds_outside(table: symtable.SymbolTable) -> set[str]:
 
 
 def _deleted(node: ast.stmt, stored: set[str]) -> set[str]:
-    """Names that a statement may unbind: by `del name`, or out of `globals()`."""
+    """Return names that a statement may delete: by `del name`, or out of `globals()`."""
     names: set[str] = set()
     for part, _ in at_once(node) if not isinstance(node, DEFINITIONS) else ():
         key = None
@@ -158,21 +158,21 @@ def _deleted(node: ast.stmt, stored: set[str]) -> set[str]:
 
 
 def _reads(table: symtable.SymbolTable, eager: set[str], late: set[str], called: bool) -> None:
-    """Collect the globals that a scope and those inside it read: at once, or when something is called."""
+    """Collect the globals that a scope and its inner scopes read: immediately, or when something is called."""
     kind = str(table.get_type())
     comprehension = kind == "function" and table.get_name() in _AT_ONCE
     called |= kind == "function" and not comprehension
     for symbol in table.get_symbols():
         if symbol.is_global() and (called or symbol.is_referenced()):
             (late if called else eager).add(symbol.get_name())
-            if comprehension:  # a generator is run later, and a function may bear such a name
+            if comprehension:  # a generator runs later, and a function may have such a name
                 late.add(symbol.get_name())
     for child in table.get_children():
         _reads(child, eager, late, called)
 
 
 class _WithoutAwait(ast.NodeTransformer):
-    """The same names in a statement that awaits nothing; functions stay as they are."""
+    """Remove `await` from a statement and keep its names; functions stay unchanged."""
 
     def visit_Await(self, node: ast.Await) -> ast.AST:
         return self.visit(node.value)
@@ -192,7 +192,7 @@ class _WithoutAwait(ast.NodeTransformer):
 
 
 def _made(part: ast.AST) -> tuple[set[str], bool]:
-    """Names bound by `exec("...")` or `globals()["..."] = ...`, and whether there may be others."""
+    """Return names bound by `exec("...")` or `globals()["..."] = ...`, and whether there may be others."""
     if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store) and _is_globals(part.value):
         key = getattr(part.slice, "value", None)
         return ({key}, False) if isinstance(key, str) else (set(), True)

@@ -1,23 +1,23 @@
-"""The bytes of a notebook as its cells, whatever wrote them. Standard library only: this runs inside the sandbox."""
+"""Read the cells from the bytes of a notebook, whatever program wrote it. Standard library only, for the sandbox."""
 
 import json
 import re
 from dataclasses import dataclass, field
 
-UNREADABLE = "No notebook can be read from the file"  # how a reason begins that is about the file, not about an answer
-LARGEST = 32 * 2**20  # bytes; what the outside refuses, refused here again
+UNREADABLE = "No notebook can be read from the file"  # the start of a reason that concerns the file, not an answer
+LARGEST = 32 * 2**20  # bytes; the outside has already checked this limit
 MOST_CELLS = 5_000
 LONGEST_CELL = 2**18  # characters of one cell of code; the course's longest has 2,000
 MOST_CODE = 2**22  # characters of code in all cells together
-MOST_STATEMENTS = 50_000  # of the top level, each with what it binds and reads: 4 KiB and a tenth of a millisecond
-_SLUG = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*-[a-z][a-z0-9]*(_[a-z0-9]+)*")  # of an exercise: "wanda-score"
-# Two searches, one after the other: as one expression they would begin again at every line.
+MOST_STATEMENTS = 50_000  # statements of the top level; the facts of each take 4 KiB and a tenth of a millisecond
+_SLUG = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*-[a-z][a-z0-9]*(_[a-z0-9]+)*")  # a cell id: "wanda-score"
+# Two searches, one after the other: a single expression would start again at every line.
 _CONFLICT = re.compile(r"^[ \t]*<{7}(?!<)", re.MULTILINE), re.compile(r"^[ \t]*={7}[ \t\r]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell. Cells are counted from 1, text cells included, as editors show them."""
+    """One cell. Cells are counted from 1, including text cells, as in editors."""
 
     number: int
     kind: str
@@ -27,17 +27,17 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name of a cell in messages and tracebacks."""
+        """Return the name of a cell in messages and tracebacks."""
         return f"cell {self.number}"
 
     def claims(self, exercise: str) -> int:
-        """How surely the cell was made for an exercise: 2 by its id, 1 by metadata, which copies share, 0 not."""
+        """Return how surely the cell belongs to an exercise: 2 by its id, 1 by metadata, which copies share, 0 not."""
         slug = exercise.replace(".", "-")
         return 2 if self.id == slug else int(self.metadata.get("exercise") == exercise or self._grade_id == slug)
 
     @property
     def is_claimed(self) -> bool:
-        """Whether the cell was made for some exercise, as far as can be seen without a list of exercises."""
+        """Check whether the cell was made for some exercise, as far as this is visible without a list of exercises."""
         slug = self._grade_id if isinstance(self._grade_id, str) else self.id
         return "exercise" in self.metadata or bool(_SLUG.fullmatch(slug))
 
@@ -48,10 +48,10 @@ class Cell:
 
 
 def read(content: bytes) -> list[Cell]:
-    """The cells of a notebook.
+    """Return the cells of a notebook.
 
     Raises:
-        ValueError: with the reason, when it is no notebook or larger than any notebook is.
+        ValueError: with the reason, if it is not a notebook or larger than any real notebook.
     """
     try:
         return _cells(content)
@@ -99,7 +99,7 @@ def _parsed(content: bytes) -> object:
 
 
 def _text(content: bytes) -> str:
-    """JSON comes as UTF-8, UTF-16 or UTF-32, with or without a byte order mark."""
+    """Decode JSON in UTF-8, UTF-16 or UTF-32, with or without a byte order mark."""
     if not content.strip():
         raise ValueError("it is an empty file; save the notebook again, and hand in the .ipynb file.")
     if content[:2] == b"PK":

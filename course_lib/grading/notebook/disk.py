@@ -1,7 +1,7 @@
-"""Effects of a notebook on the disk, read off its text: which calls write files or make folders, and which read any.
+"""Find the effects of a notebook on the disk from its text: calls that write files, make folders, or read them.
 
-A file whose name is written out is followed like a name of its own, `%options.json`. All other files, and folders, are
-UNNAMED. EVERY stands for whatever lies on the disk. Standard library only: this runs inside the sandbox.
+A file whose name is a literal is followed like a variable, `%options.json`. All other files, and folders, are
+UNNAMED. EVERY stands for all files on the disk. Standard library only: this runs inside the sandbox.
 """
 
 import ast
@@ -13,11 +13,11 @@ from course_lib.grading.notebook.names import dotted, root
 
 FILE = "%"  # before the name of a file, which is written and read like a name
 EVERY, UNNAMED = FILE, f"{FILE}?"
-ENVIRONMENT = f"{FILE}$"  # variables of the environment, which are no names of Python either
+ENVIRONMENT = f"{FILE}$"  # environment variables, which are not Python names either
 _FILE = re.compile(r"(?:\./)?((?:[\w-]+/)*[\w-]+\.(?:py|pt|pth|npy|npz|json|jsonl|txt|csv|tsv|pkl|pickle|safetensors))")
 _LONGEST = 200  # characters of the name of a file
 
-# Functions by their full name, and methods of anything by their own.
+# Functions by their full name, and methods of any object by their own name.
 _MOVES = re.compile(
     r"os\.(chdir|link|mkdir|makedirs|remove|removedirs|rename|renames|replace|rmdir|symlink|truncate|unlink)|"
     r"shutil\.(copy\w*|move|rmtree|make_archive|unpack_archive)|os\.(system|popen)|subprocess\.\w+"
@@ -27,7 +27,7 @@ _WRITES = re.compile(
     r"write_(text|bytes|csv|parquet)|save|savetxt|savez\w*|save_(file|model|pretrained)|tofile|imsave|imwrite|writestr|"
     r"to_(csv|excel|feather|hdf|json|parquet|pickle)|joblib\.dump"
 )
-# What reads and writes one file, whose name may have an ending of its own.
+# Functions that read and write one file, which may get an ending.
 _KEEPS = re.compile(r"(shelve|dbm(\.\w+)?)\.open|sqlite3\.connect")
 _LOGS = re.compile(r"logging\.(basicConfig|FileHandler|handlers\.\w*FileHandler)")
 _OPENS = {"open", "ZipFile", "TarFile", "memmap"}
@@ -42,7 +42,7 @@ _PROGRAMS = re.compile(r"os\.(system|popen)|subprocess\.(run|call|check_call|che
 
 
 def named_files(node: ast.AST) -> Iterator[str]:
-    """Files that a statement names, also as modules, as names of their own."""
+    """Yield the files that a statement names, also as modules, in the form of names."""
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value) < _LONGEST:
             if found := _FILE.fullmatch(part.value):
@@ -57,15 +57,15 @@ def named_files(node: ast.AST) -> Iterator[str]:
 
 
 class Disk:
-    """What calls do on the disk.
+    """The effects of calls on the disk.
 
     Args:
-        imported: what names stand for that are imported.
+        imported: the full name of each imported name.
     """
 
     def __init__(self, statements: Iterable[ast.stmt], imported: dict[str, str]):
         self.imported, self.packages = imported, {name.partition(".")[0] for name in imported.values()}
-        self.handles: set[str] = set()  # names of files that are open to be written
+        self.handles: set[str] = set()  # names of files that are open for writing
         for node in statements:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 given = {getattr(argument, "id", "") for argument in node.value.args}
@@ -73,7 +73,7 @@ class Disk:
                     self.handles |= {target.id for target in node.targets if isinstance(target, ast.Name)}
 
     def writes(self, part: ast.AST, discarded: bool) -> set[str]:
-        """Files that a call, or the name of a function that is handed on, changes."""
+        """Return the files that a call changes, or a function that is passed on by name."""
         if isinstance(part, ast.Attribute) and _MOVES.fullmatch(dotted(part, self.imported)):
             return {EVERY, UNNAMED}
         if isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
@@ -102,7 +102,7 @@ class Disk:
         return {EVERY, *named} | ({UNNAMED} if kind != "writes" or not named else set())
 
     def reads(self, node: ast.stmt) -> set[str]:
-        """Files that a statement, or what it defines, may need."""
+        """Return the files that a statement, or what it defines, may need."""
         found: set[str] = set()
         for part in ast.walk(node):
             if isinstance(part, ast.Call) and (kind := self._kind(part)):
@@ -115,7 +115,7 @@ class Disk:
         return found
 
     def starts_a_program(self, node: ast.stmt) -> bool:
-        """Whether a statement does nothing but start another program, such as a shell."""
+        """Check whether a statement does nothing except start another program, such as a shell."""
         call = node.value if isinstance(node, ast.Expr) else None
         return isinstance(call, ast.Call) and _PROGRAMS.fullmatch(dotted(call.func, self.imported)) is not None
 
@@ -129,7 +129,7 @@ class Disk:
             return "makes folders"
         if _KEEPS.fullmatch(full):
             return "keeps"
-        if _LOGS.fullmatch(full):  # without a file it writes to the screen
+        if _LOGS.fullmatch(full):  # without a file it prints
             named = last != "basicConfig" or any(keyword.arg == "filename" for keyword in call.keywords)
             return "writes" if named else ""
         if last in _OPENS:
@@ -141,7 +141,7 @@ class Disk:
         return "reads" if parses or _READS.fullmatch(last) or _READS.fullmatch(full) else ""
 
     def _opens_to_write(self, call: ast.Call) -> bool:
-        """`open(path, "w")`, `path.open("a")`, also with a mode that is not written out."""
+        """Check for `open(path, "w")` and `path.open("a")`, also with a mode that is not a literal."""
         full = dotted(call.func, self.imported)
         if full.rpartition(".")[2] not in _OPENS:
             return False

@@ -1,4 +1,4 @@
-"""Run what an exercise needs of a notebook as a kernel would: statement by statement, each for so long at most."""
+"""Run the part of a notebook that an exercise needs, like a kernel: one statement at a time, with time limits."""
 
 import asyncio
 import builtins
@@ -18,13 +18,13 @@ MOST = 20  # messages
 
 
 def load(program: Program, seconds: float, before: Callable[[], None] = lambda: None) -> tuple[Any, list[str]]:
-    """The function that answers, and what went wrong on the way; None where there is no function.
+    """Return the function that answers, or None, and the errors on the way.
 
-    After the second statement that does not finish the rest is not run.
+    After the second statement that exceeds its time, the rest is not run.
 
     Args:
-        seconds: for each statement.
-        before: called before each.
+        seconds: time limit per statement.
+        before: called before each statement.
     """
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     module.__builtins__ = builtins
@@ -40,7 +40,7 @@ def load(program: Program, seconds: float, before: Callable[[], None] = lambda: 
             n_endless += 1
             if n_endless == 2:
                 return None, notes
-        except BaseException as error:  # also exit() and the like: what comes after may be all that is needed
+        except BaseException as error:  # including exit() and the like: later statements may be all that is needed
             notes.append(f"{statement.filename}: {said(error)}")
     return getattr(module, program.function, None), notes[:MOST]
 
@@ -65,7 +65,7 @@ def _run(statement: Statement, names: dict[str, Any], loop: _Loop) -> None:
 
 
 def said(error: BaseException) -> str:
-    """An exception in words, whatever its own methods do."""
+    """Describe an exception in words, whatever its own methods do."""
     try:
         return f"{type(error).__name__}: {error}"[:TEXT]
     except BaseException:

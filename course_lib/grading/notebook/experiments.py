@@ -1,4 +1,4 @@
-"""Which statements are not run, whatever needs them: what loads a model, data or an experiment, and what reads that.
+"""Find statements that are never run: those that load a model, data or an experiment, and those that read the result.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -16,28 +16,28 @@ from course_lib.grading.notebook.magics import MAGIC
 from course_lib.grading.notebook.names import IMPORTS, at_once, dotted
 from course_lib.grading.notebook.statements import DEFINITIONS, TRIES, WITHS, Judge, Statement, head, leaves
 
-# What grading does not have: models, texts, figures and experiments of the lessons, and what a notebook is worked with.
+# Not available in grading: models, texts, figures and experiments of lessons, and tools for notebooks.
 _OURS = re.compile(r"course_lib\.(models|data|lessons|workbook)\b.*")
 _LOADS = {"from_pretrained", "load_dataset", "snapshot_download", "hf_hub_download"}
-_OF_THE_WORKBOOK = {"check", "check_all", "hint", "mine", "show_progress"}  # which a notebook knows without an import
-_EVERYBODYS = {"torch", "sys", "builtins"}  # every exercise is given tensors, and run by this interpreter
+_OF_THE_WORKBOOK = {"check", "check_all", "hint", "mine", "show_progress"}  # need no import in a notebook
+_EVERYBODYS = {"torch", "sys", "builtins"}  # all exercises share these
 _READS = "it reads "
 _SHOWN = 60  # characters of a statement
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A statement that is not run. `touches` is what it would bind or change, `before` how many items are above."""
+    """A statement that is not run. `touches`: names that it would bind or change; `before`: number of items above."""
 
     touches: frozenset[str]
     before: int
-    number: int  # of the cell
+    number: int  # number of the cell
     text: str
     reason: str
 
 
 class Reader(Judge):
-    """The statements of a notebook's top level, one by one: what each binds, changes and reads, and whether it may run.
+    """Read the top-level statements of a notebook one by one: what each binds, changes and reads, and if it may run.
 
     Args:
         answers: functions that are given to checks.
@@ -52,20 +52,20 @@ class Reader(Judge):
         parts = [part for whole in statements for part in leaves(whole)]
         known = []
         for part in parts:
-            with contextlib.suppress(RecursionError):  # which is said when its cell is taken
+            with contextlib.suppress(RecursionError):  # reported when its cell is read
                 known.append((part, self._known(part)))
         self._experiments = Experiments(self._effects, known)
 
     def item(self, node: ast.stmt, statement: Statement, position: int, number: int) -> Item:
-        """A statement of the top level that may run."""
+        """Return the item of a statement of the top level that may run."""
         changes = self._changed(node)
         known = self._known(node)
-        others = changes - known.binds  # of a name that it also binds, only the notebook's own value is changed
+        others = changes - known.binds  # if it also binds the name, only the notebook's own value is changed
         everywhere = any(self._effects.imported.get(name, "").split(".")[0] in _EVERYBODYS for name in others)
         return item(node, known, statement, position=position, number=number, changes=changes, everywhere=everywhere)
 
     def reason(self, node: ast.stmt) -> str:
-        """Why it is not run; of a statement with others inside, why what it asks or enters is not."""
+        """Explain why a statement is not run; for a compound statement, why its test or context is not."""
         if isinstance(node, TRIES):
             return ""
         if node not in self._heads:
@@ -74,28 +74,28 @@ class Reader(Judge):
         return self._experiments.why(decides, self._known(decides))
 
     def acts(self, node: ast.stmt) -> bool:
-        """Whether it binds or changes a name, or what it holds does."""
+        """Check whether it, or a statement inside it, binds or changes a name."""
         if isinstance(node, (ast.If, *TRIES, *WITHS)):
             return any(self.acts(part) for part in leaves(node))
         return bool(self._known(node).star) or bool(self.touches(node))
 
     def only_writes(self, node: ast.stmt) -> bool:
-        """Whether it changes nothing but what lies on the disk."""
+        """Check whether it changes only files on the disk."""
         touched = self.touches(node)
         return bool(touched) and all(name.startswith(FILE) for name in touched)
 
     def touches(self, node: ast.stmt) -> frozenset[str]:
-        """Names that it binds or changes itself, not those that it may change through a value that shares something."""
+        """Return names that it binds or changes itself, without those that it may change through shared values."""
         known = self._known(node)
         if node not in self._touched:
             self._touched[node] = self._effects.changes(node, through_others=False)
         return known.binds | known.files | known.deletes | self._touched[node]
 
     def skipped(self, whole: ast.stmt) -> list[tuple[ast.stmt, str]]:
-        """The statements in one that are not run although something may need them, and why."""
+        """Return the statements inside of one that are not run although something may need them, and why."""
         parts = list(leaves(whole))
         reason = self.reason(whole) if whole not in parts else ""
-        if isinstance(whole, WITHS) and not reason:  # entered for all that it holds, or for nothing
+        if isinstance(whole, WITHS) and not reason:  # entered for all of its body, or not at all
             reason = next((why for part in parts if (why := self.reason(part))), "")
         free = (*DEFINITIONS, *IMPORTS)
         found = [(part, self.reason(part) or ("" if isinstance(part, free) else reason)) for part in parts]
@@ -105,12 +105,12 @@ class Reader(Judge):
         if node not in self._facts:
             try:
                 self._facts[node] = self._with_files(facts(node, ast.unparse(node)), node)
-            except SyntaxError:  # what only makes sense around it, such as `break`
+            except SyntaxError:  # statements that only make sense inside of it, such as `break`
                 self._facts[node] = Facts()
         return self._facts[node]
 
     def _with_files(self, known: Facts, node: ast.stmt) -> Facts:
-        """The same with what it reads of the disk: when it runs, and when what it defines is called."""
+        """Add the files that it reads: when it runs, and when a function that it defines is called."""
         files = frozenset(self._effects.disk.reads(node))
         at_once = frozenset() if isinstance(node, DEFINITIONS) else files
         return replace(known, eager=known.eager | at_once, late=known.late | files)
@@ -122,7 +122,7 @@ class Reader(Judge):
 
 
 def shown(node: ast.stmt) -> str:
-    """The first line of a statement, or of what a shell would run."""
+    """Return the first line of a statement, or of a command for a shell."""
     call = getattr(node, "value", None)
     shell = isinstance(call, ast.Call) and getattr(call.func, "id", "") == MAGIC
     first = call.args[0].value if shell else ast.unparse(node).strip().split("\n")[0]
@@ -130,10 +130,10 @@ def shown(node: ast.stmt) -> str:
 
 
 class Experiments:
-    """Why statements are not run.
+    """The reasons why statements are not run.
 
     Args:
-        known: all statements without parts of the top level, and what they bind and read.
+        known: the top-level statements after `if`, `try` and `with` are split, and what they bind and read.
     """
 
     def __init__(self, effects: Effects, known: Iterable[tuple[ast.stmt, Facts]]):
@@ -160,7 +160,7 @@ class Experiments:
                 return
 
     def why(self, node: ast.stmt, found: Facts) -> str:
-        """Why a statement is not run; empty for one that may run. Definitions and imports may."""
+        """Explain why a statement is not run; "" if it may run, as all definitions and imports."""
         if isinstance(node, (*DEFINITIONS, *IMPORTS)):
             return ""
         if MAGIC in found.eager:
@@ -191,7 +191,7 @@ def _calls(parts: Iterable[ast.AST]) -> list[ast.expr]:
 
 
 def _of_function(function: ast.AST) -> tuple[list[ast.expr], set[str]]:
-    """The calls of a function, and the names that it reads and nothing in it binds."""
+    """Return the calls of a function, and the names that it reads and does not bind."""
     parts = list(ast.walk(function))
     names = [part for part in parts if isinstance(part, ast.Name)]
     own = {part.id for part in names if not isinstance(part.ctx, ast.Load)}

@@ -1,4 +1,4 @@
-"""From the text of a cell to Python: what only IPython understands is taken out, line by line.
+"""Convert the text of a cell to Python: remove syntax that only IPython understands, line by line.
 
 Standard library only: this runs inside the sandbox. IPython's own transformer turns magics into calls; here nothing
 of them is to run, so lines are blanked instead, and what `%time` or `%%capture` hold stays.
@@ -9,9 +9,9 @@ import keyword
 import re
 import warnings
 
-MOST_LINES = 200  # of magics in one cell: every one costs a parse
+MOST_LINES = 200  # magics in one cell: each costs one parse
 
-# Cell magics whose body never reaches the notebook's names. Any other is taken for one that runs Python, as %%time.
+# Cell magics whose body never binds the notebook's names. All others are treated as running Python, like %%time.
 _FOREIGN = re.compile(
     "!|bash|cmd|file|html|javascript|js|latex|markdown|perl|pypy|python|python2|python3|ruby|script|sh|sql|sx|svg|"
     "system|timeit|writefile|R"
@@ -21,22 +21,22 @@ _TIMED = "%time "
 _ASSIGNED = re.compile(r"([\w.\[\], ]+=)\s*[%!]")
 _RUN = re.compile(r"%run\s+(?:-i\s+)?(['\"]?)([^'\"\s]+)\1\s*")
 _WRITES = re.compile(r"%%(?:write)?file +(-a +|--append +)?['\"]?([^'\"\s]+)['\"]?\s*")
-MAGIC = "_magic_"  # what stands for a value that only IPython or a shell would give; called with what is not run
+MAGIC = "_magic_"  # replaces a value that only IPython or a shell would give; called with the text that is not run
 _ON_DISK = re.compile(r"[!%]\s*(cd|cp|curl|git|ln|mkdir|mv|rm|tar|touch|unzip|wget)\b.*|!.*[^-=]>.*")
 
 # Magics that are translated to Python.
 _ENV = re.compile(r"%(?:set_env\s+|env\s+(?=\S+\s*=|\S+\s+\S))([^\s=]+)(?:\s*=\s*|\s+)([^${}]*)")
 _DELETES = re.compile(r"%(?:xdel\s+(?:-n\s+)?|reset_selective\s+-f\s+\^(?=\w+\$))([^\W\d]\w*)\$?\s*")
-# Those that are not, although they change the environment or names.
+# Magics that are not translated, although they change the environment or names.
 _CHANGES = re.compile(r"%(?:set_env|reset_selective|env\s+\S+\s*=|env\s+\S+\s+\S|xdel)\b.*")
 _CONFLICT = re.compile(r"^(<{7}|>{7})( |$)", re.MULTILINE)
 
 
 def parse(text: str, longest: int) -> tuple[str, ast.Module]:
-    """The cell as Python, with as many lines as before, and its tree.
+    """Return the cell as Python, with the same number of lines, and its syntax tree.
 
     Raises:
-        ValueError: "line 3: invalid syntax", when it is no Python.
+        ValueError: "line 3: invalid syntax", if it is not Python.
     """
     if len(text) > longest:
         raise ValueError(f"it has {len(text)} characters, expected at most {longest}")
@@ -62,7 +62,7 @@ def _why(lines: list[str], error: SyntaxError) -> str:
 
 
 def written_file(text: str) -> str:
-    """The effect of a cell that begins with %%writefile, as Python; empty for any other cell."""
+    """Return the effect of a cell that begins with %%writefile, as Python; empty for any other cell."""
     first, _, rest = text.lstrip("\n").partition("\n")
     found = _WRITES.fullmatch(first)
     if not found:
@@ -73,18 +73,18 @@ def written_file(text: str) -> str:
 
 
 def _runs(name: str) -> str:
-    """What `%run` does with a file that a cell has written. Of any other the row says that it is not there."""
+    """Return the code for `%run` of a file that a cell has written. For others the code says that they are missing."""
     name = name.removeprefix("./")
     return f"exec(open({name if '.' in name else f'{name}.py'!r}, encoding='utf-8').read())"
 
 
 def _translated(line: str) -> str:
-    """A magic that sets a variable of the environment or deletes a name, as Python; empty for any other line."""
+    """Return a magic that sets an environment variable or deletes a name, as Python; empty for any other line."""
     if found := _ENV.fullmatch(line):
         return f"import os as _os_; _os_.environ[{found[1]!r}] = {found[2].strip()!r}"
     if found := _DELETES.fullmatch(line):
         return f"del {found[1]}"
-    if _CHANGES.fullmatch(line):  # which names, it says
+    if _CHANGES.fullmatch(line):  # the variables are named in the line
         words = [] if "env" in line.split()[0] else re.findall(r"[^\W\d]\w*", line)[1:]
         names = dict.fromkeys(name for name in words if not keyword.iskeyword(name))
         return f"{MAGIC}({', '.join([repr(line), *names])})"
@@ -95,13 +95,13 @@ def _tree(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
-        # The parser alone accepts `return` outside of a function; a notebook does not.
+        # The parser accepts `return` outside of a function, but a notebook does not.
         compile(tree, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     return tree
 
 
 def _dedented(lines: list[str]) -> list[str]:
-    """A cell that is indented as a whole loses its indentation, as in IPython."""
+    """Remove the indentation of a cell that is indented as a whole, as IPython does."""
     first = next((line for line in lines if line.strip()), "")
     width = len(_margin(first))
     return [line[min(width, len(_margin(line))) :] for line in lines] if width else lines
@@ -125,9 +125,9 @@ def _without_cell_magic(lines: list[str]) -> list[str]:
 
 
 def _blank(lines: list[str], number: int | None) -> bool:
-    """Take the magic out of a line that does not parse. False when it is none."""
+    """Remove the magic from a line that does not parse. Return False if it is not a magic."""
     at = min(number or 1, len(lines)) - 1
-    while at > 0 and lines[at - 1].rstrip().endswith("\\"):  # the error may be said of a continued line
+    while at > 0 and lines[at - 1].rstrip().endswith("\\"):  # the error may be reported for a continued line
         at -= 1
     line = lines[at].strip()
     if not (_MAGIC.match(line) or line.endswith("?")):

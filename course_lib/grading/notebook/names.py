@@ -1,4 +1,4 @@
-"""Names in code: where they come from, which of them a function keeps to itself, what an expression begins with.
+"""Analyse names in code: where they come from, which are local to a function, which one an expression begins with.
 
 Standard library only: this runs inside the sandbox. Nothing here calls itself, however deep the code is nested.
 """
@@ -14,7 +14,7 @@ _INNER = (*DEFS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS)
 
 
 def origins(nodes: Iterable[ast.AST]) -> dict[str, str]:
-    """What names stand for that are imported anywhere in the nodes: np for numpy, Gram for its full name."""
+    """Return the full names of all names imported anywhere in the nodes: numpy for np, for example."""
     full_names = {}
     for node in (inner for outer in nodes for inner in ast.walk(outer) if isinstance(inner, IMPORTS)):
         for alias in node.names:
@@ -27,7 +27,7 @@ def origins(nodes: Iterable[ast.AST]) -> dict[str, str]:
 
 
 def root(target: ast.expr) -> str:
-    """`TABLE` for `TABLE`, `TABLE[3]`, `TABLE.field` and `vars(TABLE)`; empty for what begins with no name."""
+    """Return `TABLE` for `TABLE`, `TABLE[3]`, `TABLE.field` and `vars(TABLE)`; empty if no name comes first."""
     while True:
         if isinstance(target, (ast.Subscript, ast.Attribute, ast.Starred)):
             target = target.value
@@ -38,13 +38,13 @@ def root(target: ast.expr) -> str:
 
 
 def roots(expression: ast.expr | None) -> set[str]:
-    """The names whose values an expression hands on: of `(first, *others)` both, of `f(x)` none."""
+    """Return the names whose values an expression passes on: for `(first, *others)` both, for `f(x)` none."""
     parts = getattr(expression, "elts", [expression])
     return {root(part) for part in parts if part is not None} - {""}
 
 
 def dotted(expression: ast.expr, imported: dict[str, str]) -> str:
-    """`torch.nn.functional.relu` for `F.relu`; what was not imported keeps its name, and "?" stands for a value."""
+    """Return `torch.nn.functional.relu` for `F.relu`; names that are not imported stay, and "?" stands for a value."""
     parts = []
     while isinstance(expression, ast.Attribute):
         parts.append(expression.attr)
@@ -54,7 +54,7 @@ def dotted(expression: ast.expr, imported: dict[str, str]) -> str:
 
 
 def at_once(node: ast.AST, lambdas: bool = True) -> Iterator[tuple[ast.AST, bool]]:
-    """The parts of a statement that run when it runs, and whether it may run more than once.
+    """Yield the parts of a statement that run when it runs, and whether each may run more than once.
 
     Bodies of functions do not, except for lambdas that are handed to something, if these are asked for.
     """
@@ -78,14 +78,14 @@ def _defaults(arguments: ast.arguments) -> list[ast.expr]:
 
 
 def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> list[ast.arg]:
-    """All parameters of a function, those that take the rest at the end."""
+    """Return all parameters of a function, including *args and **kwargs."""
     arguments = function.args
     rest = [starred for starred in (arguments.vararg, arguments.kwarg) if starred]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest]
 
 
 def bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
-    """The local names of a function."""
+    """Return the local names of a function."""
     bound, elsewhere = {argument.arg for argument in arguments_of(function)}, set()
     queue = list(function.body) if isinstance(function.body, list) else [function.body]
     while queue:
@@ -101,7 +101,7 @@ def bound_in(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> s
 
 
 def bound_at_once(node: ast.stmt) -> set[str]:
-    """Names that a statement of the top level may bind when it runs; not those that an inner scope keeps to itself."""
+    """Return names that a statement of the top level may bind when it runs, without those local to an inner scope."""
     bound: set[str] = set()
     stack: list[ast.AST] = [node]
     while stack:
@@ -124,5 +124,5 @@ def bound_at_once(node: ast.stmt) -> set[str]:
 
 
 def stored(target: ast.AST) -> set[str]:
-    """Names that are bound or deleted in there."""
+    """Return names that are bound or deleted in a target."""
     return {n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del))}

@@ -1,4 +1,4 @@
-"""Notes that tell a student how the answer was found, in sentences.
+"""Write notes that tell a student how the answer was found.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -13,7 +13,7 @@ from course_lib.grading.notebook.experiments import Skipped
 from course_lib.grading.notebook.names import dotted, origins
 from course_lib.grading.notebook.slices import Slice
 
-MOST, LONGEST = 12, 300  # notes, and characters of one
+MOST, LONGEST = 12, 300  # number of notes, and characters of each
 _PROCESSES = re.compile(r"(torch\.)?multiprocessing\.(?!cpu_count).+|concurrent\.futures\.(.+\.)?ProcessPoolExecutor")
 
 
@@ -60,7 +60,7 @@ def notes(
 
 
 def _several(choice: Choice) -> list[str]:
-    """Which of several definitions of one name was graded, and why."""
+    """Say which of several definitions of one name was graded, and why."""
     name, where, position = choice.name, f"cell {choice.item.number}", choice.item.position
     above = sorted({other.number for other in choice.others if other.position < position})
     below = sorted({other.number for other in choice.others if other.position > position})
@@ -90,7 +90,7 @@ def _several(choice: Choice) -> list[str]:
 
 
 def nothing(cells: list[Cell], exercise: str, function: str, unread: list[int]) -> str:
-    """Why there is no answer.
+    """Explain why there is no answer.
 
     Args:
         unread: the cells whose call of check cannot be followed.
@@ -111,7 +111,7 @@ def nothing(cells: list[Cell], exercise: str, function: str, unread: list[int]) 
 
 
 def _needed(names: list[str]) -> str:
-    """Names that are needed, in words; a file has the name by which it is followed."""
+    """Format names that are needed; files appear under their names."""
     files = dict.fromkeys((EVERY, UNNAMED), "what lies on the disk") | {ENVIRONMENT: "the environment"}
     plain = list(dict.fromkeys(files.get(name, name.removeprefix(FILE)) for name in names))
     return f"{', '.join(plain)} {'is' if len(plain) == 1 else 'are'} needed"
@@ -124,7 +124,7 @@ def _undefined(name: str, part: Slice) -> str:
 
 
 def _missed(choice: Choice, part: Slice, skipped: list[Skipped]) -> dict[Skipped, list[str]]:
-    """Statements that are not run, and what is missing for that: names that nothing below them sets for certain."""
+    """Return the statements that are not run, each with the names that nothing below it surely sets instead."""
     needed = part.missing | {name for item in part.items for name in item.binds | item.changes}
     needed |= {name for item in part.items for name in item.eager | item.late if name.startswith(FILE)}
     last: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A submitted notebook: which function answers an exercise, and the statements that this function needs.
+"""Read a submitted notebook: find the function that answers an exercise, and the statements that this function needs.
 
 Runs inside the sandbox, on the standard library alone. Nothing here runs a statement of the notebook.
 """
@@ -22,7 +22,7 @@ __all__ = ["Notebook", "Program", "Statement", "load"]
 
 @dataclass(frozen=True)
 class Program:
-    """What to run for one exercise: every statement by itself and in order, then `function` is bound to the answer.
+    """The code to run for one exercise: statements, one by one and in order, and the name of the function that answers.
 
     Args:
         notes: what the student should know, such as which of two definitions was taken.
@@ -42,13 +42,13 @@ def load(content: bytes) -> "Notebook":
     """Read a notebook.
 
     Raises:
-        ValueError: with the reason for the student, when it is none.
+        ValueError: with the reason for the student, if it is not a notebook.
     """
     return Notebook(read(content))
 
 
 class Notebook:
-    """The cells of a notebook, taken apart once for all of its exercises."""
+    """The cells of a notebook, parsed once for all of its exercises."""
 
     def __init__(self, cells: list[Cell]):
         self.cells = cells
@@ -67,7 +67,7 @@ class Notebook:
         calls = CheckCalls()
         self._given = {statement: calls.read(statement) for statement in statements}
         self._unread = calls.unread
-        self.unread_checks: list[int] = []  # the cells whose call of check cannot be followed
+        self.unread_checks: list[int] = []  # the cells with a call of check that cannot be followed
         self._reader = Reader(statements, calls.functions)
         for taken in read:
             self._take(taken)
@@ -75,14 +75,14 @@ class Notebook:
         self._slicer = Slicer(self.items)
 
     def program(self, exercise: str, function: str) -> Program:
-        """The statements that the answer to an exercise needs.
+        """Return the statements that the answer to an exercise needs.
 
         Args:
             function: its usual name, which the notebook may have changed.
 
         Raises:
-            LookupError: when nothing in the notebook answers the exercise.
-            ValueError: when what answers is no Python.
+            LookupError: if nothing in the notebook answers the exercise.
+            ValueError: if the code that answers is not valid Python.
         """
         try:
             return self._program(exercise, function)
@@ -110,7 +110,7 @@ class Notebook:
         )
 
     def _read(self, cell: Cell) -> "_Read | None":
-        """A cell as Python, if it is any that can be followed."""
+        """Parse a cell, or return None if it is not Python that can be followed."""
         try:
             if written := written_file(cell.text):
                 return _Read(cell, written, ast.parse(written))
@@ -122,7 +122,7 @@ class Notebook:
         return None
 
     def _take(self, read: "_Read") -> None:
-        """Add what may run of a cell, its checks, and what may not."""
+        """Add the statements of a cell that may run, its checks, and the statements that may not run."""
         before = len(self.items), len(self.checks), len(self.skipped)
         try:
             self._take_apart(read)
@@ -144,7 +144,7 @@ class Notebook:
                 future = FUTURE if self._future else ""
                 statement = Statement(future + source, cell.name, first - bool(future), read.text)
                 made = self._reader.item(node, statement, len(self.items), cell.number)
-                # A `with` may hold back the error of what it holds: then an earlier value stays.
+                # A `with` may suppress an error of its body: then an earlier value remains.
                 self.items.append(replace(made, replaces=frozenset()) if isinstance(whole, WITHS) else made)
             for leaf, reason in self._reader.skipped(whole):
                 self.skipped.append(Skipped(self._reader.touches(leaf), above, cell.number, shown(leaf), reason))
@@ -154,7 +154,7 @@ class Notebook:
                     self._check(exercise, given, cell)
 
     def _check(self, exercise: str, given: ast.expr, cell: Cell) -> None:
-        """Note a check. A function without a name gets one, bound by an item of its own."""
+        """Record a check. A function without a name gets one, bound by an item of its own."""
         named, name = isinstance(given, ast.Name), f"_checked_{len(self.checks)}"
         if not named:
             node = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], given), given)
@@ -168,7 +168,7 @@ class Notebook:
 
 @dataclass(frozen=True)
 class _Read:
-    """A cell as Python: its text, with as many lines, and its tree."""
+    """A cell as Python: its text, with the same number of lines, and its syntax tree."""
 
     cell: Cell
     text: str
@@ -176,7 +176,7 @@ class _Read:
 
 
 def _signals(items: list[Item], chosen: Item) -> tuple[str, tuple[str, ...], bool]:
-    """Signals that a human may want to look at; where nesting is too deep for it, there is nothing to see."""
+    """Return signals for a human; empty if the code is nested too deeply to analyse."""
     try:
         return normalise.code(items, chosen), library_calls.uses(items), library_calls.only_calls(items, chosen)
     except RecursionError:

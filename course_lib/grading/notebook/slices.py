@@ -1,4 +1,4 @@
-"""The part of a notebook that one function needs: followed by name, at the moment at which it is read.
+"""Find the part of a notebook that one function needs, by following each name at the moment when it is read.
 
 A name that is read at once (in a default, a decorator, the right side of an assignment) has its value from the cells
 above. A name that is read when the function is called has its value at the moment of the check, so that `k = 3` further
@@ -18,7 +18,7 @@ from course_lib.grading.notebook.bindings import Item
 from course_lib.grading.notebook.disk import EVERY, FILE, UNNAMED
 from course_lib.grading.notebook.statements import SIMPLE, Statement
 
-MOST_STEPS = 200_000  # bindings looked at for one function
+MOST_STEPS = 200_000  # bindings that are followed for one function
 # Names that a kernel provides in addition to Python's own, as functions that do nothing.
 KERNEL = {
     "display": Statement("def display(*objects, **options):\n    pass", "the notebook"),
@@ -28,7 +28,7 @@ KERNEL = {
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a notebook: a function as one item binds it, called at one moment."""
+    """A question about a notebook: what a function needs, as one item binds it, if it is called at one moment."""
 
     chosen: Item
     function: str
@@ -41,17 +41,17 @@ class Slice:
 
     items: list[Item] = field(default_factory=list)
     missing: set[str] = field(default_factory=set)
-    later: set[str] = field(default_factory=set)  # names that the notebook binds once more, after the moment
-    deleted: dict[str, int] = field(default_factory=dict)  # those missing because of a `del`, and its cell
+    later: set[str] = field(default_factory=set)  # names that the notebook binds again after the moment
+    deleted: dict[str, int] = field(default_factory=dict)  # names missing because of a `del`, and its cell
 
     @property
     def names(self) -> set[str]:
-        """Every name that it binds or reads."""
+        """Return every name that it binds or reads."""
         return {name for item in self.items for name in item.binds | item.eager | item.late} | self.missing
 
 
 class Slicer:
-    """Follows names through the items of a notebook."""
+    """Follow names through the items of a notebook."""
 
     def __init__(self, items: list[Item]):
         self.items = items
@@ -63,12 +63,12 @@ class Slicer:
         self.everywhere = [item.position for item in items if item.everywhere]
 
     def needs(self, question: Question) -> Slice:
-        """All that the function needs when it is called at that moment, itself included.
+        """Return all items that the function needs when it is called at that moment, including its own.
 
         Raises:
-            ValueError: when following the names would not end in a sensible time.
+            ValueError: if following the names would take too long.
         """
-        wanted: dict[float, set[int]] = {}  # moment -> positions of what is read then
+        wanted: dict[float, set[int]] = {}  # moment -> positions of the items that are read then
         missing, deleted, seen, steps = set(), {}, set(), 0
         queue: list[tuple[int, float, str]] = [(place, question.moment, "") for place in self._first(question)]
         while queue:
@@ -99,7 +99,7 @@ class Slicer:
         return Slice(ordered, missing, later, deleted)
 
     def bindings(self, question: Question, name: str, moment: float) -> list[int]:
-        """Where a name gets the value that it has at a moment, changes in place included."""
+        """Return the items that give a name its value at a moment, including changes in place."""
         if name == question.function and moment == question.moment:
             return [question.chosen.position]
         places = self.places.get(name, [])
@@ -122,13 +122,13 @@ class Slicer:
         return [place for place in before if place >= last] + [star for star in stars if star > last]
 
     def _unchecked(self, chosen: Item, name: str, places: list[int]) -> list[int]:
-        """Without a check, a notebook that tidies up at its end takes nothing away from the function."""
+        """Return the places without later deletions: without a check, tidying up at the end changes nothing."""
         if _is_provided(name):
             return places
         return [place for place in places if place < chosen.position or name not in self.items[place].deletes]
 
     def _own_cell(self, number: int, name: str, places: list[int]) -> float | None:
-        """Without a check, a helper in the function's cell belongs to it, even if its name is bound again below."""
+        """Without a check, use a helper in the function's own cell, even if its name is bound again below."""
         return next((p + 0.5 for p in reversed(places) if self.items[p].number == number and self._real(name, p)), None)
 
     def _own(self, name: str, moment: float) -> bool:
@@ -138,7 +138,7 @@ class Slicer:
         )
 
     def _changes(self, name: str, moment: float) -> bool:
-        """Whether what runs at a moment sets a name by calling a function that names it."""
+        """Check whether code that runs at a moment sets a name by calling a function that names it."""
         return moment == int(moment) < len(self.items) and name in self.items[int(moment)].changes
 
     def _real(self, name: str, place: int) -> bool:
@@ -159,13 +159,13 @@ class Slicer:
         return [*before, first, *changes, *(place for place in self.everywhere if place < question.moment)]
 
     def _changes_later(self, name: str, moment: float, taken: set[str]) -> bool:
-        """Whether a name is defined once more after the moment, in other words."""
+        """Check whether a name is defined again after the moment, with different code."""
         later = [self.items[place] for place in self.places.get(name, []) if place > moment]
         defined = [i for i in later if isinstance(i.node, (ast.FunctionDef, ast.ClassDef)) and not i.stub]
         return any(item.statement.source not in taken for item in defined)
 
     def _ordered(self, question: Question, wanted: dict[float, set[int]]) -> list[Item]:
-        """In the notebook's order, but what something reads comes before it; the function keeps its own name."""
+        """Return the items in the notebook's order, but dependencies first; the function keeps its own name."""
         order: list[int] = []
         state: dict[int, bool] = {}
         stack = [(place, False) for place in sorted(set().union(*wanted.values()), reverse=True)]
@@ -188,7 +188,7 @@ class Slicer:
 
 
 def _without_idle_deletions(items: list[Item]) -> list[Item]:
-    """The same without every `del` of a name that nothing before it has bound, since what bound it is not needed."""
+    """Drop each `del` of a name that is not bound before it, because its binding is not needed."""
     kept: list[Item] = []
     bound: set[str] = set()
     for item in items:
@@ -199,15 +199,15 @@ def _without_idle_deletions(items: list[Item]) -> list[Item]:
 
 
 def _is_given(name: str) -> bool:
-    """Whether a name needs no statement: Python's own, a module's, or a file, which may be anywhere."""
+    """Check whether a name needs no statement: Python's own, a module's, or a file, which may be anywhere."""
     return hasattr(builtins, name) or name.startswith(("__", FILE))
 
 
 def _is_provided(name: str) -> bool:
-    """Whether a notebook knows a name without binding it."""
+    """Check whether a notebook provides a name without binding it."""
     return hasattr(builtins, name) or name in KERNEL
 
 
 def _binds_first(item: Item, name: str) -> bool:
-    """Whether a statement with others inside, such as a loop, may itself bind a name before it reads it."""
+    """Check whether a compound statement, such as a loop, may bind a name itself before it reads it."""
     return name in item.binds and not isinstance(item.node, SIMPLE)

@@ -1,4 +1,4 @@
-"""Statements of a notebook's top level: their text, and which parts of them may run.
+"""Split the top level of a notebook into statements: their text, and the parts of them that may run.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -22,7 +22,7 @@ _BLOCKS = (ast.If, *TRIES, *WITHS)
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement to run. `line` is that of its first line in its cell, `cell` the text of the whole cell."""
+    """One statement to run. `line` is the number of its first line in its cell, `cell` the text of the whole cell."""
 
     source: str
     filename: str
@@ -30,7 +30,7 @@ class Statement:
     cell: str = field(default="", repr=False)
 
     def compiled(self) -> CodeType:
-        """Code whose tracebacks, and `inspect.getsource`, show the cell's own lines; a coroutine's if it awaits."""
+        """Compile it so that tracebacks and `inspect.getsource` show the cell's lines; as a coroutine if it awaits."""
         if self.cell and linecache.cache.get(self.filename, (0,))[0] != len(self.cell):
             lines = [line + "\n" for line in self.cell.split("\n")]
             linecache.cache[self.filename] = (len(self.cell), None, lines, self.filename)
@@ -39,35 +39,35 @@ class Statement:
 
 
 class Judge(ABC):
-    """What decides about statements without parts."""
+    """Decide which statements may run, after `if`, `try` and `with` are split."""
 
     @abstractmethod
     def reason(self, node: ast.stmt) -> str:
-        """Why it is not run, whatever needs it; else empty."""
+        """Explain why it is never run; "" if it may run."""
 
     @abstractmethod
     def only_writes(self, node: ast.stmt) -> bool:
-        """Whether it changes nothing but what lies on the disk."""
+        """Check whether it changes only files on the disk."""
 
     @abstractmethod
     def acts(self, node: ast.stmt) -> bool:
-        """Whether it binds or changes a name, so that something may need it."""
+        """Check whether it binds or changes a name, so that something may need it."""
 
 
 def source_of(node: ast.stmt, lines: list[str]) -> str:
-    """The text of a statement, decorators included, without what shares its lines."""
+    """Return the text of a statement with its decorators, without other code on the same lines."""
     if getattr(node, "decorator_list", []):
         first, column = min(decorator.lineno for decorator in node.decorator_list), 0
     else:
         first, column = node.lineno, node.col_offset
     part = lines[first - 1 : node.end_lineno]
-    part[-1] = part[-1].encode()[: node.end_col_offset].decode()  # columns are counted in bytes
+    part[-1] = part[-1].encode()[: node.end_col_offset].decode()  # columns count bytes
     part[0] = part[0].encode()[column:].decode()
     return "\n".join(part)
 
 
 def leaves(node: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements in an `if`, `try` or `with`, and in those inside it; a loop is one statement."""
+    """Yield the statements in an `if`, `try` or `with`, and in those inside it; a loop is one statement."""
     stack = [node]
     while stack:
         part = stack.pop()
@@ -83,14 +83,14 @@ def _blocks(node: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def head(node: ast.stmt) -> ast.stmt | None:
-    """The test of an `if` or the context of a `with`, as a statement; None for one that has no such head."""
+    """Return the test of an `if` or the context of a `with` as a statement; None if there is none."""
     if isinstance(node, WITHS):
         return ast.copy_location(ast.Expr(ast.Tuple([item.context_expr for item in node.items], ast.Load())), node)
     return ast.copy_location(ast.Expr(node.test), node) if isinstance(node, ast.If) else None
 
 
 def split(node: ast.stmt, judge: Judge) -> list[ast.stmt]:
-    """A statement as the ones that may run: one an import, so that a package that is not there costs only itself."""
+    """Split a statement into parts that may run: one per import, so that a missing package affects only itself."""
     if isinstance(node, ast.Import) and len(node.names) > 1:
         return [ast.copy_location(ast.Import([alias]), node) for alias in node.names]
     if isinstance(node, ast.ImportFrom) and len(node.names) > 1:
@@ -107,7 +107,7 @@ def split(node: ast.stmt, judge: Judge) -> list[ast.stmt]:
 
 
 def _targets(node: ast.Delete) -> list[ast.expr]:
-    """Targets of a `del`, one by one: `del a, (b, c[0])` is three."""
+    """Return the targets of a `del` one by one: `del a, (b, c[0])` has three."""
     targets = list(node.targets)
     while any(isinstance(target, (ast.Tuple, ast.List)) for target in targets):
         targets = [inner for target in targets for inner in getattr(target, "elts", [target])]
@@ -115,11 +115,11 @@ def _targets(node: ast.Delete) -> list[ast.expr]:
 
 
 def _entered(node: ast.With | ast.AsyncWith, judge: Judge) -> list[ast.stmt]:
-    """A `with` that sets something; of one that does not, or holds an experiment, the definitions and imports."""
+    """Return a `with` that sets something; for any other, or one with an experiment, its definitions and imports."""
     parts = list(leaves(node))
     why = judge.reason(node) or any(judge.reason(part) for part in parts)
     if not why and judge.acts(head(node)) and not any(isinstance(p, (*DEFINITIONS, *IMPORTS)) for p in parts):
-        return [node]  # entering it does something, such as opening a file
+        return [node]  # entering it has an effect, such as opening a file
     sets = [part for part in parts if not isinstance(part, (*DEFINITIONS, *IMPORTS)) and judge.acts(part)]
     if sets and not why:
         return [kept] if (kept := _pruned(node, judge)) is not None else []
@@ -128,7 +128,7 @@ def _entered(node: ast.With | ast.AsyncWith, judge: Judge) -> list[ast.stmt]:
 
 
 def _pruned(node: ast.stmt, judge: Judge) -> ast.stmt | None:
-    """An `if`, `try` or `with` without experiments, plots and prints; None when that leaves nothing."""
+    """Remove experiments, plots and prints from an `if`, `try` or `with`; return None if nothing remains."""
     holds, same = False, True
     copy = type(node)(**dict(ast.iter_fields(node)))
     for name in ("body", "orelse", "finalbody"):
@@ -163,13 +163,13 @@ def _left(statements: list[ast.stmt], judge: Judge, tried: bool = False) -> list
 
 
 def _tried(node: ast.stmt) -> ast.stmt:
-    """A statement that writes where it may, so that one that fails keeps nothing else from being run."""
+    """Wrap a statement that only writes to the disk, so that its failure does not stop other code."""
     handler = ast.ExceptHandler(ast.Name("Exception", ast.Load()), None, [ast.Pass()])
     return ast.copy_location(ast.Try([node], [handler], [], []), node)
 
 
 def is_stub(node: ast.AST) -> bool:
-    """Whether a definition is what the student was given: it raises NotImplementedError and returns nothing."""
+    """Check whether a definition is the one given to students: it raises NotImplementedError and returns nothing."""
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
     if any(isinstance(inner, (ast.Return, ast.Yield, ast.YieldFrom)) for inner in ast.walk(node)):

@@ -1,1 +1,1 @@
-"""Which function of a notebook answers an exercise."""
+"""Find the function of a notebook that answers an exercise."""

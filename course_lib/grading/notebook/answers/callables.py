@@ -1,4 +1,4 @@
-"""Which statements bind a name to something that can be called, as far as can be seen without running them.
+"""Find the statements that bind a name to a callable, without running them.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -10,13 +10,13 @@ from course_lib.grading.notebook.names import IMPORTS
 from course_lib.grading.notebook.statements import DEFINITIONS
 
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-# Expressions whose value is no constant, but may be no function either.
+# Expressions whose value is not a constant, but possibly not a function either.
 _PERHAPS = (ast.Call, ast.Attribute, ast.Name, ast.Subscript, ast.IfExp, ast.BoolOp, ast.Await, ast.NamedExpr)
-_PERHAPS += (ast.Tuple,)  # of several, one for each name
+_PERHAPS += (ast.Tuple,)  # of several names, one expression for each
 
 
 class Callables:
-    """The names of a notebook's top level, and what each statement binds them to."""
+    """The names at the top level of a notebook, and the values that each statement binds to them."""
 
     def __init__(self, items: list[Item]):
         self.bound: dict[str, list[Item]] = {}
@@ -25,7 +25,7 @@ class Callables:
                 self.bound.setdefault(name, []).append(item)
 
     def is_function(self, name: str, item: Item) -> bool:
-        """Whether an item surely binds the name to something of the student's that can be called."""
+        """Check whether an item certainly binds the name to a callable of the student's."""
         if item.stub:
             return False
         value = getattr(item.node, "value", None)
@@ -48,7 +48,7 @@ class Callables:
         return False
 
     def _makes_callable(self, call: ast.Call, target: str, depth: int) -> bool:
-        """`partial(f, 2)`, `no_grad()(f)` around itself or another, `Scorer()`, `make_score(2)` with a def inside."""
+        """Check for `partial(f, 2)`, `no_grad()(f)` around itself or another, `Scorer()`, or an inner def."""
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         if any(isinstance(argument, ast.Name) and argument.id == target for argument in given):
             return True
@@ -64,7 +64,7 @@ class Callables:
         )
 
     def _wraps(self, name: str, node: ast.stmt) -> bool:
-        """`for wrap in wrappers: f = wrap(f)`, also in an `if` or a `with`."""
+        """Check for `for wrap in wrappers: f = wrap(f)`, also in an `if` or a `with`."""
         return any(self._is_callable(value, name) for value in _assigned(name, node))
 
     def _defines(self, item: Item, name: str) -> bool:
@@ -73,15 +73,15 @@ class Callables:
         return not item.stub and name not in item.changes and not _only_assigned(name, item.node)
 
     def is_looked_up(self, name: str, item: Item) -> bool:
-        """Whether an item binds a name to an entry, an attribute or the like: `f = TABLE["score"]`."""
+        """Check whether an item binds a name to an entry, an attribute or the like: `f = TABLE["score"]`."""
         value = getattr(item.node, "value", None)
         return self.may_be_function(name, item) and not isinstance(value, (ast.Call, ast.Tuple))
 
     def may_be_made(self, name: str, item: Item, results: set[str]) -> bool:
-        """Whether an item binds a name to what a call gives, if it is no result of an answer: `answer(weight, 2)`.
+        """Check whether an item binds a name to a call's result, if no answer computed it: `answer(weight, 2)`.
 
         Args:
-            results: functions that are answers. Called with nothing, or with texts alone, they may give functions.
+            results: functions that are answers. A call without arguments, or with texts only, may return a function.
         """
         value = getattr(item.node, "value", None)
         if not self.may_be_function(name, item) or not isinstance(value, ast.Call):
@@ -101,7 +101,7 @@ def _plain_targets(node: ast.Assign | ast.AnnAssign) -> set[str]:
 
 
 def _only_assigned(name: str, node: ast.stmt) -> bool:
-    """Whether a statement with others inside, or a call, binds a name without ever defining or importing it."""
+    """Check whether a compound statement or a call binds a name without ever defining or importing it."""
     if isinstance(node, (*DEFINITIONS, *IMPORTS)):
         return False
     inner = list(ast.walk(node))
@@ -113,7 +113,7 @@ def _only_assigned(name: str, node: ast.stmt) -> bool:
 
 
 def _assigned(name: str, node: ast.stmt) -> list[ast.expr]:
-    """The values that a statement assigns to a name."""
+    """Return the values that a statement assigns to a name."""
     return [part.value for part in ast.walk(node) if isinstance(part, ast.Assign) and name in _plain_targets(part)]
 
 

@@ -1,6 +1,6 @@
-"""Calls of `check` in a notebook: for which exercise, and what they are given.
+"""Find the calls of `check` in a notebook: their exercises and their functions.
 
-The exercise may be written out, or be a name, an entry or a loop's variable whose text is given further up.
+The exercise may be a literal, or a name, an entry or a loop variable whose text is defined further up.
 Standard library only: this runs inside the sandbox.
 """
 
@@ -12,27 +12,27 @@ from dataclasses import dataclass, field
 
 from course_lib.grading.notebook.names import arguments_of, bound_at_once
 
-LONGEST = 200  # characters of an exercise's name that is put together
-DEEPEST = 8  # how many such expressions may be nested
-MOST_ENTRIES = 500  # of a table that is filled step by step
-MOST_PLACES = 20  # of one expression that are filled in
+LONGEST = 200  # characters of an exercise's name that is computed
+DEEPEST = 8  # levels of nested expressions
+MOST_ENTRIES = 500  # entries of a table that is filled step by step
+MOST_PLACES = 20  # names in one expression that are replaced
 Pair = tuple[ast.expr, ast.expr]
 
 
 @dataclass(frozen=True)
 class Check:
-    """A call of check: what it was given under which name, and between which items it is."""
+    """A call of check: the function and the name that it was given, and its position among the items."""
 
     exercise: str
     name: str
     moment: float
-    expression: bool = False  # given as a lambda or the like; an item binds it to the name
-    number: int = 0  # of its cell
+    expression: bool = False  # a lambda or another expression that is given directly; an item binds it to the name
+    number: int = 0  # number of its cell
 
 
 @dataclass(frozen=True)
 class _Helper:
-    """A function that hands its parameters on to check: what it gives check, and the values that it has for them."""
+    """A function that passes its parameters to check: the arguments of check, and the values of the parameters."""
 
     parameters: tuple[str, ...]
     pair: Pair
@@ -44,10 +44,10 @@ _CHECK = _Helper(_PARAMETERS, tuple(ast.Name(name, ast.Load()) for name in _PARA
 
 
 class CheckCalls:
-    """Reads statements from the top of a notebook down, and remembers the literal values that names have.
+    """Read the statements of a notebook from top to bottom, and remember literal values of names.
 
     Args:
-        functions: the names of what checks are given.
+        functions: the names of functions that are given to checks.
         unread: statements that call check in a way that cannot be followed.
     """
 
@@ -57,11 +57,11 @@ class CheckCalls:
         self._called = {"check"}
         self._helpers: dict[str, _Helper] = {}
         self._values: dict[str, object] = {}
-        self._tables: dict[str, ast.expr] = {}  # lists and dictionaries as they are written, or as they are filled
-        self._registered: list[str] = []  # texts that decorators are given
+        self._tables: dict[str, ast.expr] = {}  # lists and dictionaries as they are written, or after they are filled
+        self._registered: list[str] = []  # texts that decorators get as arguments
 
     def read(self, statement: ast.stmt) -> list[tuple[str, ast.expr]]:
-        """Exercise and function of every `check("wanda.score", function)` inside the next statement."""
+        """Return exercise and function of every `check("wanda.score", function)` inside the next statement."""
         try:
             return self._read(statement)
         except RecursionError:
@@ -102,7 +102,7 @@ class CheckCalls:
         return tuple(_by_name(_put(part, given)) for part in helper.pair)
 
     def _arguments(self, call: ast.Call) -> list[ast.expr]:
-        """Positional arguments of a call; tuples and lists after a star are taken apart if they are written out."""
+        """Return the positional arguments of a call; tuple and list literals after a star are unpacked."""
         arguments = []
         for argument in call.args:
             inner = argument.value if isinstance(argument, ast.Starred) else None
@@ -142,9 +142,9 @@ class CheckCalls:
             ]
 
     def _remember_helper(self, name: str, arguments: ast.arguments, *body: ast.AST) -> None:
-        """`def test(name, f): return check(name, f)`: what it hands on is put in where it is called."""
+        """Remember `def test(name, f): return check(name, f)`: its arguments are substituted where it is called."""
         parameters = tuple(argument.arg for argument in (*arguments.posonlyargs, *arguments.args))
-        # Only what calls check itself: helpers of helpers could make what is put in grow without end.
+        # Only functions that call check themselves: with helpers of helpers the substituted code could grow endlessly.
         calls = [part for line in body for part in ast.walk(line) if self._is_check(part)]
         pair = self._given(calls[0]) if len(calls) == 1 and _last_name(calls[0].func) in self._called else None
         if not pair or name in self._called:
@@ -156,7 +156,7 @@ class CheckCalls:
             self._helpers[name] = _Helper(parameters, pair, defaults)
 
     def _fill(self, statement: ast.stmt) -> None:
-        """`TABLE["name"] = function` and `TABLE.append(function)` as if they had been written in the table."""
+        """Treat `TABLE["name"] = function` and `TABLE.append(function)` as if the table had been written with them."""
         value = statement.value if isinstance(statement, (ast.Assign, ast.Expr)) else None
         if isinstance(statement, ast.Expr) and isinstance(value, ast.Call) and _last_name(value.func) == "append":
             name = getattr(getattr(value.func, "value", None), "id", "")
@@ -173,7 +173,7 @@ class CheckCalls:
                 self._tables[name] = ast.Dict(*map(list, zip(*entries.values(), strict=True)))
 
     def _text(self, expression: ast.expr) -> str:
-        """The text that an expression is, as far as can be read."""
+        """Return the text of an expression, if it can be computed without running it."""
         value = self._value(expression)
         return value if isinstance(value, str) and len(value) <= LONGEST else ""
 
@@ -190,7 +190,7 @@ class CheckCalls:
         return self._joined(expression, depth + 1) if depth < DEEPEST else None
 
     def _joined(self, expression: ast.expr, depth: int) -> str | None:
-        """An f-string, `+`, `%` and `join` of texts."""
+        """Return the text of an f-string, or of `+`, `%` and `join`."""
         between, parts = "", []
         if isinstance(expression, ast.JoinedStr):
             parts = [part.value if _is_plain(part) else part for part in expression.values]
@@ -210,7 +210,7 @@ class CheckCalls:
         return between.join(values)
 
     def _unrolled(self, call: Pair, statement: ast.stmt) -> Iterator[Pair]:
-        """A call in a loop over a table that can be read, once for each round; else the call as it is."""
+        """Yield a call in a loop over a known table once per round; otherwise yield the call as it is."""
         names = {part.id for part in ast.walk(call[0]) if isinstance(part, ast.Name)}
         for loop in (part for part in ast.walk(statement) if hasattr(part, "iter")):
             targets = [getattr(target, "id", "") for target in getattr(loop.target, "elts", [loop.target])]
@@ -223,7 +223,7 @@ class CheckCalls:
         yield call
 
     def _keys(self, iterated: ast.expr) -> list[ast.Constant]:
-        """The keys of a dictionary, or the entries of a list, that is written out here or further up."""
+        """Return the keys of a dictionary, or the entries of a list, that is a literal here or further up."""
         table = self._tables.get(iterated.id) if isinstance(iterated, ast.Name) else iterated
         if isinstance(table, ast.Call) and _last_name(table.func) in ("keys", "list", "sorted", "tuple"):
             inner = table.args[0] if table.args else getattr(table.func, "value", None)
@@ -238,9 +238,9 @@ class CheckCalls:
         return keys
 
     def _rows(self, iterated: ast.expr) -> Iterator[Pair]:
-        """The pairs that a loop iterates over: of a list, of a dictionary's items, or of a `zip`.
+        """Yield the pairs that a loop iterates over: from a list, a dictionary's items, or a `zip`.
 
-        Of a table that has a name the functions are its entries, since the names in it may mean something else by now.
+        For a table with a name we use its entries as functions, since the names in it may have been bound again.
         """
         if isinstance(iterated, ast.Call) and _last_name(iterated.func) == "zip" and len(iterated.args) == 2:
             yield from zip(*map(self._entries, iterated.args), strict=False)
@@ -260,7 +260,7 @@ class CheckCalls:
                     yield tuple(_lasting(whole, p, ast.Constant(n), ast.Constant(at)) for at, p in enumerate(parts))
 
     def _entries(self, whole: ast.expr) -> list[ast.expr]:
-        """The entries of a list that is written out or filled, or of a dictionary's keys or values."""
+        """Return the entries of a list that is a literal or filled, or of a dictionary's keys or values."""
         method = _last_name(whole.func) if isinstance(whole, ast.Call) else ""
         inner = whole.func.value if method in ("keys", "values") and isinstance(whole.func, ast.Attribute) else whole
         table = self._tables.get(inner.id) if isinstance(inner, ast.Name) else inner
@@ -272,7 +272,7 @@ class CheckCalls:
 
 
 class _Put(ast.NodeTransformer):
-    """Puts expressions in the places of names."""
+    """Substitute expressions for names."""
 
     def __init__(self, given: dict[str, ast.expr]):
         self.given = given
@@ -295,12 +295,12 @@ def _put(expression: ast.expr, given: dict[str, ast.expr]) -> ast.expr:
 
 
 def _last_name(expression: ast.AST | None) -> str:
-    """`check` for `check` and `workbook.check`."""
+    """Return `check` for `check` and `workbook.check`."""
     return getattr(expression, "attr", None) or getattr(expression, "id", "")
 
 
 def _table(value: ast.expr) -> ast.expr | None:
-    """A list or a dictionary as it is written, `dict()` and `list()` included."""
+    """Return a list or a dictionary literal, including `dict()` and `list()`."""
     if isinstance(value, ast.Call) and not (value.args or value.keywords):
         empty = {"dict": ast.Dict([], []), "list": ast.List([], ast.Load())}
         return empty.get(_last_name(value.func))
@@ -308,7 +308,7 @@ def _table(value: ast.expr) -> ast.expr | None:
 
 
 def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """Names and what an assignment gives them, also of several at once."""
+    """Yield each name that an assignment binds, and its value, also of several at once."""
     if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
         return
     for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
@@ -320,7 +320,7 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _by_name(function: ast.expr) -> ast.expr:
-    """`globals()["answer"]` as the name that it is."""
+    """Convert `globals()["answer"]` to the name."""
     if isinstance(function, ast.Subscript) and isinstance(function.value, ast.Call):
         key = getattr(function.slice, "value", None)
         if getattr(function.value.func, "id", "") in ("globals", "locals") and isinstance(key, str):
@@ -329,22 +329,22 @@ def _by_name(function: ast.expr) -> ast.expr:
 
 
 def _as_entry(value: ast.expr) -> ast.expr:
-    """A value put into a table; anything but a constant is a name here, so that it is looked up in the table."""
+    """Prepare a value for a table; anything except a constant becomes a name, so that it is looked up in the table."""
     return value if isinstance(value, ast.Constant) else ast.Name("", ast.Load())
 
 
 def _lasting(whole: ast.expr, part: ast.expr, *keys: ast.expr) -> ast.expr:
-    """An entry of a table; in a table with a name, a name means what it meant when the table was made."""
+    """Return an entry of a table; in a table with a name, names have their values from when the table was made."""
     return _entry(whole, *keys) if isinstance(whole, ast.Name) and isinstance(part, ast.Name) else part
 
 
 def _entry(table: ast.expr, *keys: ast.expr) -> ast.expr:
-    """`table[first][second]`"""
+    """Return the expression `table[first][second]`."""
     for key in keys:
         table = ast.fix_missing_locations(ast.copy_location(ast.Subscript(table, key, ast.Load()), table))
     return table
 
 
 def _is_plain(part: ast.expr) -> bool:
-    """Whether a part of an f-string is a value that nothing formats."""
+    """Check whether a part of an f-string is a value without a format."""
     return isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None

@@ -1,4 +1,4 @@
-"""Which function of a notebook answers an exercise: by its cell, by what its check is given, by its usual name.
+"""Choose the function that answers an exercise: by its cell, by the arguments of checks, by its usual name.
 
 Of several definitions of one name the last one above the check counts, which is the one that the check saw. Without a
 check that is given this name, the last one of the notebook counts; but if the cells of several exercises define the
@@ -20,11 +20,11 @@ from course_lib.grading.notebook.cells import Cell
 
 @dataclass(frozen=True)
 class Choice:
-    """The item that answers, and the name it answers by.
+    """The item that answers, and the name of its function.
 
     Args:
-        check: the last one that is given this name below the item, if any is.
-        others: definitions of the same name that count for nothing. tried: checks of the exercise that were given
+        check: the last check below the item that is given this name, if there is one.
+        others: definitions of the same name that do not count. tried: checks of the exercise that were given
             something else.
     """
 
@@ -43,7 +43,7 @@ class Answers:
         self.callables = Callables(items)
 
     def choose(self, exercise: str, function: str) -> Choice | None:
-        """The function that answers an exercise, or None. A real one comes before what the student was given."""
+        """Return the function that answers an exercise, or None. Real answers come before given code."""
         given = {check.name: check for check in self.checks if check.exercise == exercise}  # the last of each name
         names = list(dict.fromkeys(self._names(exercise, function)))
         results = {function, *given, *self._of_cells(exercise, function)}
@@ -57,7 +57,7 @@ class Answers:
         return None
 
     def _own(self, exercise: str, candidates: list[Item]) -> list[Item]:
-        """The candidates in the exercise's own cells, if cells of other exercises hold candidates too; else none."""
+        """Return the candidates in the exercise's own cells if cells of other exercises have some too; else none."""
         claimed = {cell.number for cell in self.cells if cell.claims(exercise)}
         if not any(item.number in self._cells_of_others(exercise) for item in candidates):
             return []
@@ -67,7 +67,7 @@ class Answers:
         return {cell.number for cell in self.cells if cell.is_claimed and not cell.claims(exercise)}
 
     def _above(self, check: Check, candidates: list[Item], results: set[str]) -> list[Item]:
-        """Items that a check may have been given: of the candidates, and of values that are no function for certain."""
+        """Return the items that a check may have been given: candidates, except those that cannot be functions."""
         name, places = check.name, {item.position for item in candidates}
         bound = [item for item in self.callables.bound.get(name, ()) if item.position < check.moment]
         found = [item for item in bound if item.position in places or self.callables.is_looked_up(name, item)]
@@ -82,9 +82,9 @@ class Answers:
         return Choice(chosen, name, seen, tuple(rivals), tuple(tried))
 
     def _names(self, exercise: str, function: str) -> Iterator[str]:
-        """The names to look for, the surest first."""
+        """Yield the names to look for, the most reliable first."""
         given = [check for check in self.checks if check.exercise == exercise]
-        # While the given check is unchanged, another one only tries something; without it, it was changed on purpose.
+        # While the given check is unchanged, another one is a trial; without it, the student changed it on purpose.
         if any(check.name == function for check in given):
             yield function
         for check in reversed(given):
@@ -95,7 +95,7 @@ class Answers:
         yield function
 
     def _of_cells(self, exercise: str, function: str) -> Iterator[str]:
-        """Names that the exercise's own cells bind, without those given to other checks and mere helpers."""
+        """Yield names that the exercise's own cells bind, except those given to other checks and mere helpers."""
         claims = {cell.number: sure for cell in self.cells if (sure := cell.claims(exercise))}
         for sure in (2, 1):
             own = [item for item in self.items if claims.get(item.number) == sure]
@@ -103,7 +103,7 @@ class Answers:
                 yield function  # code in its cell, or in that of its stub, is a helper
                 continue
             definitions = [item for item in own if not isinstance(item.node, (ast.Import, ast.ImportFrom))]
-            # A statement that binds nothing, such as `TABLE["name"] = f`, hands a function on and makes it no helper.
+            # A statement that binds nothing, such as `TABLE["name"] = f`, does not make the function a helper.
             makers = [item for item in own if item.binds - item.changes]
             helpers = {name for item in makers for name in (item.eager | item.late) - item.binds}
             helpers |= self._given_elsewhere(exercise)
@@ -116,7 +116,7 @@ class Answers:
             yield from (name for name in placed if name not in helpers)
 
     def _given_elsewhere(self, exercise: str) -> set[str]:
-        """Names of what other exercises' checks are given, except for those that are defined in a cell of theirs."""
+        """Return the names given to other exercises' checks, except names that those exercises' cells define."""
         others, taken = self._cells_of_others(exercise), set()
         for check in self.checks:
             above = [item for item in self.callables.bound.get(check.name, ()) if item.position < check.moment]
@@ -125,7 +125,7 @@ class Answers:
         return taken
 
     def _rivals(self, exercise: str, name: str, chosen: Item) -> Iterable[Item]:
-        """Other real definitions under the same name, of which the chosen one is not made, and no other check is."""
+        """Return other real definitions of the name that the chosen one does not use and no other check is given."""
         sure = self.callables.is_function(name, chosen)
         fits = self.callables.is_function if sure else self.callables.may_be_function
         functions = [item for item in self.callables.bound[name] if fits(name, item)]
@@ -140,7 +140,7 @@ class Answers:
 
 
 def broken_answer(broken: list[tuple[Cell, str]], exercise: str, function: str) -> str:
-    """Why the cell that seems to answer is no Python: "cell 12 does not parse: line 3: ..."; empty if none."""
+    """Explain why the cell that seems to answer is not Python: "cell 12 does not parse: line 3: ..."; "" if none."""
     named = re.compile(
         rf"^[ \t]*(async +)?(def|class) +{re.escape(function)}\b|^{re.escape(function)} *=", re.MULTILINE
     )

@@ -1,1 +1,1 @@
-"""What statements change without binding it, told from their text."""
+"""Find what statements change without binding it, from their text."""

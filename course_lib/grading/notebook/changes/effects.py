@@ -1,8 +1,8 @@
-"""Changes that a statement makes without binding: by assigning to a part, a method, or a function of the notebook.
+"""Find changes that a statement makes without binding: by assigning to a part, or by calling a method or a function.
 
 They include files and folders that it writes, under the names that disk.py gives them.
 
-Told from the text and generously, since a statement that is run for nothing costs a moment, and one that is missing the
+The analysis reads the text and prefers too many: an unnecessary statement costs a moment, a missing one costs the
 points. Standard library only: this runs inside the sandbox.
 """
 
@@ -35,28 +35,28 @@ from course_lib.grading.notebook.names import (
     stored,
 )
 
-ROUNDS = 8  # in which functions pass their changes on to their callers
-# Methods that change their object, wherever they are called; of a call whose value is not used, any method may.
+ROUNDS = 8  # rounds in which functions pass their changes on to their callers
+# Methods that change their object, wherever they are called; if the value of a call is not used, any method may.
 _CHANGES = re.compile(
     "append|appendleft|extend|extendleft|insert|pop|popleft|popitem|remove|discard|clear|sort|reverse|rotate|add|update|"
     r"setdefault|push|put|fill|register|load_state_dict|move_to_end|__(set|del)(item|attr)__|"
     r"(set|add|register|insert|push|put|enable|disable)_\w+|\w*[a-z0-9]_"
 )
-# Functions by which a package is changed; what is seeded in a loop or a function is an experiment.
+# Functions that change a package; seeding in a loop or a function is an experiment.
 _SETS = re.compile(
     r"(manual_)?seed(_all)?|(set|use|enable|disable|register|add|insert|append|extend|filter|simplefilter|basicConfig)\w*"
 )
 _SETS_FOR_GOOD = re.compile(r"set_default_\w+|set_grad_enabled|setrecursionlimit")
 _SETS_NOTHING = re.compile(r"set_num_\w+|set_printoptions")
-_ONLY_READS = re.compile(r"(save|dump|write|show|plot|print)\w*|(manual_)?seed\w*|set_\w+")  # their arguments stay
-# Packages that only show what they are given, and time that passes.
+_ONLY_READS = re.compile(r"(save|dump|write|show|plot|print)\w*|(manual_)?seed\w*|set_\w+")  # do not change arguments
+# Packages that only display their arguments, and time, which passes.
 _SHOWS = {"matplotlib", "seaborn", "plotly", "IPython", "ipywidgets", "pprint", "rich", "tqdm", "logging", "warnings"}
 _SHOWS |= {"time", "timeit", "gc", "course_lib"}
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What calling a function changes: global names, and those of its parameters, by name and by position."""
+    """The changes made by calling a function: global names, and its parameters, by name and by position."""
 
     changes: frozenset[str] = frozenset()
     parameters: frozenset[str | int] = frozenset()
@@ -66,11 +66,11 @@ class Effect:
 
 
 class Effects:
-    """The functions of a notebook, and what statements change by calling them or by themselves.
+    """The functions of a notebook, and the changes that statements make directly or by calling them.
 
     Args:
-        statements: of its top level.
-        answers: functions that exercises ask for. A change that an experiment makes by calling one is no set-up.
+        statements: the statements of its top level.
+        answers: functions that exercises require. A change that an experiment makes by calling one is not setup code.
     """
 
     def __init__(self, statements: list[ast.stmt], answers: set[str]):
@@ -79,7 +79,7 @@ class Effects:
         self.disk = Disk(statements, self.imported)
         self.functions: dict[str, list[ast.AST]] = {}
         self.classes: dict[str, list[ast.ClassDef]] = {}
-        self.same: dict[str, set[str]] = {}  # other names of one value
+        self.same: dict[str, set[str]] = {}  # other names of the same value
         self.effects: dict[str, Effect] = {}
         for node in (inner for statement in statements for inner in ast.walk(statement)):
             if isinstance(node, DEFS):
@@ -106,13 +106,13 @@ class Effects:
 
     def _are_the_same(self, statement: ast.Assign) -> None:
         values = set() if isinstance(statement.value, (ast.Tuple, ast.List)) else roots(statement.value) - self.types
-        values = {name for name in values if self.imported.get(name) != "builtins"}  # whose parts are whole values
+        values = {name for name in values if self.imported.get(name) != "builtins"}  # whose parts are complete values
         names = {target.id for target in statement.targets if isinstance(target, ast.Name)} | values
         for name in names if len(names) > 1 else ():
             self.same.setdefault(name, set()).update(names - {name})
 
     def _follow_calls(self, answers: set[str]) -> None:
-        """Until nothing is added: a function changes what those change that it calls."""
+        """Propagate changes until nothing is added: a function changes whatever its callees change."""
         bodies = {
             name: [(node, [(part, True) for part in _body(node)]) for node in nodes if name not in answers]
             for name, nodes in self.functions.items()
@@ -137,7 +137,7 @@ class Effects:
         return Effect(frozenset((changed - own) | shared), frozenset(positions | set(names) & changed))
 
     def _of_class(self, nodes: list[ast.ClassDef]) -> Effect:
-        """Making an object may change whatever a method changes."""
+        """Return the changes of creating an object, which may be those of any method."""
         methods = {part.name for node in nodes for part in node.body if isinstance(part, DEFS)}
         known = [self.effects.get(name, Effect()) for name in methods]
         given = self.effects.get("__init__", Effect()).parameters if "__init__" in methods else ()
@@ -145,10 +145,10 @@ class Effects:
         return Effect(frozenset().union(*(each.changes for each in known)), frozenset(shifted))
 
     def changes(self, statement: ast.stmt, through_others: bool = True) -> frozenset[str]:
-        """Names whose value a statement of the top level may change in place.
+        """Return names whose value a statement of the top level may change in place.
 
         Args:
-            through_others: also values that what it changes was made from, and others that were made from those.
+            through_others: include values from which the changed ones were made, and other values made from those.
         """
         changed = reach(self._changed(list(at_once(statement))), self.same)
         if through_others:
@@ -159,7 +159,7 @@ class Effects:
     def _changed(self, parts: list[tuple[ast.AST, bool]]) -> set[str]:
         discarded = {id(_awaited(part.value)) for part, _ in parts if isinstance(part, ast.Expr)}
         changed: set[str] = set()
-        handed_on: dict[str, set[str]] = {}  # a loop's variable is a part of its sequence
+        handed_on: dict[str, set[str]] = {}  # a loop variable is a part of its sequence
         local = Sharing()
         local.add((part for part, _ in parts), self.known)
         for part, again in parts:
@@ -172,7 +172,7 @@ class Effects:
         return reach(changed, handed_on) - self.types
 
     def _by_another_name(self, call: ast.Call, discarded: bool, local: Sharing) -> set[str]:
-        """Names changed by a call whose function has another name, or is a part or a method of a value made here."""
+        """Return names changed by a call of a function under another name, or of a part of a value made here."""
         first, method = root(call.func), isinstance(call.func, ast.Attribute)
         changed: set[str] = set()
         own = first in self.known.functions or first in self.imported
@@ -199,14 +199,14 @@ class Effects:
         if isinstance(part, ast.Call):
             return self._by_call(part, again, discarded)
         changed = {name for decorator in getattr(part, "decorator_list", ()) for name in self._by_decorator(decorator)}
-        if isinstance(part, ast.ClassDef):  # which a base class may keep a list of
+        if isinstance(part, ast.ClassDef):  # because a base class may keep a list of them
             bases = roots(ast.Tuple(part.bases)) & self.classes.keys()
             if bases and "__init_subclass__" in self.functions:
                 changed |= bases | self._effect("__init_subclass__").changes
         return changed
 
     def _settings(self, value: ast.expr) -> set[str]:
-        """All names of a package, one function of which gives what is set: `decimal.getcontext().prec = 50`."""
+        """Return all names of a package whose function returns the object to set: `decimal.getcontext().prec = 50`."""
         package = dotted(value.func, self.imported).split(".")[0] if isinstance(value, ast.Call) else ""
         if not package or package in _SHOWS:
             return set()
@@ -224,7 +224,7 @@ class Effects:
         if name in ("setattr", "delattr", "next") and call.args:
             changed |= roots(call.args[0])
         handed = {part.id for part in ast.walk(call) if isinstance(part, ast.Name)}
-        for function in handed & self.functions.keys():  # it is called, or handed to what may call it
+        for function in handed & self.functions.keys():  # it is called, or passed to a function that may call it
             changed |= self._effect(function).changes
         own = None if package else self.effects.get(name)
         if own:
@@ -245,13 +245,13 @@ class Effects:
         return self.effects.get(function, Effect())
 
     def _given(self, call: ast.Call, own: Effect, shift: int) -> set[str]:
-        """Find the arguments for those parameters that a function of the notebook changes."""
+        """Return the arguments for those parameters that a function of the notebook changes."""
         given = [argument for place, argument in enumerate(call.args) if place + shift in own.parameters]
         given += [keyword.value for keyword in call.keywords if keyword.arg in own.parameters]
         return {name for argument in given for name in roots(argument)}
 
     def _values(self, names: Iterable[str]) -> set[str]:
-        """Find the names that are no functions, classes, builtin types or packages, since those are not filled."""
+        """Return the names without functions, classes, builtin types and packages, because nothing fills those."""
         return set(names) - self.functions.keys() - self.classes.keys() - self.imported.keys() - self.types
 
 
@@ -265,14 +265,14 @@ def _awaited(value: ast.expr) -> ast.expr:
 
 
 def _sets(name: str, again: bool) -> bool:
-    """Whether a function of a package, by its name, changes something in it."""
+    """Check by its name whether a function of a package changes something in the package."""
     if again:
         return bool(_SETS_FOR_GOOD.fullmatch(name))
     return bool(_SETS.fullmatch(name)) and not _SETS_NOTHING.fullmatch(name)
 
 
 def _handed_on(part: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
-    """Names that a statement gives to parts of another value."""
+    """Return pairs of a target and a value, for statements that put names into parts of another value."""
     if isinstance(part, LOOPS) and not isinstance(part, ast.While):
         return [(part.target, part.iter)]
     if isinstance(part, ast.withitem) and part.optional_vars is not None:

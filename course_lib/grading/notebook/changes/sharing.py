@@ -1,6 +1,6 @@
-"""Which values a name may share with others, and which functions it may stand for: `v = A.view(-1)`, `p = partial(f)`.
+"""Find values that a name may share with others, and functions it may stand for: `v = A.view(-1)`, `p = partial(f)`.
 
-Told from the text and generously, as in effects.py. Standard library only: this runs inside the sandbox.
+The analysis reads the text and prefers too many, as in effects.py. Standard library only: this runs inside the sandbox.
 """
 
 import ast
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from course_lib.grading.notebook.names import LOOPS, origins, root
 
 _TYPES = frozenset(name for name, value in vars(builtins).items() if isinstance(value, type))
-# With these a notebook can bind names that we do not see.
+# A notebook can use these to bind names that we do not see.
 _HIDDEN_BINDINGS = {"exec", "globals", "locals", "vars", "builtins", "__builtins__", "*"}
 METHOD = "."
 Ways = dict[str, set[str]]
 _CONTAINERS = (ast.Tuple, ast.List, ast.Set)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-_KEEPS = {"append", "add", "insert", "extend", "update", "setdefault", "put", "register"}  # methods that keep a part
-# Functions and methods that give a value of its own, which shares nothing with what they are given.
+_KEEPS = {"append", "add", "insert", "extend", "update", "setdefault", "put", "register"}  # store an argument
+# Functions and methods that return a new value, which shares nothing with their arguments.
 _FRESH = re.compile(
     r"len|int|float|str|bool|abs|round|range|sum|min|max|mean|std|var|norm|prod|any|all|repr|format|type|isinstance|id|"
     r"hash|ord|chr|pow|divmod|bytes|item|tolist|clone|copy|deepcopy|numel|dim|size|stat|nelement|(arg)?sort(ed)?|"
@@ -32,17 +32,17 @@ _FRESH = re.compile(
 
 @dataclass
 class Sharing:
-    """What names share.
+    """The values and functions that names share.
 
     Args:
-        values: of a name, those whose value it may hold or be a part of; functions: those that it may stand for.
+        values: for a name, the names whose value it may contain or be a part of; functions: those it may stand for.
     """
 
     values: Ways = field(default_factory=dict)
     functions: Ways = field(default_factory=dict)
 
     def add(self, parts: Iterable[ast.AST], known: "Known") -> None:
-        """Note what the parts of a statement give names to."""
+        """Record what the parts of a statement assign to names."""
         for target, value in (pair for part in parts for pair in _given(part)):
             names = set(_handed(value, known.returns))
             handed = {name.removeprefix(METHOD) for name in names}
@@ -54,14 +54,14 @@ class Sharing:
                 self.functions.setdefault(name, set()).update(handed & known.functions)
 
     def called(self, name: str, outer: "Sharing") -> set[str]:
-        """The functions that a call of a name, or of a part of it, may call."""
+        """Return the functions that a call of a name, or of a part of it, may call."""
         reached = reach({name}, self.values, outer.values)
         return {each for one in reached for ways in (self.functions, outer.functions) for each in ways.get(one, ())}
 
 
 @dataclass(frozen=True)
 class Known:
-    """Names that a notebook defines: its functions and classes, those that hand on what they are given, and values."""
+    """Names that a notebook defines: its functions and classes, those that return their arguments, and values."""
 
     functions: Set[str]
     returns: Callable[[str], bool]
@@ -69,7 +69,7 @@ class Known:
 
 
 def reach(names: Iterable[str], *ways: Ways) -> set[str]:
-    """These, and all to which the ways from them lead, however many steps that takes."""
+    """Return the names and all that can be reached from them, in any number of steps."""
     reached = set(names)
     queue = list(reached)
     while queue:
@@ -81,7 +81,7 @@ def reach(names: Iterable[str], *ways: Ways) -> set[str]:
 
 
 def backwards(ways: Ways) -> Ways:
-    """The same ways in the other direction."""
+    """Return the ways with their direction reversed."""
     turned: Ways = {}
     for name, others in ways.items():
         for other in others:
@@ -90,7 +90,7 @@ def backwards(ways: Ways) -> Ways:
 
 
 def hands_on(function: ast.AST) -> bool:
-    """Whether a function may return something that is no value of its own."""
+    """Check whether a function may return something other than a new value."""
     if isinstance(function, ast.Lambda):
         return any(_handed(function.body, lambda name: True))
     returned = [part.value for part in ast.walk(function) if isinstance(part, (ast.Return, ast.Yield)) and part.value]
@@ -98,7 +98,7 @@ def hands_on(function: ast.AST) -> bool:
 
 
 def constants(statements: Iterable[ast.stmt]) -> set[str]:
-    """Names that are bound by plain assignments of numbers and texts only, so that nothing can change their value."""
+    """Return names that are only bound by plain assignments of numbers and texts, whose values cannot change."""
     plain, other = set(), set()
     for part in (inner for statement in statements for inner in ast.walk(statement)):
         if isinstance(part, ast.Assign) and _is_constant(part.value):
@@ -109,7 +109,7 @@ def constants(statements: Iterable[ast.stmt]) -> set[str]:
 
 
 def builtin_types(statements: Iterable[ast.stmt]) -> frozenset[str]:
-    """Names of Python's own types that the notebook binds nowhere: `dict`, for example, if there is no `dict = ...`.
+    """Return names of Python's own types that the notebook does not bind: `dict`, if there is no `dict = ...`.
 
     No statement can change such a type, and `dict.fromkeys` returns a new value. A notebook that may bind names in a
     way that we do not see, such as `exec`, has none.
@@ -132,7 +132,7 @@ def _is_constant(value: ast.expr) -> bool:
 
 
 def _given(part: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
-    """Targets to which a part of a statement gives a value, or parts of one."""
+    """Return the targets to which a part of a statement assigns a value, or parts of one."""
     if isinstance(part, ast.Assign):
         return [(target, part.value) for target in part.targets]
     if isinstance(part, (ast.AnnAssign, ast.NamedExpr)) and part.value is not None:
@@ -151,7 +151,7 @@ def _bound(target: ast.expr) -> set[str]:
 
 
 def _handed(value: ast.expr, returns: Callable[[str], bool]) -> Iterator[str]:
-    """Names of values and functions that an expression may hand on. A value calculated from others is its own.
+    """Yield names of values and functions that an expression may pass on. A value computed from others is new.
 
     The name of an attribute begins with METHOD: it may be a function of the notebook, but no variable of that name.
     """

@@ -1,4 +1,4 @@
-"""The functions of course_lib that an answer calls: a signal for a human, never a penalty.
+"""Find the functions of course_lib that an answer calls: a signal for a human, never a penalty.
 
 Standard library only: this runs inside the sandbox.
 """
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from course_lib.grading.notebook.bindings import Item
 from course_lib.grading.notebook.names import DEFS, IMPORTS, origins
 
-MOST, LONGEST = 50, 200  # names reported, and characters of one
+MOST, LONGEST = 50, 200  # number of names reported, and characters of each
 _OURS = re.compile(r"course_lib(\.\w+)*")
 _HARMLESS = re.compile(r"course_lib\.workbook(\.checks?)?(\.(check|check_all|hint|mine|show_progress))?")
-# Syntax around a call that adds nothing of its own.
+# Syntax around a call that adds no code of the student's own.
 _PASSIVE = (
     *(ast.Name, ast.Attribute, ast.Call, ast.Constant, ast.Starred, ast.keyword, ast.Tuple, ast.List),
     *(
@@ -32,7 +32,7 @@ _PASSIVE = (
 
 
 def uses(items: list[Item]) -> tuple[str, ...]:
-    """Full names of course_lib that the statements use, imports and `check` aside."""
+    """Return full names of course_lib that the statements use, except imports and `check`."""
     known = origins(item.node for item in items)
     stars = [item.star for item in items if _OURS.fullmatch(item.star)]
     bound = {name for item in items for name in item.binds}
@@ -48,7 +48,7 @@ def uses(items: list[Item]) -> tuple[str, ...]:
 
 
 def _named(node: ast.AST, names: dict[str, str]) -> Iterator[str]:
-    """Dotted names of course_lib in a statement, the longest of each chain, and those in calls as text."""
+    """Yield dotted names of course_lib in a statement, the longest of each chain, and those in calls as text."""
     inner = {id(attribute.value) for attribute in ast.walk(node) if isinstance(attribute, ast.Attribute)}
     for part in ast.walk(node):
         if isinstance(part, (ast.Name, ast.Attribute)) and id(part) not in inner:
@@ -69,7 +69,7 @@ def _full(node: ast.expr, names: dict[str, str]) -> str:
 
 
 def only_calls(items: list[Item], chosen: Item) -> bool:
-    """Whether the chosen function, and the helpers it calls, do nothing but hand their arguments to course_lib."""
+    """Check whether the chosen function, and the helpers it calls, only pass their arguments to course_lib."""
     known = origins(item.node for item in items)
     ours = {name for name, full in known.items() if _OURS.match(full) and not _HARMLESS.fullmatch(full)}
     if chosen.binds & ours:  # imported under the name of the answer
@@ -85,7 +85,7 @@ def only_calls(items: list[Item], chosen: Item) -> bool:
 
 
 def _passes_on(node: ast.stmt, ours: set[str]) -> bool:
-    """Whether a definition calls, or is, something of `ours`, and does nothing else."""
+    """Check whether a definition calls, or is, something in `ours`, and does nothing else."""
     local = ours | {name for name, full in origins([node]).items() if _OURS.match(full)}
     if isinstance(node, DEFS):
         body = node.body[1:] if ast.get_docstring(node) is not None else node.body
@@ -102,13 +102,13 @@ def _passes_on(node: ast.stmt, ours: set[str]) -> bool:
             return False
         value = getattr(statement, "value", None)
         called |= bool(calls) or (not isinstance(node, DEFS) and value is not None and _root(value) in local)
-        if isinstance(statement, ast.Assign) and calls:  # what course_lib gave may be called too
+        if isinstance(statement, ast.Assign) and calls:  # an object returned by course_lib may be called too
             local = local | {name.id for target in statement.targets for name in ast.walk(target) if _is_name(name)}
     return called
 
 
 def _called(call: ast.Call) -> ast.expr:
-    """Find the called function; for `partial(f, 2)` that is f."""
+    """Return the called function; for `partial(f, 2)` that is f."""
     is_partial = call.args and (getattr(call.func, "attr", None) or getattr(call.func, "id", "")) == "partial"
     return call.args[0] if is_partial else call.func
 

@@ -1,4 +1,4 @@
-"""The code of an answer without names, comments and formatting, to be compared with other submissions' code.
+"""Normalise an answer's code, without names, comments and formatting, to compare it with other submissions.
 
 A student's own names become f0, f1, ... where they are defined at the top level, and v0, v1, ... inside of that, in the
 order in which they appear. Imported names become full names, and constants stay. Standard library only: this
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Set
 from course_lib.grading.notebook.bindings import Item
 from course_lib.grading.notebook.names import IMPORTS, origins
 
-LONGEST = 20_000  # characters; of longer code a digest stands for the rest
+LONGEST = 20_000  # characters; longer code is replaced by a digest
 _NAMES = ("id", "arg", "name", "rest")  # the fields in which Python's nodes keep a name
 
 
 def code(items: list[Item], chosen: Item) -> str:
-    """Normalised source of the chosen definition, followed by what it needs in the order in which it is named."""
+    """Return the normalised source of the chosen definition and of the code it needs, in the order of use."""
     imported = origins(item.node for item in items)
     bound: dict[str, list[Item]] = {}
     for item in items:
@@ -42,13 +42,13 @@ def code(items: list[Item], chosen: Item) -> str:
 
 
 class _Bare(ast.NodeTransformer):
-    """One definition without names, and without what does nothing: text, annotations, inner imports.
+    """Normalise one definition: remove names, and code without effect, such as texts, annotations, inner imports.
 
     A local name, v0, v1, ..., stands for one thing in all of the definition, also where Python has two scopes for it.
 
     Args:
-        binds: what the definition defines. top: all that the answer's definitions define.
-        called: what those are called, f0, f1, ...; names are added as they appear.
+        binds: names that the definition defines. top: names that all definitions of the answer define.
+        called: their new names, f0, f1, ...; more are added as they appear.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class _Bare(ast.NodeTransformer):
         self.local = {name for node in ast.walk(tree) for name in _bound_by(node)} - binds
         self.top, self.imported, self.global_names = top, imported, called
         self.local_names: dict[str, str] = {}
-        self.named: list[str] = []  # of the top level
+        self.named: list[str] = []  # names of the top level
 
     def called(self, name: str) -> str:
-        """The student's own in numbers, the full name for what is imported, itself for any other."""
+        """Return the new name: f0, v0, ... for the student's own names, the full name for an import, else the same."""
         if name in self.local:
             return self.number(name)
         if name in self.top:
@@ -86,7 +86,7 @@ class _Bare(ast.NodeTransformer):
         return node
 
     def visit_Pass(self, node: ast.Pass | ast.Import | ast.ImportFrom) -> None:
-        """Does nothing, so it goes."""
+        """Remove a statement that has no effect."""
 
     visit_Import = visit_ImportFrom = visit_Pass
 
@@ -103,7 +103,7 @@ class _Bare(ast.NodeTransformer):
     visit_Nonlocal = visit_Global
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Keywords of the student's own functions are names that the student chose, those of others are not."""
+        """Rename keywords of the student's own functions, whose names the student chose; keep those of others."""
         mine = isinstance(node.func, ast.Name) and node.func.id in self.local | self.top
         self.generic_visit(node)
         for keyword in node.keywords:
@@ -117,6 +117,6 @@ class _Bare(ast.NodeTransformer):
 
 
 def _bound_by(node: ast.AST) -> Iterator[str]:
-    """The names to which a node gives a meaning: of variables, arguments, functions, classes and patterns."""
+    """Yield the names that a node binds: variables, arguments, functions, classes and patterns."""
     if not isinstance(node, ast.keyword | ast.alias) and not isinstance(getattr(node, "ctx", None), ast.Load):
         yield from (name for field in _NAMES if isinstance(name := getattr(node, field, None), str))

@@ -2,13 +2,13 @@
 
 Tables:
 
-    subsets   each of the 32: bytes held and read, multiply-adds, the loss of every window of two domains
+    subsets   each of the 32: bytes stored and read, multiply-adds, the loss of every window of two domains
     orders    pruned then rounded, rounded then pruned, both in one sweep: on the same windows
 
-Pruning by SparseGPT at 50 %, rounding to 3 bits in groups of 64 (4 bits say little of this model, whose weights were
+Pruning by SparseGPT at 50 %, rounding to 3 bits in groups of 64 (4 bits show little on this model, whose weights were
 4-bit once), H2O with a fifth of the slots in 4 bits, CATS with half of the neurons, a prompt of 20 vectors. Shapley
-values and interactions of two follow from the table (course_lib/compose/shares.py). Sparse prefill is none of the five:
-it holds and reads no byte less for a decoded token, and excludes a cache that evicts.
+values and pair interactions follow from the table (course_lib/compose/shares.py). Sparse prefill is not included:
+it stores and reads the same bytes for a decoded token, and cannot be combined with a cache that evicts.
 
 `course reproduce capstone_front` measures the grid. Minutes planned on one idle core: 55 and 100.
 """
@@ -38,19 +38,19 @@ NOTHING = "nothing"
 
 
 def name_of(chosen: Subset) -> str:
-    """ "cache + prune"; "nothing" for the dense model."""
+    """Return the name of a subset, "cache + prune"; "nothing" for the dense model."""
     return " + ".join(sorted(chosen)) or NOTHING
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """Subsets of the same weights come one after another."""
+    """List the steps; subsets with the same weights are consecutive."""
     plan = [Step(name_of(chosen), partial(subset, sizes, chosen)) for chosen in by_weights()[: sizes.recipes]]
     names = list(orders())[: sizes.orders]
     return plan + [Step(f"order: {name}", partial(order, sizes, name)) for name in names]
 
 
 def subset(sizes: Sizes, chosen: Subset, seed: int) -> Tables:
-    """One recipe."""
+    """Measure one recipe."""
     return {"subsets": [{"parts": sorted(chosen)} | ground.row_of(ground.made(five(chosen), sizes, seed), sizes, seed)]}
 
 

@@ -1,12 +1,12 @@
 """The capstone's own models as drafts: passes of the dense model for 100 tokens, on running text and on copying.
 
-Lesson 11 measures lookup, an early exit, Wanda at 50 %, a cut and an oracle's neurons as drafts at temperature 1
-(`course reproduce drafts`). Here the drafts are recipes, what a pass of each reads is counted from its tensors, and
-the text is the model's greedy one: after a text that it has just read, the model copies.
+Lesson 11 measures prompt lookup, an early exit, Wanda at 50 %, a structurally pruned model and an oracle's neurons as
+drafts at temperature 1 (`course reproduce drafts`). Here the drafts are recipes, the bytes read per pass are counted
+from tensors, and the text is the model's greedy continuation: after a text that it has just read, the model copies.
 
 Tables:
 
-    drafts   by draft and kind: new tokens and passes of each text, tokens drafted, tried and stayed; bytes that a pass
+    drafts   by draft and kind: new tokens and passes of each text, tokens drafted, tried, accepted; bytes that a pass
              of the draft reads, as a fraction of the dense model's
 
 Greedy drafting returns the greedy text of the dense model, whatever the draft, so that all drafts write the same.
@@ -37,7 +37,7 @@ from course_lib.measure.experiment import Experiment, Step, Tables
 
 RUNNING, COPYING = "running text", "copying"
 LOOKUP = "lookup"
-MADE = ground.Sizes()  # as the recipes of the other experiments
+MADE = ground.Sizes()  # like the recipes of the other experiments
 DRAFTS: dict[str, Parts] = {
     "CATS 50 %": {"neurons": CHOSEN["CATS 50 %"]},
     "3 bits, 64": {"weights": WEIGHTS["3 bits, 64"]},
@@ -62,7 +62,7 @@ QUICK = Sizes(texts=2, begin=8, n_new=4, k=2, drafts=(LOOKUP, "CATS 50 %"), of_r
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """Both kinds of text one after the other, so that a draft is made once."""
+    """List the steps; both kinds of text are consecutive, so that a draft is made once."""
     pairs = product(sizes.drafts, (RUNNING, COPYING))
     return [Step(f"{name}: {kind}", partial(drafted, sizes, name, kind)) for name, kind in pairs]
 
@@ -75,7 +75,7 @@ def texts(sizes: Sizes, kind: str, seed: int) -> Iterator[Int[Tensor, "N"]]:
 
 
 def drafted(sizes: Sizes, name: str, kind: str, seed: int) -> Tables:
-    """One draft on one kind of text."""
+    """Measure one draft on one kind of text."""
     with draft_of(name, sizes, seed) as draft:
         runs = [speculate(loaded()[0], text, sizes.n_new, draft, sizes.k) for text in texts(sizes, kind, seed)]
     rounds = [each for run in runs for each in run.rounds]
@@ -89,7 +89,7 @@ def drafted(sizes: Sizes, name: str, kind: str, seed: int) -> Tables:
 
 @contextmanager
 def draft_of(name: str, sizes: Sizes, seed: int) -> Iterator[Draft]:
-    """A lookup, or the model of a recipe with its parts at work."""
+    """Make a prompt-lookup draft, or the model of a recipe with its parts active."""
     if name == LOOKUP:
         yield Lookup(loaded()[0].config.vocab_size)
     else:
@@ -99,7 +99,7 @@ def draft_of(name: str, sizes: Sizes, seed: int) -> Iterator[Draft]:
 
 @lru_cache(maxsize=1)
 def built(name: str, sizes: Sizes, seed: int) -> Built:
-    """The model of a draft's recipe."""
+    """Build the model of a draft's recipe."""
     return ground.made(DRAFTS[name], sizes.of_recipes, seed)
 
 

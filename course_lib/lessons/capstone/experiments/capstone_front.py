@@ -4,7 +4,7 @@ Tables:
 
     grid      each recipe by its name: bytes, multiply-adds, losses
 
-The front, and what is beaten by more than two errors, follow from the table (course_lib/compose/front.py).
+The front, and recipes that are worse by more than two errors, follow from the table (course_lib/compose/front.py).
 """
 
 from functools import partial
@@ -16,12 +16,12 @@ from course_lib.measure.experiment import Experiment, Step, Tables
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """Recipes of the same weights come one after another."""
+    """List the steps; recipes with the same weights are consecutive."""
     return [Step(name, partial(recipe, sizes, name, parts)) for name, parts in list(grid())[: sizes.recipes]]
 
 
 def recipe(sizes: Sizes, name: str, parts: Parts, seed: int) -> Tables:
-    """One recipe."""
+    """Measure one recipe."""
     row = ground.row_of(ground.made(parts, sizes, seed), sizes, seed)
     return {"grid": [{"name": name, "recipe": text_of(parts)} | row]}
 

@@ -1,4 +1,4 @@
-"""Measurements of a recipe: bytes, and the loss of every window of two domains."""
+"""Measure a recipe: bytes, and the loss of every window of two domains."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,12 +28,12 @@ DIGITS = 5  # of a loss
 
 @dataclass(frozen=True)
 class Sizes:
-    """Windows and tokens.
+    """Numbers of windows, tokens and steps.
 
     Args:
         windows: of `length` tokens from each domain, of which the second half is scored.
-        calibration: windows, and their tokens. held: tokens after which the cache is counted.
-        prompt_steps: of learning the prompt; each reads `prompt_batch` windows of `prompt_length` tokens.
+        calibration: windows, and their tokens. held: tokens after which the bytes of the cache are counted.
+        prompt_steps: training steps of the prompt; each reads `prompt_batch` windows of `prompt_length` tokens.
         recipes, orders: how many of the plan; all when None.
     """
 
@@ -64,25 +64,25 @@ QUICK = Sizes(
 
 
 def calibration(sizes: Sizes, seed: int) -> Int[Tensor, "n N"]:
-    """What weights are made on."""
+    """Load the calibration windows."""
     n, length = sizes.calibration
     return Calibration(windows=n, length=length, seed=seed).text(loaded()[1])
 
 
 def folder(sizes: Sizes, seed: int) -> Path:
-    """Where the prompt lies, which later steps use again."""
+    """Return the folder of the prompt, which later steps use again."""
     name = f"capstone-{seed}-{sizes.prompt_steps}x{sizes.prompt_batch}x{sizes.prompt_length}-{sizes.calibration[0]}"
     return QUICK_RESULTS / "prompts" / name
 
 
 @lru_cache(maxsize=1)
 def of_weights(weights: str, sizes: Sizes, seed: int) -> Built:
-    """A model whose weights alone are made; the last one is kept, since many recipes share it."""
+    """Build a model from its weights only; the last one is kept, since many recipes share it."""
     return build(from_json(weights), loaded()[0], calibration(sizes, seed))
 
 
 def made(parts: Parts, sizes: Sizes, seed: int) -> Built:
-    """The model of a recipe."""
+    """Build the model of a recipe."""
     if "prompt" in parts and not (folder(sizes, seed) / PROMPT["file"]).exists():
         learn(sizes, seed)
     weights = {"weights": parts["weights"]} if "weights" in parts else {}
@@ -91,7 +91,7 @@ def made(parts: Parts, sizes: Sizes, seed: int) -> Built:
 
 
 def learn(sizes: Sizes, seed: int) -> None:
-    """The prompt, learned on the pruned and rounded model and kept for all recipes; the dense one shares its table."""
+    """Train the prompt on the pruned and rounded model; all recipes use it, since the embedding table is the same."""
     built, tokenizer = of_weights(text_of({"weights": PRUNE | ROUND}), sizes, seed), loaded()[1]
     steps = sizes.prompt_steps
     text = windows("wikipedia", steps * sizes.prompt_batch, sizes.prompt_length, tokenizer, "calibration", seed + 1)
@@ -102,7 +102,7 @@ def learn(sizes: Sizes, seed: int) -> None:
 
 
 def row_of(built: Built, sizes: Sizes, seed: int) -> dict[str, Any]:
-    """Bytes and products, and the losses of both domains."""
+    """Return bytes and multiply-adds, and the losses of both domains."""
     tokenizer = loaded()[1]
     (behind,) = windows("wikipedia", 1, sizes.held, tokenizer, "evaluation", seed + 1)
     found = account(built, behind)
@@ -111,12 +111,12 @@ def row_of(built: Built, sizes: Sizes, seed: int) -> dict[str, Any]:
 
 
 def losses_of(built: Built, domain: str, sizes: Sizes, seed: int) -> list[float]:
-    """Of each window's second half, nats per token."""
+    """Return the loss of the second half of each window in nats per token."""
     ids = windows(domain, sizes.windows, sizes.length, loaded()[1], "evaluation", seed)
     return [round(loss, DIGITS) for loss in continued_losses(built, ids).tolist()]
 
 
 def forget() -> None:
-    """Let go of models."""
+    """Release the models."""
     loaded.cache_clear()
     of_weights.cache_clear()

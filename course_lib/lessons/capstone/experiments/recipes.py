@@ -1,6 +1,6 @@
-"""The recipes that are measured: all subsets of five parts, orders, and a grid.
+"""The recipes that are measured: all subsets of five parts, two orders, and a grid.
 
-The default model's weights were 4-bit once, on grids that these do not meet (lesson 03, section 8). Conclusions rest
+The default model's weights were once 4-bit, on different quantization grids (lesson 03, section 8). Conclusions rest
 on 3 and 2 bits, and on 4 bits over whole rows, all the same.
 """
 
@@ -62,31 +62,31 @@ BESIDE = (
 
 
 def five(chosen: Subset) -> Parts:
-    """The recipe of a subset of the five; pruning and rounding are one part, in one sweep where both are there."""
+    """Return the recipe of a subset; pruning and rounding are one part, and use a single pass if both are there."""
     weights = (PRUNE if "prune" in chosen else {}) | (ROUND if "round" in chosen else {})
     others = {"cache": CACHE, "neurons": NEURONS, "prompt": PROMPT}
     return ({"weights": weights} if weights else {}) | {name: part for name, part in others.items() if name in chosen}
 
 
 def by_weights() -> list[Subset]:
-    """All 32 subsets, those of the same weights together, so that a model is made once."""
+    """Return all 32 subsets, those with the same weights together, so that a model is built once."""
     return sorted(subsets(FIVE), key=lambda s: (len(s & {"prune", "round"}), sorted(s & {"prune", "round"}), len(s)))
 
 
 def grid() -> Iterator[tuple[str, Parts]]:
-    """About 60 recipes by their names, those of the same weights together."""
+    """Yield about 60 recipes with their names, those with the same weights together."""
     for name in ("", *WEIGHTS):
         weights = {"weights": WEIGHTS[name]} if name else {}
         yield name or "dense", weights
         if name in BESIDE:
             for other, cache in CACHES.items():
                 yield f"{name} + {other}".removeprefix(" + "), weights | {"cache": cache}
-            # Chosen neurons hold no fewer bytes: what they save is read.
+            # Selecting neurons does not reduce the bytes stored, only the bytes read.
             for other, neurons in CHOSEN.items() if name in BESIDE[:3] else ():
                 yield f"{name} + {other}".removeprefix(" + "), weights | {"neurons": neurons}
     yield "sparse prefill", {"attention": PREFILL}
 
 
 def text_of(parts: Parts) -> str:
-    """As JSON."""
+    """Return the recipe as JSON."""
     return json.dumps(parts)

@@ -55,7 +55,7 @@ QUICK = Sizes(6, (1e-5,), 1, 1, 500, 200, 20, 2, 2, 1, 64)
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """The plan, with short steps first."""
+    """List the steps, short ones first."""
     plan = [Step("two weights", two_weights), Step("the diagonal", recursion)]
     plan += [Step(f"xor, decay {decay:g}", partial(exclusive_or, sizes, decay)) for decay in sizes.xor_decays]
     plan += [
@@ -72,7 +72,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def two_weights(seed: int) -> Tables:
-    """The weight that each method deletes from a quadratic error of two weights, the predicted and the real cost."""
+    """Compare the weight that each method deletes from a quadratic error of two, its predicted and its real cost."""
     table_rows = []
     for name, (minimum, degrees) in SURFACES.items():
         for choice in choices(quadratic(minimum, degrees)):
@@ -82,7 +82,7 @@ def two_weights(seed: int) -> Tables:
 
 
 def recursion(seed: int) -> Tables:
-    """The relative error of OBD's diagonal by layer of weights, in deeper networks and in one that shares weights."""
+    """Measure the relative error of OBD's diagonal by layer, in deeper networks and in one that shares weights."""
     generator = torch.Generator().manual_seed(seed)
     networks = {f"{d} hidden layers": Network((8, *[6] * d, 2), hidden="tanh") for d in (1, 2, 3)}
     networks["convolution"] = convolution(8, 3, 2)
@@ -101,7 +101,7 @@ def recursion(seed: int) -> Tables:
 
 
 def layer_members(network: Network) -> list[list[int]]:
-    """The indices of the free weights in each layer."""
+    """Return the indices of the free weights in each layer."""
     free = torch.arange(network.n_weights) if network.share is None else torch.tensor(network.share)
     sizes = [(j + 1) * k for j, k in zip(network.sizes, network.sizes[1:], strict=False)]
     return [sorted(set(part[part >= 0].tolist())) for part in free.split(sizes)]
@@ -128,7 +128,7 @@ def exclusive_or(sizes: Sizes, decay: float, seed: int) -> Tables:
 
 
 def after_one_deletion(state: State, name: str, samples: Samples) -> tuple[bool, bool]:
-    """Whether XOR is still solved after a method's choice is deleted: with the others fixed, and with OBS's update."""
+    """Check whether XOR stays solved after a method's deletion: with the others fixed, and with OBS's update."""
     q = cheapest(state, METHODS[name](state.network, state.theta, state.keep, samples))
     surfaces = (METHODS[method](state.network, state.theta, state.keep, samples) for method in ("magnitude", "OBS"))
     plain, updated = (delete(state, surface, q).accuracy(samples) == 1.0 for surface in surfaces)
@@ -136,7 +136,7 @@ def after_one_deletion(state: State, name: str, samples: Samples) -> tuple[bool,
 
 
 def possible_deletions(state: State, samples: Samples) -> tuple[int, int]:
-    """How many of the nine weights can be deleted while XOR stays solved: without an update, and with OBS's update."""
+    """Count the weights, of nine, whose deletion keeps XOR solved: without an update, and with OBS's update."""
     counts = []
     for name in ("magnitude", "OBS"):
         surface = METHODS[name](state.network, state.theta, state.keep, samples)
@@ -163,19 +163,19 @@ def monk(sizes: Sizes, problem: int, index: int, seed: int) -> Tables:
 
 
 def monk_methods(problem: int) -> dict[str, Method]:
-    """All methods; OBS twice, with alpha equal to the weight decay and with a very small alpha."""
+    """Return all methods; OBS twice, with alpha equal to the weight decay and with a very small alpha."""
     with_decay = {"OBS": partial(brain_surgeon, alpha=DECAY[problem])}
     return METHODS | with_decay | {"OBS, alpha 1e-8": brain_surgeon}
 
 
 def curve_of(states: Iterator[State], training: Samples, test: Samples) -> Iterator[Point]:
-    """The number of weights and both accuracies after each round."""
+    """Return the number of weights and both accuracies after each round."""
     for state in states:
         yield {"n_left": state.n_left, "train": state.accuracy(training), "test": state.accuracy(test)}
 
 
 def summary(curve: list[Point], published: int) -> Point:
-    """The last point before the training accuracy falls, before either accuracy falls, and the published size."""
+    """Return the last points before the training accuracy and before either accuracy falls, and the published size."""
     dense = curve[0]
     stopped = last_before(curve, lambda point: point["train"] < dense["train"])
     unchanged = last_before(
@@ -194,7 +194,7 @@ def summary(curve: list[Point], published: int) -> Point:
 
 
 def last_before(curve, bad) -> Point:
-    """The last point before the first bad one."""
+    """Return the last point before the first bad one."""
     first = next((i for i, point in enumerate(curve) if bad(point)), len(curve))
     return curve[first - 1]
 

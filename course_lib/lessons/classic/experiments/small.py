@@ -74,14 +74,14 @@ def situation(name: str, seed: int) -> tuple[State, Samples]:
 
 
 def diagonals_of(state: State, samples: Samples) -> dict[str, Float[Tensor, "d"]]:
-    """The diagonals of the Hessian, of its outer-product part, and of the empirical Fisher information."""
+    """Return the diagonals of the Hessian, of its outer-product part, and of the empirical Fisher information."""
     inputs = state.network, state.theta, samples
     approximations = {"outer_product": outer_product_diagonal(*inputs), "squared": squared_gradients(*inputs)}
     return {"hessian": full_hessian(*inputs).diagonal()} | approximations
 
 
 def compare_diagonals(name: str, seed: int) -> dict[str, Any]:
-    """For one network: the size of each diagonal relative to the Hessian's, and how similarly it ranks the weights."""
+    """Compare for one network the size of each diagonal with the Hessian's, and how similarly it ranks the weights."""
     state, samples = situation(name, seed)
     diagonals = diagonals_of(state, samples) | {"none": torch.ones_like(state.theta)}
     exact, squares = diagonals.pop("hessian"), state.theta.square()
@@ -94,7 +94,7 @@ def compare_diagonals(name: str, seed: int) -> dict[str, Any]:
 
 
 def rank_correlation(one: Float[Tensor, "d"], other: Float[Tensor, "d"]) -> float:
-    """Spearman's rank correlation: 1 for the same order, 0 for unrelated orders."""
+    """Return Spearman's rank correlation: 1 for the same order, 0 for unrelated orders."""
     ranks = torch.stack([values.argsort().argsort().double() for values in (one, other)])
     return torch.corrcoef(ranks)[0, 1].item()
 
@@ -111,20 +111,20 @@ def one_network(ideas: tuple[str, ...], index: int, seed: int) -> Tables:
 
 
 def train_dense(seed: int) -> State:
-    """One network of 58 weights that classifies all training robots correctly."""
+    """Train one network of 58 weights that classifies all training robots correctly."""
     training, _ = monks(PROBLEM)
     return solved(NETWORKS[PROBLEM], training, torch.Generator().manual_seed(seed), 1.0, ALPHA)
 
 
 @lru_cache(maxsize=1)
 def dense_networks() -> list[State]:
-    """The ten trained networks of the stored result."""
+    """Return the ten trained networks of the stored result."""
     stored_rows = rows(load_measured("classic", "small"), "networks")
     return [whole(NETWORKS[PROBLEM], torch.tensor(row["theta"], dtype=DTYPE)) for row in stored_rows]
 
 
 def retrain(state: State, training: Samples) -> State:
-    """Train the weights that are left for at most 60 steps."""
+    """Train the remaining weights for at most 60 steps."""
     return levenberg_marquardt(state, training, ALPHA, 60)
 
 
@@ -195,7 +195,7 @@ def attempt(idea: Idea, start: Iterable[State] | None = None) -> list[Result]:
 
 
 def stored() -> dict[str, list[Result]]:
-    """The ideas of the stored result."""
+    """Return the ideas of the stored result."""
     results: dict[str, list[Result]] = {}
     for row in rows(load_measured("classic", "small"), "ideas"):
         results.setdefault(row["idea"], []).append(Result(row["n_left"], row["n_right"]))

@@ -59,7 +59,7 @@ class Sizes:
 
 
 def half_pruned(tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """The default model with half of the weights of every row, chosen by Wanda."""
+    """Return the default model with half of the weights of every row pruned by Wanda."""
     model, _ = load_model()
     calibration = windows("wikipedia", *CALIBRATION, tokenizer, split="calibration", seed=0)
     prune_model(model, Wanda(Unstructured(0.5, per="row")), calibration)
@@ -69,7 +69,7 @@ def half_pruned(tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
 def measure(
     sentence: object, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Int[Tensor, "N L"]
 ) -> Attempt:
-    """The losses of the windows after a sentence, at the same tokens as without one.
+    """Measure the losses of the windows after a sentence, at the same tokens as without one.
 
     Raises:
         ValueError: for something that is no sentence, or has more than MOST tokens.
@@ -93,7 +93,7 @@ def measure_idea(
     texts: Int[Tensor, "N L"],
     seed: int = 0,
 ) -> Attempt:
-    """An idea by its name; random tokens depend on the seed."""
+    """Measure an idea by its name; random tokens depend on the seed."""
     if idea != RANDOM:
         return measure(IDEAS[idea], model, tokenizer, texts)
     n = len(hard_prompt(tokenizer, SENTENCES["code"]))
@@ -101,7 +101,7 @@ def measure_idea(
 
 
 def stored(rows: list[dict], model: str) -> dict[str, Attempt]:
-    """The measured ideas on one model, from the table of a result; "" is the model without a sentence."""
+    """Return the measured ideas on one model, from the table of a result; "" is the model without a sentence."""
     return {
         row["idea"]: Attempt(row["n_tokens"], torch.tensor(row["losses"], dtype=torch.float64))
         for row in rows
@@ -110,17 +110,17 @@ def stored(rows: list[dict], model: str) -> dict[str, Attempt]:
 
 
 def gains(attempts: Mapping[str, Attempt]) -> dict[str, Effect]:
-    """By how many nats per token each sentence lowers the loss, window by window."""
+    """Return by how many nats per token each sentence lowers the loss, window by window."""
     return {idea: of_samples(attempts[""].losses - each.losses) for idea, each in attempts.items() if idea}
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """One step per model: the pruned one is made once."""
+    """List the steps, one per model: the pruned one is made once."""
     return [Step(name, partial(model_rows, sizes, name)) for name in MODELS]
 
 
 def model_rows(sizes: Sizes, name: str, seed: int) -> Tables:
-    """The model without a sentence, and with each of them."""
+    """Measure the model without a sentence, and with each of them."""
     model, tokenizer = load_model()
     model = model if name == MODELS[1] else half_pruned(tokenizer)
     texts = windows("wikipedia", sizes.evaluation, sizes.length, tokenizer, split="evaluation", seed=seed)

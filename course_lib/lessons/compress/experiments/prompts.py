@@ -31,12 +31,12 @@ ASKED = 2  # models that answer questions in the second experiment: the dense on
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """The whole plan; what the lesson needs most comes first."""
+    """List all steps; those that the lesson needs most come first."""
     return first(sizes) + further(sizes) + rest(sizes)
 
 
 def first(sizes: Sizes) -> list[Step]:
-    """Own prompts, sentences, prompts of other models, and the rivals on the model pruned by Wanda."""
+    """List own prompts, sentences, prompts of other models, and the rivals on the model pruned by Wanda."""
     plan = _owns(sizes, sizes.first)
     plan += [Step(f"{name}: sentences", partial(runs.worded, sizes, name)) for name in sizes.first]
     plan += _owns(sizes, tuple(name for name in sizes.moved_from if name not in sizes.first))
@@ -46,7 +46,7 @@ def first(sizes: Sizes) -> list[Step]:
 
 
 def further(sizes: Sizes) -> list[Step]:
-    """Settings, another text, one task for two models, and distillation of the structurally pruned model."""
+    """List settings, another text, one task for two models, and distillation of the structurally pruned model."""
     plan = [
         Step(f"{VARIED}: {which}", partial(runs.varied, sizes, VARIED, run))
         for which, run in runs.varied_runs(sizes).items()
@@ -56,7 +56,7 @@ def further(sizes: Sizes) -> list[Step]:
 
 
 def rest(sizes: Sizes) -> list[Step]:
-    """The other rivals on the structurally pruned model, the other questions, and the other models."""
+    """List the other rivals on the structurally pruned model, the other questions, and the other models."""
     return _competes(sizes, CUT)[:-1] + _asks(sizes)[ASKED:] + _owns(sizes, sizes.rest)
 
 

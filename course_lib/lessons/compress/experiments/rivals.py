@@ -31,7 +31,7 @@ WAYS = {WANDA: (SMALL, LARGE, UPDATED), CUT: (SMALL, LARGE, REFIT, DISTILLED)}
 
 
 def rival(sizes: Sizes, name: str, way: str, seed: int) -> Tables:
-    """One way to repair a model: its perplexity, processor seconds, and the bytes in addition to the model."""
+    """Repair a model in one way: its perplexity, processor seconds, and the bytes in addition to the model."""
     ways: dict[str, Callable[[Sizes, str, int], Row]] = {
         SMALL: small, LARGE: large, REFIT: refitted, UPDATED: updated,
         DISTILLED: distilled,
@@ -40,7 +40,7 @@ def rival(sizes: Sizes, name: str, way: str, seed: int) -> Tables:
 
 
 def small(sizes: Sizes, name: str, seed: int) -> Row:
-    """LoRA of rank 1 on the output projections of attention, in as many blocks as the bytes of the prompt allow."""
+    """Train LoRA of rank 1 on the output projections of attention, in as many blocks as the prompt's bytes allow."""
     model = subject(name).model
     n_blocks, width = model.config.num_hidden_layers, model.config.hidden_size
     outputs = weight_of(layers_of(model)[3].module)
@@ -57,7 +57,7 @@ def large(sizes: Sizes, name: str, seed: int) -> Row:
 
 
 def adapters(sizes: Sizes, model: PreTrainedModel, config: LoraConfig, seed: int) -> Row:
-    """LoRA on the same text, in the same order, for about as long as a prompt."""
+    """Train LoRA on the same text, in the same order, for about as long as a prompt."""
     settings = recipe(sizes, sizes.adapter_steps, seed, sizes.adapter_rate)
     with adapted(model, config, seed) as learning:
         n_bytes = NUMBER_BYTES * sum(parameter.numel() for parameter in learning)
@@ -68,7 +68,7 @@ def adapters(sizes: Sizes, model: PreTrainedModel, config: LoraConfig, seed: int
 
 
 def refitted(sizes: Sizes, name: str, seed: int) -> Row:
-    """Least squares on the kept part of a structurally pruned model, so that it makes up for the removed neurons."""
+    """Fit the kept part of a structurally pruned model by least squares, to compensate for the removed neurons."""
     dense, calibration = subject(DENSE).model, windows("wikipedia", *CALIBRATION, tokenizer(), "calibration")
     start = time.process_time()
     smaller, beside = named(name).compress(dense, calibration, progress=False)
@@ -78,7 +78,7 @@ def refitted(sizes: Sizes, name: str, seed: int) -> Row:
 
 
 def updated(sizes: Sizes, name: str, seed: int) -> Row:
-    """SparseGPT at the same sparsity: the kept weights make up for the pruned ones, so it is a refit in one pass.
+    """Prune by SparseGPT at the same sparsity: the kept weights compensate for the pruned ones, a refit in one pass.
 
     The exact least squares of `Refit` on the given mask take six times as long as a prompt.
     """

@@ -111,7 +111,7 @@ def varied_runs(sizes: Sizes) -> dict[str, Run]:
 
 @lru_cache(maxsize=3)
 def subject(name: str) -> Compressed:
-    """A compressed model from the cache; a few are kept in memory."""
+    """Load a compressed model from the cache; a few are kept in memory."""
     return compressed(name, progress=False)
 
 
@@ -127,7 +127,7 @@ def held_out(sizes: Sizes, seed: int, corpus: str = WIKIPEDIA) -> Int[Tensor, "m
 
 @lru_cache(maxsize=2)
 def text(sizes: Sizes, seed: int) -> Int[Tensor, "n N"]:
-    """The training text of prompts, adapters and students."""
+    """Load the training text of prompts, adapters and students."""
     return windows(WIKIPEDIA, sizes.text, sizes.text_length, tokenizer(), "calibration", seed + 1)
 
 
@@ -143,7 +143,7 @@ def recipe(sizes: Sizes, n_steps: int, seed: int, rate: float | None = None) -> 
 
 
 def initial_prompt(compressed_model: Compressed, run: Run, seed: int) -> SoftPrompt:
-    """The prompt of a run before its first step."""
+    """Return the prompt of a run before its first step."""
     model, generator = compressed_model.model, torch.Generator().manual_seed(seed + run.draw)
     if run.begin == FIRST_IDS:
         return from_ids(model, torch.arange(run.n_vectors))
@@ -170,20 +170,20 @@ def learned(sizes: Sizes, name: str, run: Run, seed: int) -> SoftPrompt:
 
 
 def path_of(sizes: Sizes, name: str, run: Run, seed: int) -> Path:
-    """The file of a prompt, named after everything that it depends on."""
+    """Return the file of a prompt, named after everything that it depends on."""
     facts = (sizes.text, sizes.text_length, sizes.batch, sizes.warm_up, sizes.rate, name, run, seed)
     return FOLDER / f"{name}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}.safetensors"
 
 
 def evaluated(sizes: Sizes, name: str, prompt: SoftPrompt | None, seed: int, corpus: str = WIKIPEDIA) -> Row:
-    """The losses of a model on held-out windows, with a prompt or without one."""
+    """Measure the losses of a model on held-out windows, with a prompt or without one."""
     ids = held_out(sizes, seed, corpus)
     losses = prompted_window_losses(subject(name).model, prompt, ids, progress=False)
     return {"model": name, "text": corpus} | losses_row(losses.tolist(), ids[:, 1:].numel())
 
 
 def alone(sizes: Sizes, name: str, seed: int) -> Row:
-    """A model without a prompt, and its size on a disk."""
+    """Measure a model without a prompt, and its size on disk."""
     model = subject(name)
     size = {"bytes": model.n_bytes, "weight_bytes": model.weight_bytes, "others": model.n_others}
     row = evaluated(sizes, name, None, seed)
@@ -191,7 +191,7 @@ def alone(sizes: Sizes, name: str, seed: int) -> Row:
 
 
 def prompted(sizes: Sizes, name: str, run: Run, seed: int) -> Row:
-    """The same model with a prompt that was trained on it."""
+    """Measure the same model with a prompt that was trained on it."""
     prompt, seconds = learn(sizes, name, run, seed)
     row = evaluated(sizes, name, prompt, seed, WIKIPEDIA) | {"begin": run.begin, "draw": run.draw}
     row |= {"n_vectors": run.n_vectors, "n_steps": run.n_steps, "prompt_bytes": prompt.n_bytes}
@@ -199,17 +199,17 @@ def prompted(sizes: Sizes, name: str, run: Run, seed: int) -> Row:
 
 
 def own(sizes: Sizes, name: str, seed: int) -> Tables:
-    """The main run of a model: without a prompt, and with its own."""
+    """Measure the main run of a model: without a prompt, and with its own."""
     return {"models": [alone(sizes, name, seed)], "own": [prompted(sizes, name, main_run(sizes), seed)]}
 
 
 def varied(sizes: Sizes, name: str, run: Run, seed: int) -> Tables:
-    """A run with one setting changed."""
+    """Measure a run with one setting changed."""
     return {"settings": [prompted(sizes, name, run, seed)]}
 
 
 def worded(sizes: Sizes, name: str, seed: int) -> Tables:
-    """Both sentences of the authors, and prompts of random tokens that are as long as the longer sentence."""
+    """Measure both sentences of the authors, and prompts of random tokens that are as long as the longer sentence."""
     ids = {which: hard_prompt(tokenizer(), sentence) for which, sentence in SENTENCES.items()}
     n, generator = max(map(len, ids.values())), torch.Generator().manual_seed(seed)
     ids |= {f"random {trial}": meaningless(tokenizer(), n, generator) for trial in range(RANDOM_TRIALS)}
@@ -221,7 +221,7 @@ def worded(sizes: Sizes, name: str, seed: int) -> Tables:
 
 
 def moved(sizes: Sizes, to: str, seed: int) -> Tables:
-    """One model with the prompts of all others, on the same windows."""
+    """Measure one model with the prompts of all others, on the same windows."""
     rows = []
     for source in sizes.moved_from:
         if source != to:
@@ -231,14 +231,14 @@ def moved(sizes: Sizes, to: str, seed: int) -> Tables:
 
 
 def other_text(sizes: Sizes, name: str, seed: int) -> Tables:
-    """Paragraphs of a text that no prompt was trained on: without a prompt, and with the model's own."""
+    """Measure on a text that no prompt was trained on: without a prompt, and with the model's own."""
     prompt = learned(sizes, name, main_run(sizes), seed)
     rows = [evaluated(sizes, name, each, seed, BOOLQ) | {"prompted": each is not None} for each in (None, prompt)]
     return {"other_text": rows}
 
 
 def answered(sizes: Sizes, name: str, task: str, n: int, seed: int) -> Tables:
-    """One model on the questions of one task, without a prompt and with its own."""
+    """Measure one model on the questions of one task, without a prompt and with its own."""
     model, rows = subject(name).model, []
     for prompt in (None, learned(sizes, name, main_run(sizes), seed)):
         with with_or_without(model, prompt):

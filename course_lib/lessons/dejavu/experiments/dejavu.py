@@ -1,4 +1,4 @@
-"""Which neurons and heads a token needs, as an oracle knows them: do small sets exist, and do they need the context?
+"""Which neurons and heads does a token need, according to an oracle? Do small sets exist, and do they need the context?
 
 Claims of Deja Vu (https://arxiv.org/abs/2310.17157), CATS (https://arxiv.org/abs/2404.08763) and TEAL
 (https://arxiv.org/abs/2408.14690), on the default model, whose MLPs are gated, and on the small ReLU model of bytes.
@@ -30,7 +30,7 @@ from course_lib.measure.experiment import Experiment, Step
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All steps, the most important ones first."""
+    """List all steps, the most important ones first."""
     plan = []
     for name, few, both in (
         (GATED, sizes.heads, sizes.together),
@@ -54,7 +54,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def of_gates(sizes: Sizes) -> list[Step]:
-    """The steps that run on the default model only."""
+    """List the steps that run on the default model only."""
     plan = [Step(f"{n} heads, static", partial(heads.kept, sizes, GATED, n, heads.STATIC)) for n in sizes.static_heads]
     plan.append(Step("second halves: dense", partial(teal.dense, sizes)))
     plan += [Step(f"CATS, {share}", partial(teal.cats, sizes, share)) for share in sizes.activations]

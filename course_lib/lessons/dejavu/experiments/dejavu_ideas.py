@@ -27,7 +27,7 @@ from course_lib.models import load_model
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Blind(NeuronSelector):
-    """Another selector, from which the hidden values and the matrices gate and up are hidden."""
+    """Hide the hidden values and the matrices gate and up from another selector."""
 
     inner: NeuronSelector
 
@@ -49,7 +49,7 @@ class Blind(NeuronSelector):
 
 
 def hidden_from(seen: Seen) -> Seen:
-    """The same with NaN in place of h, gate and up."""
+    """Return the same with NaN instead of h, gate and up."""
     neurons = seen.neurons
     known = Neurons(
         gate=None if neurons.gate is None else torch.full_like(neurons.gate, torch.nan),
@@ -114,7 +114,7 @@ def attempt(
 
 
 def mlp_bytes(model: PreTrainedModel) -> int:
-    """The bytes of the MLPs of all blocks."""
+    """Count the bytes of the MLPs of all blocks."""
     return sum(each.n_bytes for each in neurons_of(model))
 
 
@@ -125,7 +125,7 @@ def stored_ideas() -> dict[str, Attempt]:
 
 
 def table(ideas: Mapping[str, Attempt], mine: Attempt | None = None) -> Table:
-    """All ideas compared with the first one; yours is last."""
+    """Return a table of all ideas compared with the first one; yours is last."""
     same = next(iter(ideas.values()))
     return Table(
         [

@@ -27,7 +27,7 @@ N_GROUPS = {GATED: 3, RELU: 1}  # of blocks
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All steps, by lookahead."""
+    """List all steps, by lookahead."""
     plan = []
     for name, densities, few in (
         (GATED, sizes.predicted, sizes.predicted_heads),
@@ -46,7 +46,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def of_predictors(sizes: Sizes, name: str, ahead: int, densities: tuple[float, ...]) -> list[Step]:
-    """Training in pieces, recall, and the loss of the model."""
+    """List the training in pieces, the recall, and the loss of the model."""
     plan = [
         Step(f"{name}: train, {ahead} blocks before, part {part}", partial(trained.train, sizes, name, ahead, part))
         for part in range(N_GROUPS[name])
@@ -63,7 +63,7 @@ def of_predictors(sizes: Sizes, name: str, ahead: int, densities: tuple[float, .
 
 
 def of_heads(sizes: Sizes, name: str, few: tuple[int, ...]) -> list[Step]:
-    """Predictors of heads, compared with the oracle and a static set."""
+    """List the steps on predictors of heads, compared with the oracle and a static set."""
     plan = [
         Step(f"{name}: train for heads", partial(predicted_heads.train, sizes, name)),
         Step(f"{name}: recall of heads", partial(predicted_heads.recall, sizes, name)),

@@ -34,7 +34,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of `course reproduce dejavu`. Fewer windows are always the first of more."""
+    """The sizes of `course reproduce dejavu`. A smaller number of windows always means the first of the larger set."""
 
     model: str = DEFAULT_MODEL
     tokens: Text = Text()
@@ -50,7 +50,7 @@ class Sizes:
     batch_density: float = 0.2
     batches: tuple[int, ...] = (1, 2, 4, 8, 16)
     searched: float = 0.3  # of the neurons
-    rounds: int = 30  # of timing, each way once a round
+    rounds: int = 30  # pairs of a timing, each way once per round
     rank: int = 64  # of a predictor: 5 % of the bytes of the default model's MLP
     rank_bytes: int = 32  # on the ReLU model
     label_density: float = 0.5
@@ -74,7 +74,7 @@ QUICK = Sizes(
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model in float32, text to learn a choice from, and text to evaluate on."""
+    """A model in float32, text to fit a selector on, and text to evaluate on."""
 
     name: str
     model: PreTrainedModel
@@ -104,20 +104,20 @@ def loss_row(of: Subject, model: PreTrainedModel | None = None) -> Row:
 
 
 def selected_row(of: Subject, selector: NeuronSelector, density: float) -> Row:
-    """The same while a selector chooses the neurons: the density, also by block, and the bytes it holds."""
+    """Return perplexity while a selector chooses the neurons: the density, also by block, and the selector's bytes."""
     with contextual(of.model, selector, density) as watch:
         row = loss_row(of)
     return row | {"density": density} | watch_row(watch)
 
 
 def watch_row(watch: Watch) -> Row:
-    """The density that was reached, and the bytes of the selector."""
+    """Return the density that was reached, and the bytes of the selector."""
     by_block = [round(share, 4) for share in watch.density]
     return {"reached": round(watch.mean_density, 4), "by_block": by_block, "bytes": watch.bytes}
 
 
 def joined(rows: Sequence[Row]) -> Row:
-    """Rows of one selector on parts of the windows, as one of all of them."""
+    """Join rows of one selector on parts of the windows into a row for all windows."""
     losses, sizes = [loss for row in rows for loss in row["losses"]], [len(row["losses"]) for row in rows]
     by_block = [
         round(sum(n * share for n, share in zip(sizes, shares, strict=True)) / sum(sizes), 4)

@@ -17,13 +17,13 @@ CHOICES = (OUTPUT, STATIC)
 
 
 def kept(sizes: Sizes, name: str, n_kept: int, chosen_by: str, seed: int) -> Tables:
-    """Perplexity with this many query heads of every block, and the fraction of the key-value groups that is read."""
+    """Measure perplexity with this many query heads per block, and the fraction of key-value groups that is read."""
     row = heads_row(subject(sizes, name, seed), score(sizes, name, chosen_by, seed), n_kept)
     return {"heads": [row | {"chosen_by": chosen_by}]}
 
 
 def heads_row(of: Subject, ordered: HeadScore, n_kept: int) -> Row:
-    """Perplexity with the n_kept heads of the highest scores, and the fraction of groups with any of them."""
+    """Measure perplexity with the n_kept heads of the highest scores, and the fraction of groups with any of them."""
     with contextual_heads(of.model, ordered, keep=n_kept) as watch:
         row = loss_row(of)
     row |= {"kept": n_kept, "of": heads(of.model).n_query}
@@ -31,7 +31,7 @@ def heads_row(of: Subject, ordered: HeadScore, n_kept: int) -> Row:
 
 
 def together(sizes: Sizes, name: str, n_kept: int, density: float, seed: int) -> Tables:
-    """Perplexity with heads and neurons by oracle, and the fraction of the blocks' weights that is read."""
+    """Measure perplexity with heads and neurons by oracle, and the fraction of the blocks' weights that is read."""
     of = subject(sizes, name, seed)
     with contextual(of.model, Oracle(), density) as neurons, contextual_heads(of.model, part_norms, n_kept) as those:
         row = loss_row(of)
@@ -41,7 +41,7 @@ def together(sizes: Sizes, name: str, n_kept: int, density: float, seed: int) ->
 
 @lru_cache(maxsize=1)
 def score(sizes: Sizes, name: str, chosen_by: str, seed: int) -> HeadScore:
-    """The score of the heads; a static one is computed once from the calibration windows."""
+    """Return the score of the heads; a static one is computed once from the calibration windows."""
     of = subject(sizes, name, seed)
     return part_norms if chosen_by == OUTPUT else static_heads(of.model, of.calibration)
 

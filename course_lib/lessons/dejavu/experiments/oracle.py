@@ -1,4 +1,4 @@
-"""Measurements by oracle: neurons that matter, neurons kept, changed depth, batches, and rounded weights.
+"""Measure with an oracle: important neurons, kept neurons, changed depth, batches, and rounded weights.
 
 Dimension key: T tokens, L blocks, F neurons, N windows.
 """
@@ -33,7 +33,7 @@ ENERGY = 0.95  # of Σ (h_i ‖w_i‖)²
 
 
 def dense(sizes: Sizes, name: str, seed: int) -> Tables:
-    """Perplexity with all neurons and all heads: the baseline."""
+    """Measure the perplexity with all neurons and all heads: the baseline."""
     return {"dense": [loss_row(subject(sizes, name, seed))]}
 
 
@@ -57,7 +57,7 @@ def active(sizes: Sizes, name: str, seed: int) -> Tables:
 
 
 def carrying(importance: Float[Tensor, "T F"]) -> float:
-    """The least share of the neurons, the mean over tokens, that holds ENERGY of Σ importance²."""
+    """Return the smallest fraction of the neurons that holds ENERGY of Σ importance², as a mean over tokens."""
     ordered = importance.double().square().sort(dim=1, descending=True).values.cumsum(1)
     short_of = ordered < ENERGY * ordered[:, -1:]
     return ((short_of.sum(1) + 1) / importance.shape[1]).mean().item()
@@ -74,20 +74,20 @@ AT_ONCE = 4  # windows of a recording: 190 MB of the default model's neurons
 
 
 def wanted(sizes: Sizes) -> list[tuple[str, float]]:
-    """(choice, density): the oracle at all densities, the others at few."""
+    """List (choice, density): the oracle at all densities, the others at a few."""
     return [(by, share) for by in CHOICES for share in (sizes.densities if by == ORACLE else sizes.few)]
 
 
 @lru_cache(maxsize=1)
 def fitted(sizes: Sizes, name: str, chosen_by: str, seed: int) -> NeuronSelector:
-    """What needs text has read the calibration windows; densities in a row share it."""
+    """Fit a selector on the calibration windows if it needs text; consecutive densities share it."""
     of = subject(sizes, name, seed)
     selectors = {ORACLE: Oracle, ALONE: TokenAlone, EMBEDDING: FromEmbedding, STATIC: Static}
     return selectors[chosen_by]().fit(of.model, of.calibration)
 
 
 def keep_neurons(sizes: Sizes, name: str, chosen_by: str, density: float, seed: int) -> Tables:
-    """Perplexity with this share of every block's neurons."""
+    """Measure the perplexity with this fraction of every block's neurons."""
     if chosen_by == RECORDED:
         row = recorded(sizes, name, density, seed)
     else:
@@ -96,7 +96,7 @@ def keep_neurons(sizes: Sizes, name: str, chosen_by: str, density: float, seed: 
 
 
 def recorded(sizes: Sizes, name: str, density: float, seed: int) -> Row:
-    """As the paper tests it: what mattered in a dense pass is all that the second pass has. A few windows at a time."""
+    """Test like the paper: the second pass has only neurons that mattered in a dense pass. A few windows at a time."""
     of = subject(sizes, name, seed)
     rows = []
     for some in of.evaluation.split(AT_ONCE):
@@ -105,7 +105,7 @@ def recorded(sizes: Sizes, name: str, density: float, seed: int) -> Row:
 
 
 def every(n: int) -> Callable[[PreTrainedModel], AbstractContextManager]:
-    """Every n-th block left out: the n-th, the 2n-th, ..."""
+    """Skip every n-th block: the n-th, the 2n-th, ..."""
     return lambda model: skipping(model, range(n - 1, len(blocks(model)), n))
 
 
@@ -118,7 +118,7 @@ WAYS = {
 
 
 def change(sizes: Sizes, name: str, seed: int) -> Tables:
-    """One row per block of the dense model, medians over the tokens of all evaluation windows."""
+    """Return one row per block of the dense model: medians over the tokens of all evaluation windows."""
     of = subject(sizes, name, seed)
     found = slow_change(of.model, of.evaluation)
     medians = {
@@ -134,16 +134,16 @@ def change(sizes: Sizes, name: str, seed: int) -> Tables:
 
 
 def changed(sizes: Sizes, name: str, way: str, seed: int) -> Tables:
-    """Perplexity of the model altered in one of the WAYS, without training."""
+    """Measure the perplexity of the model altered in one of the WAYS, without training."""
     of = subject(sizes, name, seed)
     with WAYS[way](of.model):
         return {"depth": [loss_row(of) | {"way": way}]}
 
 
 def batch_union(sizes: Sizes, name: str, density: float, seed: int) -> Tables:
-    """One row per batch size: the fraction of neurons that any of B windows keeps at a position, by group of windows.
+    """Return one row per batch size: the fraction of neurons that any of B windows keeps at a position, by group.
 
-    The windows are from different places in the text, like independent requests. Mean over blocks and positions.
+    The windows come from different parts of the text, like independent requests. Mean over blocks and positions.
     """
     of, largest = subject(sizes, name, seed), max(sizes.batches)
     keep = torch.stack([needed(importance_of(of.model, ids), density) for ids in of.evaluation[:largest]])
@@ -155,7 +155,7 @@ def batch_union(sizes: Sizes, name: str, density: float, seed: int) -> Tables:
 
 
 def needed(importance: Float[Tensor, "L N F"], density: float) -> Bool[Tensor, "L N F"]:
-    """The most important neurons of each token; a neuron that is zero, as after a ReLU, is never needed."""
+    """Mark the most important neurons of each token; a neuron that is zero, as after a ReLU, is never marked."""
     each, n = importance.flatten(0, 1), importance.shape[-1]
     return keep_highest(each, n - n_kept(density, n)).view(importance.shape) & (importance > 0)
 
@@ -164,7 +164,7 @@ GRIDS = {"4 bits per row": Quantization(4), "3 bits in groups of 32": Quantizati
 
 
 def rounded(sizes: Sizes, name: str, grid: str, density: float, seed: int) -> Tables:
-    """Perplexity with rounded weights, all neurons kept (density 1) or some of them by the oracle."""
+    """Measure the perplexity with rounded weights, with all neurons (density 1) or some of them by the oracle."""
     of = on_grid(sizes, name, grid, seed)
     row = loss_row(of) | {"density": 1.0} if density == 1 else selected_row(of, Oracle(), density)
     return {"rounded": [row | {"grid": grid}]}
@@ -172,7 +172,7 @@ def rounded(sizes: Sizes, name: str, grid: str, density: float, seed: int) -> Ta
 
 @lru_cache(maxsize=1)
 def on_grid(sizes: Sizes, name: str, grid: str, seed: int) -> Subject:
-    """A copy of the model whose blocks are rounded to the nearest value."""
+    """Copy the model and round the weights of its blocks to nearest."""
     of = subject(sizes, name, seed)
     return Subject(name, _rounded(of.model, GRIDS[grid]), of.calibration, of.evaluation)
 

@@ -22,7 +22,7 @@ CHOICES = (PREDICTOR, heads.OUTPUT, heads.STATIC)
 
 
 def n_active(sizes: Sizes, name: str, seed: int) -> int:
-    """The labels: half of the heads, rounded up, with the longest contributions."""
+    """Return the number of labels: half of the heads, rounded up, with the longest contributions."""
     return (heads_of(subject(sizes, name, seed).model).n_query + 1) // 2
 
 
@@ -43,14 +43,14 @@ def train(sizes: Sizes, name: str, seed: int) -> Tables:
 
 
 def score(sizes: Sizes, name: str, chosen_by: str, seed: int) -> HeadScore:
-    """The score that ranks the heads."""
+    """Return the score that ranks the heads."""
     if chosen_by != PREDICTOR:
         return heads.score(sizes, name, chosen_by, seed)
     return predicted_heads(load_predictors(folder(sizes) / f"{name.replace(' ', '_')}_heads.safetensors"))
 
 
 def kept(sizes: Sizes, name: str, n_kept: int, chosen_by: str, seed: int) -> Tables:
-    """Perplexity with this many heads of every block."""
+    """Measure the perplexity with this many heads per block."""
     of = subject(sizes, name, seed)
     return {"heads": [heads.heads_row(of, score(sizes, name, chosen_by, seed), n_kept) | {"chosen_by": chosen_by}]}
 

@@ -1,6 +1,6 @@
-"""The small model of bytes with ReLU neurons: trained from scratch, with how many of them are active.
+"""The small byte model with ReLU neurons: train it from scratch, and measure how many neurons are active.
 
-Pieces of 100 steps, each of which goes on from the state that the one before it left in build/reproduce; the last step
+Training has pieces of 100 steps; each resumes from the state that the last one stored in build/reproduce; the last step
 writes the weights into contextual/small_models/weights. About half an hour on two processors.
 
 Tables: training; active, by step and block, the fraction of neurons that are not zero on held-out bytes; held_out;
@@ -33,7 +33,7 @@ from course_lib.measure.paired import mean_and_error
 
 @dataclass(frozen=True)
 class Sizes:
-    """The model, its training, and what is evaluated."""
+    """The sizes of the model and its training, and the evaluation text."""
 
     width: int = 256
     n_blocks: int = 4
@@ -42,7 +42,7 @@ class Sizes:
     schedule: Schedule = field(default_factory=relu_schedule)
     texts: int | None = None  # documents to train on; all when None
     piece: int = 100  # steps
-    evaluation: int = 48  # windows that nothing is trained on
+    evaluation: int = 48  # held-out windows
     log_every: int = 20
     active_at: tuple[int, ...] = (1, 10, 25, 50, 100, 200, 300, 400, 500, 600)
 
@@ -53,7 +53,7 @@ QUICK = Sizes(
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """Pieces of the training, and the model that is kept."""
+    """List the pieces of the training, and the step that writes the model."""
     starts = range(0, sizes.schedule.n_steps, sizes.piece)
     return [
         *(Step(f"steps from {start}", partial(train, sizes, start)) for start in starts),
@@ -62,18 +62,18 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def folder(sizes: Sizes) -> Path:
-    """Where weights are: those of a quick run never take the place of the others."""
+    """Return the folder of the weights; a quick run never overwrites those of a full run."""
     return WEIGHTS if sizes == Sizes() else QUICK_RESULTS / NAME
 
 
 def piece(sizes: Sizes, start: int) -> Piece:
-    """A piece from `start` on, and where the state is between two."""
+    """Return the piece that begins at `start`, with the file of its state."""
     stop = min(start + sizes.piece, sizes.schedule.n_steps)
     return Piece(start, stop, QUICK_RESULTS / f"{NAME}{'' if sizes == Sizes() else '_quick'}.state")
 
 
 def begun(sizes: Sizes, seed: int) -> tuple[PreTrainedModel, Int[Tensor, "T"]]:
-    """The model with its first weights, and the text."""
+    """Return the model with its initial weights, and the text."""
     config = relu_configuration(sizes.width, sizes.n_blocks, sizes.n_heads, sizes.n_neurons)
     return untrained_relu_model(config, seed), running(training_texts()[: sizes.texts])
 
@@ -98,7 +98,7 @@ def train(sizes: Sizes, start: int, seed: int) -> Tables:
 
 
 def keep(sizes: Sizes, seed: int) -> Tables:
-    """Write the weights, in half precision, and look at what was written."""
+    """Write the weights in half precision, and evaluate the written file."""
     (model, tokens), end = begun(sizes, seed), sizes.schedule.n_steps
     train_piece(model, tokens, sizes.schedule, seed, Piece(end, end, piece(sizes, 0).path))
     path = save_half(model, folder(sizes), NAME)
@@ -111,7 +111,7 @@ def keep(sizes: Sizes, seed: int) -> Tables:
 
 @torch.no_grad()
 def looked_at(model: PreTrainedModel, sizes: Sizes) -> dict[str, float | list[float]]:
-    """Loss on held-out windows in nats per byte, its standard error, and the losses of the windows."""
+    """Return the loss on held-out windows in nats per byte, its standard error, and the losses of the windows."""
     parts = byte_windows(sizes.evaluation).split(16)
     losses = torch.cat([byte_losses(model, part).double().mean(dim=1) for part in parts])
     mean, error = mean_and_error(losses)

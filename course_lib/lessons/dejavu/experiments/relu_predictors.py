@@ -1,7 +1,7 @@
-"""Predictors of the ReLU model's neurons: trained on the training text of the model, and evaluated.
+"""Train predictors of the ReLU model's neurons on the training text of the model, and evaluate them.
 
 Rank 32, one per block; training writes them into contextual/small_models/weights, 1.1 MB. A few minutes on
-one processor. First `course reproduce relu_model`.
+one processor. Run `course reproduce relu_model` first.
 
 Tables: predictors, one row per block on held-out bytes; decoded, losses of oracle and predicted by density; 1 is dense.
 """
@@ -37,14 +37,14 @@ from course_lib.measure.paired import mean_and_error
 
 @dataclass(frozen=True)
 class Sizes:
-    """The model's sizes are None where it is the one that is kept."""
+    """The sizes of the training; the model's sizes are None for the committed model."""
 
     untrained: tuple[int, int, int, int] | None = None
     rank: int = 32
-    windows: int = 256  # to learn from, of 128 bytes
+    windows: int = 256  # training windows, of 128 bytes
     schedule: PredictorSchedule = field(default_factory=partial(PredictorSchedule, epochs=10))
     densities: tuple[float, ...] = (0.3, 0.2, 0.15, 0.1, 0.05)
-    evaluation: int = 48  # windows that nothing is trained on
+    evaluation: int = 48  # held-out windows
 
 
 QUICK = Sizes((16, 2, 2, 64), rank=4, windows=2, schedule=PredictorSchedule(epochs=2), densities=(0.3,), evaluation=2)
@@ -58,7 +58,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def path(sizes: Sizes) -> Path:
-    """Where the predictors are: those of a quick run never take the place of the others."""
+    """Return the file of the predictors; a quick run never overwrites that of a full run."""
     return (WEIGHTS if sizes == Sizes() else QUICK_RESULTS) / f"{PREDICTORS}.safetensors"
 
 
@@ -69,7 +69,7 @@ def model_of(sizes: Sizes) -> PreTrainedModel:
 
 
 def train(sizes: Sizes, seed: int) -> Tables:
-    """The predictors as they were written, in half precision, on held-out bytes, with a fifth of the neurons."""
+    """Train the predictors, write them in half precision, and evaluate a fifth of the neurons on held-out bytes."""
     model = model_of(sizes)
     read = collect(model, byte_windows(sizes.windows, "calibration"), fires, most=sizes.windows * 128, seed=seed)
     file = save_predictors(train_predictors(read, sizes.rank, sizes.schedule), path(sizes))
@@ -89,7 +89,7 @@ def train(sizes: Sizes, seed: int) -> Tables:
 
 
 def decoded(sizes: Sizes, density: float, seed: int) -> Tables:
-    """Losses of the windows with chosen neurons; density 1 is the dense model."""
+    """Measure the losses of the windows with chosen neurons; density 1 is the dense model."""
     predictors = load_predictors(path(sizes))
     ways: dict[str, NeuronSelector] = {"oracle": Oracle(), "predicted": DejaVu(predictors=predictors)}
     return {"decoded": [row_of(sizes, way, ways[way], density) for way in ways]}
@@ -97,7 +97,7 @@ def decoded(sizes: Sizes, density: float, seed: int) -> Tables:
 
 @torch.no_grad()
 def row_of(sizes: Sizes, way: str, selector: NeuronSelector, density: float) -> dict[str, object]:
-    """Loss in nats per byte, its standard error, and the losses of the windows."""
+    """Return the loss in nats per byte, its standard error, and the losses of the windows."""
     model = model_of(sizes)
     with contextual(model, selector, density) as watch:
         parts = byte_windows(sizes.evaluation).split(16)

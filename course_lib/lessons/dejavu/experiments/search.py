@@ -28,7 +28,7 @@ MLP, SCAN, LISTS, TREE = "the MLP itself", "scan of all rows", "inverted lists, 
 
 
 def search(sizes: Sizes, name: str, seed: int) -> Tables:
-    """A row a way: seconds for one token in all blocks, every round. Ways take turns: all meet the same noise."""
+    """Time one token in all blocks, one row per way. The ways take turns, so that noise affects all of them."""
     of = subject(sizes, name, seed)
     inputs, oracle = inputs_of(of.model, of.evaluation[:1], sizes.searched)
     ways = ways_of(of.model, of.calibration, sizes.searched)
@@ -42,14 +42,14 @@ def search(sizes: Sizes, name: str, seed: int) -> Tables:
     rows = []
     for way, taken in seconds.items():
         row: Row = {"model": name, "way": way, "density": sizes.searched}
-        row["seconds"] = [round(each, 6) for each in taken[1:]]  # the first round warms up
+        row["seconds"] = [round(each, 6) for each in taken[1:]]  # the first round is a warm-up
         row["recall"] = None if way == MLP else round(recall(found[way], oracle), 4)
         rows.append(row)
     return {"search": rows}
 
 
 def inputs_of(model: torch.nn.Module, windows: Int[Tensor, "n N"], density: float) -> tuple[list[Input], list[Found]]:
-    """x of the last token in each block, and the neurons that matter most to it."""
+    """Return the input of the last token in each block, and the neurons that matter most to it."""
     inputs, oracle = [], []
 
     def look(_: int, seen: Seen) -> None:
@@ -64,7 +64,7 @@ def inputs_of(model: torch.nn.Module, windows: Int[Tensor, "n N"], density: floa
 def ways_of(
     model: torch.nn.Module, calibration: Int[Tensor, "n N"], density: float
 ) -> dict[str, list[Callable[[Input], Tensor]]]:
-    """By name: what is called in each block."""
+    """Return the functions to time in each block, by name."""
     neurons = neurons_of(model)
     rows, k = [keys(each) for each in neurons], n_kept(density, neurons[0].n)
     search = Neighbours().fit(model, calibration)
@@ -79,17 +79,17 @@ def ways_of(
 
 
 def whole(neurons: Neurons, x: Input) -> Float[Tensor, "1 D"]:
-    """The MLP's output."""
+    """Compute the MLP's output."""
     return linear(neurons.values(x), neurons.down, neurons.down_bias)
 
 
 def scan(rows: Float[Tensor, "F D"], k: int, x: Input) -> Found:
-    """Every row is compared with x."""
+    """Compare every row with x."""
     return linear(x, rows)[0].topk(k).indices
 
 
 def by_lists(rows: Float[Tensor, "F D"], lists: Lists, n_probes: int, k: int, x: Input) -> Found:
-    """Only rows in the lists whose centres are nearest are compared with x; there may be fewer than k of them."""
+    """Compare only rows in the lists with the nearest centres; there may be fewer than k of them."""
     near = linear(pad(x, (0, 1), value=1.0), lists.centres)[0].topk(min(n_probes, len(lists.centres))).indices
     candidates = torch.isin(lists.list_of, near).nonzero()[:, 0]
     score = linear(x, rows[candidates])[0]
@@ -97,8 +97,8 @@ def by_lists(rows: Float[Tensor, "F D"], lists: Lists, n_probes: int, k: int, x:
 
 
 def by_tree(rows: Float[Tensor, "F D"], k: int) -> Callable[[Input], Found]:
-    """The largest ⟨r, x⟩ is the nearest to (x, 0) among (r, √(M² − ‖r‖²)), M the largest norm."""
-    from sklearn.neighbors import BallTree  # a second to import, and only this function needs it
+    """Search a ball tree: the largest ⟨r, x⟩ is nearest to (x, 0) among (r, √(M² − ‖r‖²)), M the largest norm."""
+    from sklearn.neighbors import BallTree  # takes a second to import, and only this function needs it
 
     lengths = rows.norm(dim=1)
     last = (lengths.max() ** 2 - lengths**2).clamp(min=0).sqrt()
@@ -111,6 +111,6 @@ def keys(neurons: Neurons) -> Float[Tensor, "F D"]:
 
 
 def recall(found: Sequence[Found], oracle: Sequence[Found]) -> float:
-    """The fraction of the oracle's neurons that were found, all blocks together."""
+    """Return the fraction of the oracle's neurons that were found, in all blocks together."""
     hits = sum(torch.isin(best, those).sum().item() for best, those in zip(oracle, found, strict=True))
     return hits / sum(len(best) for best in oracle)

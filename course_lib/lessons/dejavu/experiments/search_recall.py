@@ -22,7 +22,7 @@ from course_lib.measure.experiment import Experiment, Step, Tables
 
 
 def recall(sizes: Sizes, name: str, seed: int) -> Tables:
-    """A row per way to choose: the fraction of the oracle's neurons that it finds, by window, mean of all blocks."""
+    """Return a row per way to choose: the fraction of the oracle's neurons that it finds, by window."""
     of, density = subject(sizes, name, seed), sizes.searched
     static = trained.fitted(sizes, name, trained.STATIC, seed)
     by_way: dict[str, list[float]] = {SCAN: [], trained.STATIC: []}
@@ -49,7 +49,7 @@ def best(score: Float[Tensor, "T F"], density: float) -> Bool[Tensor, "T F"]:
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """One step, of half a minute on an idle core."""
+    """List the one step, half a minute on an idle core."""
     return [Step("recall", partial(recall, sizes, GATED))]
 
 

@@ -27,12 +27,12 @@ TOKENS = {ALL: "all", SECOND_HALF: "last half"}  # as the library calls them
 
 
 def dense(sizes: Sizes, seed: int) -> Tables:
-    """The model as it is, with the loss of the second halves."""
+    """Evaluate the dense model, also on the second halves."""
     return _table(scored_row(subject(sizes, GATED, seed)), DENSE, None, None, None)
 
 
 def cats(sizes: Sizes, density: float, seed: int) -> Tables:
-    """Neurons whose gate is above the block's threshold, all tokens."""
+    """Keep neurons whose gate is above the block's threshold, for all tokens."""
     of = subject(sizes, GATED, seed)
     with contextual(of.model, _gates(sizes, seed), density) as watch:
         row = scored_row(of)
@@ -50,7 +50,7 @@ def teal(sizes: Sizes, density: float, tokens: str, seed: int) -> Tables:
 
 
 def greedy(sizes: Sizes, density: float, seed: int) -> Tables:
-    """The same with a density of its own for each input of each block, all tokens."""
+    """Like `teal` with a separate density for each input of each block, for all tokens."""
     of = subject(sizes, GATED, seed)
     with sparse_inputs(of.model, _levels(sizes, seed), density) as watch:
         row = scored_row(of)
@@ -58,25 +58,25 @@ def greedy(sizes: Sizes, density: float, seed: int) -> Tables:
 
 
 def swapped(sizes: Sizes, seed: int) -> Tables:
-    """Perplexity with max(0, x) in place of the activation, without training."""
+    """Measure the perplexity with max(0, x) instead of the activation, without training."""
     of = subject(sizes, GATED, seed)
     with activated_by(of.model, "relu"):
         return _table(scored_row(of), SWAPPED, None, None, None)
 
 
 def scored_row(of: Subject) -> Row:
-    """Perplexity as in every other table, and the mean loss of the second half of each window."""
+    """Return perplexity as in every other table, and the mean loss of the second half of each window."""
     losses = torch.stack([token_losses(of, ids) for ids in of.evaluation])
     length = of.evaluation.shape[1]
     row = {"model": of.name} | losses_row(losses.mean(1).tolist(), losses.numel())
-    # The tokens that TEAL makes sparse are the last N // 2 of N; each predicts the next one, the very last none.
+    # TEAL makes the last N // 2 of N tokens sparse; each predicts the next one, except for the last.
     second_half = losses[:, length - length // 2 :].mean(1)
     return row | {"losses_second_half": [round(loss, 5) for loss in second_half.tolist()]}
 
 
 @torch.no_grad()
 def token_losses(of: Subject, ids: Tensor) -> Float[Tensor, "predicted"]:
-    """−log p of every token but the first, float64."""
+    """Return −log p of every token except the first, in float64."""
     hidden = hidden_states(of.model, ids[None])[0, :-1]
     log_prob, _ = target_log_probs(of.model, hidden, torch.arange(len(hidden)), ids[1:])
     return -log_prob.double()

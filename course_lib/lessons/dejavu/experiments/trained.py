@@ -34,24 +34,24 @@ MEASURES = ("recall", "precision", "energy")
 
 
 def folder(sizes: Sizes) -> Path:
-    """The folder of the trained predictors; a quick run has its own."""
+    """Return the folder of the trained predictors; a quick run has its own."""
     return QUICK_RESULTS / ("dejavu_predictors" if sizes == Sizes() else "dejavu_predictors-quick")
 
 
 def label_of(sizes: Sizes, name: str) -> Label:
-    """Active neurons: after a ReLU those that are not zero, after a gate the larger half by |h| ‖w‖."""
+    """Return the rule for active neurons: not zero after a ReLU; after a gate the larger half by |h| ‖w‖."""
     return {GATED: matters(sizes.label_density), RELU: fires}[name]
 
 
 @lru_cache(maxsize=1)
 def collected(sizes: Sizes, name: str, seed: int) -> Collected:
-    """The inputs and labels of all blocks; a predictor with lookahead reads the inputs of another block."""
+    """Collect the inputs and labels of all blocks; a predictor with lookahead reads the inputs of another block."""
     of = subject(sizes, name, seed)
     return collect(of.model, of.calibration, label_of(sizes, name), most=of.calibration.numel())
 
 
 def train(sizes: Sizes, name: str, lookahead: int, group: int, seed: int) -> Tables:
-    """The predictors of some blocks: their losses before and after, and seconds."""
+    """Train the predictors of some blocks; return their losses before and after, and seconds."""
     data, rank = collected(sizes, name, seed), sizes.rank if name == GATED else sizes.rank_bytes
     rows = []
     for block in range(GROUP * group, min(GROUP * (group + 1), data.n_blocks)):
@@ -73,20 +73,20 @@ def path_of(sizes: Sizes, name: str, lookahead: int, block: int) -> Path:
 
 
 def trained(sizes: Sizes, name: str, lookahead: int, seed: int) -> DejaVu:
-    """All predictors of a distance, as a selector."""
+    """Load all predictors with this lookahead as a selector."""
     n_blocks = len(blocks(subject(sizes, name, seed).model))
     found = [load_predictors(path_of(sizes, name, lookahead, block)) for block in range(n_blocks)]
     return DejaVu(predictors=tuple(predictor for (predictor,) in found), lookahead=lookahead)
 
 
 def predicted(sizes: Sizes, name: str, lookahead: int, density: float, seed: int) -> Tables:
-    """Perplexity with the neurons that they choose."""
+    """Measure the perplexity with the neurons that the predictors choose."""
     selector = trained(sizes, name, lookahead, seed)
     return {"predicted": [predicted_row(sizes, name, selector, density, PREDICTOR, seed)]}
 
 
 def recall(sizes: Sizes, name: str, lookahead: int, seed: int) -> Tables:
-    """By block, on evaluation windows of the dense model: recall of the labels, and the energy that is kept."""
+    """Measure recall of the labels and the energy that is kept, by block, on evaluation windows of the dense model."""
     of, density = subject(sizes, name, seed), sizes.recall_density if name == GATED else sizes.predicted_bytes[0]
     selectors: dict[str, NeuronSelector] = {PREDICTOR: trained(sizes, name, lookahead, seed)}
     if lookahead == 0:
@@ -138,12 +138,12 @@ def fitted(sizes: Sizes, name: str, chosen_by: str, seed: int) -> NeuronSelector
 
 
 def copied(sizes: Sizes, name: str, chosen_by: str, density: float, seed: int) -> Tables:
-    """Perplexity with a selector that was not trained."""
+    """Measure the perplexity with a selector that was not trained."""
     return {"predicted": [predicted_row(sizes, name, fitted(sizes, name, chosen_by, seed), density, chosen_by, seed)]}
 
 
 def predicted_row(sizes: Sizes, name: str, selector: NeuronSelector, density: float, chosen_by: str, seed: int) -> Row:
-    """Perplexity, what the selector holds, and what the MLPs hold."""
+    """Return the perplexity, and the bytes of the selector and of the MLPs."""
     of = subject(sizes, name, seed)
     row = selected_row(of, selector, density) | {"chosen_by": chosen_by, "lookahead": selector.lookahead}
     return row | {"mlp_bytes": sum(each.n_bytes for each in neurons_of(of.model))}

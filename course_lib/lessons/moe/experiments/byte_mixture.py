@@ -1,4 +1,4 @@
-"""The small byte model with experts that the course keeps: trained from scratch, its loads on the way, and the result.
+"""Train the small byte model with experts that the course keeps from scratch, and measure its loads and the result.
 
 Two of eight experts per byte, a balance loss with α = 0.01. The run writes the weights into moe/small_models/weights;
 four minutes of one processor.
@@ -31,7 +31,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def folder(sizes: Sizes) -> Path:
-    """Where the weights are written: a quick run never overwrites the committed ones."""
+    """Return the folder of the weights: a quick run never overwrites the committed ones."""
     return WEIGHTS if sizes == SIZES else QUICK_RESULTS / NAME
 
 

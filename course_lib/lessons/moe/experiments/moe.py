@@ -23,7 +23,7 @@ from course_lib.measure.experiment import Experiment, Step
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All models of one seed, then those of the next."""
+    """List all models of one seed, then those of the next."""
     return [
         Step(f"{name}, seed {seed}", partial(run, sizes, name, seed)) for seed in sizes.seeds for name in sizes.kinds
     ]

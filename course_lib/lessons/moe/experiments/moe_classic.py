@@ -50,7 +50,7 @@ ACCURACIES = (0.88, 0.9)  # on the training samples, up to which we count epochs
 
 
 def vowels(name: str, n_seeds: int, epochs: int, rate: float, seed: int) -> Tables:
-    """A row per seed, with None for an accuracy that was never reached and for what only mixtures have."""
+    """Train with each seed; an accuracy that was never reached and values that only mixtures have can be None."""
     training, test = vowel_samples()
     seeds = range(seed, seed + n_seeds)
     trained = descend(LEARNERS[name], training, seeds, epochs, rate)
@@ -97,7 +97,7 @@ def middle(name: str, width: int, active: int, generator: torch.Generator) -> nn
 
 
 def balanced(routing: Routing) -> Float[Tensor, ""]:
-    """Both balance losses of the paper, for importance and load, with its factor 0.1."""
+    """Return both balance losses of the paper, for importance and load, with its factor 0.1."""
     return importance(routing.weights) + load(routing.sent)
 
 
@@ -126,7 +126,7 @@ def recurrent(
 
 @torch.no_grad()
 def held_out(model: RecurrentLM, ids: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:
-    """The loss of each window in nats per byte, without noise."""
+    """Return the loss of each window in nats per byte, without noise."""
     logits, _ = model(ids[:, :-1])
     return cross_entropy(logits.mT, ids[:, 1:], reduction="none").double().mean(dim=1)
 

@@ -28,7 +28,7 @@ LOSSES: dict[str, Make] = {
 
 
 def estimators(loss: str, n_problems: int, tokens: tuple[int, ...], seed: int) -> Tables:
-    """One row per estimator, all on the same problems.
+    """Measure every estimator on the same problems, one row each.
 
     For each problem: ‖bias‖ and deviation, relative to the size of the gradient that is estimated. `errors` are medians
     over problems of √(bias² + deviation² / T) for each T of `tokens`. Sums are exact, in float64.
@@ -49,7 +49,7 @@ def row(estimator: Estimator, problem: Problem, tokens: tuple[int, ...]) -> dict
 
 
 def short(value: float | Float[Tensor, ""]) -> float:
-    """Three digits, about a hundredth of the differences between problems."""
+    """Round to three digits, about a hundredth of the differences between problems."""
     return float(f"{float(value):.3g}")
 
 

@@ -27,14 +27,14 @@ IDEAS: dict[str, Choices] = {
 
 
 def measured(idea: str, seed_of_run: int, seed: int) -> Tables:
-    """One row: FLOP per byte, weights, and the loss of every held-out window."""
+    """Measure one idea: FLOP per byte, weights, and the loss of every held-out window."""
     made = attempt(IDEAS[idea], seed + seed_of_run)
     row = {"idea": idea, "seed": seed + seed_of_run, "flops": made.flops, "weights": made.weights}
     return {"ideas": [row | {"losses": [round(loss, 5) for loss in made.losses.tolist()]}]}
 
 
 def stored(rows: Sequence[dict]) -> dict[str, list[Attempt]]:
-    """The measured ideas from the rows of a result, one attempt per seed."""
+    """Return the measured ideas from the rows of a result, one attempt per seed."""
     found: dict[str, list[Attempt]] = {}
     for row in rows:
         found.setdefault(row["idea"], []).append(Attempt(row["flops"], row["weights"], torch.tensor(row["losses"])))
@@ -42,7 +42,7 @@ def stored(rows: Sequence[dict]) -> dict[str, list[Attempt]]:
 
 
 def table(ideas: Mapping[str, Sequence[Attempt]]) -> Table:
-    """Each idea compared with the first one, seed by seed, on the same bytes."""
+    """Compare each idea with the first one, seed by seed, on the same bytes."""
     first, *_ = ideas.values()
     seeds = [f"seed {seed}: lower than the first" for seed in range(len(first))]
     frame = []
@@ -71,7 +71,7 @@ class Sizes:
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All ideas with one seed, then with the next."""
+    """List all ideas with one seed, then with the next."""
     return [Step(f"{idea}, seed {seed}", partial(measured, idea, seed)) for seed in sizes.seeds for idea in sizes.ideas]
 
 

@@ -59,7 +59,7 @@ def exchanged(windows: Int[Tensor, "N L"]) -> Int[Tensor, "N L"]:
 
 
 def choices(model: PreTrainedModel, seen: Seen, windows: Int[Tensor, "N L"]) -> Tensor:
-    """Which experts compute each byte, by block: (N, L - 1, blocks, E)."""
+    """Return the experts that compute each byte, by block: (N, L - 1, blocks, E)."""
     routings = read(model, seen, windows).routings
     return torch.stack([its.keep for its in routings], dim=1).unflatten(0, (len(windows), -1))
 
@@ -70,7 +70,7 @@ NAMES = (
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All models of one seed, then those of the next."""
+    """List all models of one seed, then those of the next."""
     return [
         Step(f"{name}, seed {seed}", partial(measured, sizes, name, seed))
         for seed in sizes.seeds
@@ -79,7 +79,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def measured(sizes: Sizes, name: str, seed_of_run: int, seed: int) -> Tables:
-    """One run; with expert choice, also the table `future`."""
+    """Measure one run; with expert choice, also the table `future`."""
     look = future if KINDS[name].router.chooses == "tokens" else None
     return run(sizes, name, seed_of_run, seed, look)
 

@@ -117,7 +117,7 @@ def learnt(sizes: runs.Sizes, name: str, seed_of_run: int, seed: int) -> Tables:
 
 @contextmanager
 def inside(name: str, seed: int) -> Iterator[tuple[PreTrainedModel, Seen]]:
-    """The trained dense model, or a mixture of its copies with its router, in training mode."""
+    """Yield the trained dense model, or a mixture of its copies with its router, in training mode."""
     dense = load_half()
     if name == DENSE:
         yield dense.train(), []
@@ -129,7 +129,7 @@ def inside(name: str, seed: int) -> Iterator[tuple[PreTrainedModel, Seen]]:
 
 
 def gradient_row(model: PreTrainedModel, seen: Seen, ids: torch.Tensor) -> Row:
-    """Norms of the gradient of the task's loss over all blocks, with respect to routers and to experts."""
+    """Return norms of the gradient of the task's loss over all blocks, with respect to routers and to experts."""
     model.zero_grad()
     byte_losses(model, ids).mean().backward()
     layers = layers_inside(model)

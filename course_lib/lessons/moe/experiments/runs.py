@@ -62,13 +62,13 @@ Row = dict[str, Any]
 
 
 def held_out_row(found: Reading) -> Row:
-    """The mean loss in nats per byte, and its standard error over windows."""
+    """Return the mean loss in nats per byte, and its standard error over windows."""
     loss, error = mean_and_error(found.losses)
     return {"loss": round(loss, 5), "standard_error": round(error, 5)}
 
 
 def load_rows(routings: Sequence[Routing]) -> list[Row]:
-    """For each block: each expert's fraction of the choices, log Σ exp of the router's logits, the largest logit."""
+    """Return for each block each expert's fraction of the choices, log Σ exp of the logits, and the largest logit."""
     rows = []
     for block, its in enumerate(routings):
         logits = its.logits.detach()
@@ -84,7 +84,7 @@ def load_rows(routings: Sequence[Routing]) -> list[Row]:
 
 
 def specialisation_rows(routings: Sequence[Routing], ids: Int[Tensor, "N L"]) -> list[Row]:
-    """For each block: how much of the choice of expert the byte determines, and how much shuffled bytes seem to."""
+    """Return for each block how much the byte determines the expert, and how much shuffled bytes seem to."""
     read, rows = ids[:, :-1].flatten(), []
     for block, its in enumerate(routings):
         known, chance = known_share(counted(read, its.chosen)), by_chance(read, its.chosen)
@@ -93,7 +93,7 @@ def specialisation_rows(routings: Sequence[Routing], ids: Int[Tensor, "N L"]) ->
 
 
 def model_row(model: PreTrainedModel, found: Reading, ids: Int[Tensor, "N L"]) -> Row:
-    """The row of a trained model: sizes, FLOP of training per byte, losses of all windows, loads, specialisation.
+    """Return a trained model's row: sizes, FLOP of training per byte, losses of all windows, loads, specialisation.
 
     FLOP: 6 for each weight that a byte is multiplied by, 2 forward and 4 backward. The products inside attention are
     left out, as they are the same in all models. Embedding and LM head are one matrix, and only the head multiplies.
@@ -119,8 +119,8 @@ class Sizes:
     schedule: Schedule = field(default_factory=schedule)
     texts: int | None = None  # documents to train on; all when None
     looks: tuple[int, ...] = (50, 100, 200, 400, 600, 800)  # steps after which held-out windows are evaluated
-    loads: tuple[int, ...] = (1, 10, 20, 50, 100, 200, 400, 600, 800)  # steps whose loads are written down
-    fewer: int = 48  # held-out windows on the way
+    loads: tuple[int, ...] = (1, 10, 20, 50, 100, 200, 400, 600, 800)  # steps whose loads are recorded
+    fewer: int = 48  # held-out windows during training
     evaluation: int = 192  # and at the end
 
 
@@ -132,7 +132,7 @@ QUICK = replace(
 
 
 def made(sizes: Sizes, kind: Kind, seed: int) -> PreTrainedModel:
-    """The model before training, with initial weights of the same distribution for all."""
+    """Make the model before training, with initial weights of the same distribution for all."""
     shape = (sizes.width, sizes.n_blocks, sizes.n_heads)
     if kind.router is None:
         return fresh(configuration(*shape, sizes.active), seed)
@@ -141,13 +141,13 @@ def made(sizes: Sizes, kind: Kind, seed: int) -> PreTrainedModel:
 
 @lru_cache(maxsize=2)
 def text(texts: int | None) -> Int[Tensor, "T"]:
-    """The training text of all models."""
+    """Load the training text of all models."""
     return running(training_texts()[:texts])
 
 
 @contextmanager
 def trained(sizes: Sizes, name: str, seed: int, tables: Tables) -> Iterator[tuple[PreTrainedModel, Seen]]:
-    """A trained model with its own router; the rows measured on the way are added to the tables."""
+    """Yield a trained model with its router; rows that are measured during training are added to the tables."""
     kind = KINDS[name]
     model = made(sizes, kind, seed).train()
     look = looking(sizes, model, {"model": name, "seed": seed}, tables)

@@ -41,12 +41,12 @@ class Attempt:
 
 
 def attempt(rule: Rule, model: nn.Module, tokenizer: PreTrainedTokenizerBase, seed: int = 0) -> Attempt:
-    """Prune the model by a rule, count every matrix in its cheapest format, and evaluate it if it is in the budget.
+    """Prune the model by a rule, count every matrix in its cheapest format, and evaluate it if it is within the budget.
 
-    The model has its weights back afterwards.
+    Afterwards the model has its original weights.
 
     Raises:
-        ValueError: when the rule returns anything but a mask of each matrix.
+        ValueError: if the rule returns anything except a mask of each matrix.
     """
     masks = masks_of(rule, model)
     sizes = [bytes_by_format(mask, VALUE_BYTES) for _, mask in masks]
@@ -97,7 +97,7 @@ def _masked(masks: list[tuple[Tensor, Tensor]]) -> Iterator[None]:
 
 
 def stored(table: list[dict]) -> dict[str, Attempt]:
-    """The measured ideas, from the table of a result."""
+    """Return the measured ideas, from the table of a result."""
     return {
         row["idea"]: Attempt(row["size"], row["density"], row["formats"], torch.tensor(row["losses"])) for row in table
     }

@@ -72,7 +72,7 @@ def _log2_choices(n: int, k: int) -> float:
 
 @contextmanager
 def pruned_by_magnitude(model: nn.Module, pattern: Pattern) -> Iterator[None]:
-    """Prune every linear layer of the blocks within the `with` block; afterwards the model has its weights back."""
+    """Prune every linear layer of the blocks within the `with` block; afterwards the model has its original weights."""
     weights = [weight_of(layer) for block in blocks(model) for layer in linears(block).values()]
     saved = [weight.clone() for weight in weights]
     try:
@@ -97,7 +97,7 @@ QUICK = Sizes(2, 32, (0.5,))
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """The dense model once, then each pattern at each sparsity."""
+    """List the dense model once, then each pattern at each sparsity."""
     plan = [Step("dense", partial(row, sizes, "dense", 0.0))]
     return plan + [
         Step(f"{name} at {sparsity:.0%}", partial(row, sizes, name, sparsity))

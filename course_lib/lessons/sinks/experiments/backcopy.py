@@ -1,4 +1,4 @@
-"""A sink that forms within minutes: models of one layer on bigram-backcopy, with and without a place to put attention.
+"""Make a sink form within minutes: one-layer models on bigram-backcopy, with and without a slot for unused attention.
 
 Guo and others, 2024, https://arxiv.org/abs/2410.13835, section 2.
 """
@@ -25,7 +25,7 @@ class Sizes:
     shape: Shape = field(default_factory=lambda: Shape(32, 32, 1, 1, 8))
     schedule: Schedule = field(default_factory=lambda: Schedule(1500, 64, 64, 1e-2, 50, 0.0))
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    texts: int = 300  # documents that letters are counted in
+    texts: int = 300  # documents for counting letters
     training_tokens: int = 2**19
     window: int = 32
     caches: tuple[int, ...] = (0, 1, 2, 4)  # sinks among the slots
@@ -33,7 +33,7 @@ class Sizes:
     length: int = 256
     look_every: int = 50
     hidden: tuple[int, ...] = (16, 64)
-    sample: int = 28  # letters whose attention is kept, to be drawn
+    sample: int = 28  # letters whose attention is stored for a figure
 
 
 QUICK = Sizes(
@@ -43,7 +43,7 @@ QUICK = Sizes(
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """Every variant from every seed; then wider networks after the head, which could undo its output."""
+    """List the steps: every variant with every seed, then wider MLPs after the head, which could undo its output."""
     plan = [
         Step(f"{variant}, seed {n}", partial(trained, sizes, variant, n)) for n in sizes.seeds for variant in VARIANTS
     ]
@@ -59,7 +59,7 @@ def language(sizes: Sizes) -> Language:
 
 
 def trained(sizes: Sizes, variant: str, offset: int, seed: int) -> Tables:
-    """One model: when a sink appears, where attention goes in the end, and what a stream costs without first slots."""
+    """Train one model: when a sink appears, the final attention, and the cost of a stream without first slots."""
     spoken, label = language(sizes), {"variant": variant, "seed": seed + offset}
     ids = evaluated(sizes, spoken, seed + offset)
     seen = []
@@ -88,7 +88,7 @@ def trained(sizes: Sizes, variant: str, offset: int, seed: int) -> Tables:
 
 
 def widened(sizes: Sizes, hidden: int, offset: int, seed: int) -> Tables:
-    """The learnable sink again, with more hidden units in the MLP after the head."""
+    """Repeat the learnable sink with more hidden units in the MLP after the head."""
     spoken, shape = language(sizes), replace(sizes.shape, hidden=hidden)
     ids = evaluated(sizes, spoken, seed + offset)
     model = made(sizes, shape, spoken, "learnable sink", seed + offset)
@@ -99,7 +99,7 @@ def widened(sizes: Sizes, hidden: int, offset: int, seed: int) -> Tables:
 
 
 def evaluated(sizes: Sizes, spoken: Language, seed: int) -> Int[Tensor, "B T"]:
-    """Sequences that no model was trained on."""
+    """Generate sequences that no model was trained on."""
     return spoken.draw(sizes.sequences, sizes.length, torch.Generator().manual_seed(2 * seed + 1))
 
 
@@ -111,7 +111,7 @@ def made(
     seed: int,
     look: Callable[[SinkLM, int, float], None] = lambda model, step, loss: None,
 ) -> SinkLM:
-    """A trained model; `look` is called after every step."""
+    """Train a model; `look` is called after every step."""
     tokens = spoken.draw(max(1, sizes.training_tokens // 512), 512, torch.Generator().manual_seed(2 * seed)).flatten()
     model = SinkLM(shape, variant, torch.Generator().manual_seed(seed))
     train(model, tokens, sizes.schedule, seed, partial(look, model))

@@ -1,4 +1,4 @@
-"""Two rounds of a chat, written by the model itself while its cache holds fewer tokens than the chat has.
+"""Generate two rounds of a chat with a cache that holds fewer tokens than the chat has.
 
 Dimension key: B chats, N tokens of a chat, A tokens of an answer.
 """
@@ -22,12 +22,12 @@ POLICIES = {
     NEWEST: (Window, "original"),
     SINKS: (lambda budget: StreamingLLM(budget, sinks=4), "rolling"),
 }
-ABOUT = ("garden", "train", "river", "horse", "letter", "school", "bridge", "market")  # a token each
+ABOUT = ("garden", "train", "river", "horse", "letter", "school", "bridge", "market")  # one token each
 QUESTIONS = ("Tell me a story about a {}.", "How does it go on? Tell me more about the {}.")
 
 
 def chats(cache: str, n_chats: int, n_new: int, budget: int, seed: int) -> Tables:
-    """Chats with one cache, each answer judged by the model with everything in sight: its loss a token."""
+    """Generate chats with one cache, and score each answer by the model with full attention: its loss per token."""
     model, tokenizer = loaded()
     asked = [torch.tensor([_tokens(question, about) for about in ABOUT[:n_chats]]) for question in QUESTIONS]
     ids, starts = talk(model, asked, cache, n_new, budget, tokenizer.eos_token_id, seed)
@@ -37,14 +37,14 @@ def chats(cache: str, n_chats: int, n_new: int, budget: int, seed: int) -> Table
         losses = judged(model, ids, start, n_new)
         for about, answer, loss in zip(ABOUT, answers, losses.tolist(), strict=False):
             row = {"cache": cache, "budget": budget, "round": number, "question": question.format(about)}
-            full = max(0, budget - start)  # tokens of the answer that were written before anything had left
+            full = max(0, budget - start)  # tokens of the answer that were generated before the first eviction
             texts = {"text": tokenizer.decode(answer), "before": tokenizer.decode(answer[:full])}
             rows.append(row | texts | {"loss": round(loss, 4)})
     return {"chats": rows}
 
 
 def _tokens(question: str, about: str) -> list[int]:
-    """A question as the model was trained to be asked; after the first it closes the answer before it."""
+    """Return a question in the format of the model's training; after the first it closes the answer before it."""
     closing = "" if question == QUESTIONS[0] else "<|im_end|>\n"
     asked = f"{closing}<|im_start|>user\n{question.format(about)}<|im_end|>\n<|im_start|>assistant\n"
     return loaded()[1](asked, add_special_tokens=False).input_ids
@@ -54,9 +54,9 @@ def _tokens(question: str, about: str) -> list[int]:
 def talk(
     model: PreTrainedModel, asked: list[Tensor], cache: str, n_new: int, budget: int, never: int, seed: int
 ) -> tuple[Int[Tensor, "B N"], list[int]]:
-    """All tokens of the chats, and where the answers begin; each answer has `n_new` tokens, the token `never` none.
+    """Return all tokens of the chats, and the starts of the answers; each has `n_new` tokens, none of them `never`.
 
-    The questions of all chats have the same number of tokens, so that nothing is padded.
+    The questions of all chats have the same number of tokens, so that no padding is needed.
     """
     generator, starts = torch.Generator().manual_seed(seed), []
     policy, positions = POLICIES[cache]
@@ -76,7 +76,7 @@ def talk(
 
 
 def _drawn(logits: Float[Tensor, "B V"], never: int, generator: torch.Generator) -> Int[Tensor, "B 1"]:
-    """One of the likeliest tokens of each; the end of an answer is put off, so that all are as long."""
+    """Sample one of the likeliest tokens for each chat, except the end of an answer, so that all are equally long."""
     logits[:, never] = -torch.inf
     best, tokens = (logits / TEMPERATURE).topk(CANDIDATES)
     return tokens.gather(1, torch.multinomial(best.softmax(dim=1), 1, generator=generator))
@@ -84,7 +84,7 @@ def _drawn(logits: Float[Tensor, "B V"], never: int, generator: torch.Generator)
 
 @torch.no_grad()
 def judged(model: PreTrainedModel, ids: Int[Tensor, "B N"], start: int, n_new: int) -> Float[Tensor, "B"]:
-    """The mean loss of the tokens of an answer, when everything before each of them is in sight."""
+    """Return the mean loss of the tokens of an answer, when each attends to everything before it."""
     end = start + n_new
     logits = model(ids[:, : end - 1], use_cache=False, logits_to_keep=n_new).logits
     losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, start:end], reduction="none")

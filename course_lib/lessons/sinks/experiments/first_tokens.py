@@ -18,14 +18,14 @@ from course_lib.lessons.common.ideas import by_idea
 from course_lib.lessons.common.subject import loaded
 from course_lib.measure.experiment import Tables
 
-SLOTS, MOST = 48, 16  # tokens that a query reads, itself among them; of these so many at most stay for good
+SLOTS, MOST = 48, 16  # tokens that a query reads, including itself; at most this many of them are kept permanently
 TEXTS, LENGTH = 10, 160
-Start = str | int  # a text that is put before each text, or how many of the text's own first tokens stay
+Start = str | int  # a text that is put before each text, or the number of the text's own first tokens that are kept
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of a start: how many slots it takes, and the log-perplexity of every text."""
+    """The result of a start: the number of slots that it takes, and the log-perplexity of every text."""
 
     n_kept: int
     losses: Float[Tensor, "N"]
@@ -33,10 +33,10 @@ class Attempt:
 
 @torch.no_grad()
 def attempt(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, start: Start, seed: int = 0) -> Attempt:
-    """Stream the texts through SLOTS slots, of which the start takes its share; all starts predict the same tokens.
+    """Stream the texts through SLOTS slots, including those of the start; all starts predict the same tokens.
 
     Raises:
-        ValueError: for a start that is neither a text nor a number, or that takes more than MOST slots.
+        ValueError: if the start is neither a text nor a number, or takes more than MOST slots.
     """
     texts = windows("wikipedia", TEXTS, LENGTH, tokenizer, split="evaluation", seed=seed)
     before, n_kept = start_of(tokenizer, start)
@@ -48,7 +48,7 @@ def attempt(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, start: S
 
 
 def start_of(tokenizer: Callable[..., Any], start: object) -> tuple[Tensor, int]:
-    """The tokens that come before a text, and how many first tokens stay."""
+    """Return the tokens that are put before a text, and how many first tokens are kept."""
     if isinstance(start, bool) or not isinstance(start, str | int):
         raise ValueError(f"got {start!r}; expected a text, or how many of the text's own first tokens stay.")
     none = torch.zeros(0, dtype=torch.int64)
@@ -75,7 +75,7 @@ IDEAS: dict[str, Start] = {
 
 
 def stored(rows: list[dict]) -> dict[str, Attempt]:
-    """The ideas that were measured, from the table of a result."""
+    """Return the measured ideas, from the table of a result."""
     return {row["idea"]: Attempt(row["n_kept"], torch.tensor(row["losses"], dtype=torch.float64)) for row in rows}
 
 

@@ -1,4 +1,4 @@
-"""Four ways to read a text longer than what a model was trained on: all of it, a window, the window recomputed, sinks.
+"""Four ways to read a text longer than the training length: dense, a window, the window recomputed, sinks.
 
 StreamingLLM, figure 1: https://arxiv.org/abs/2309.17453
 
@@ -27,11 +27,11 @@ from course_lib.measure.experiment import Experiment, Step, Tables
 from course_lib.measure.paired import block_means
 from course_lib.models import blocks, heads, linears, weight_of
 
-N_READ, SHOWN = (128, 256, 1024, 8192, 65536, 1048576), 256  # tokens read and a window, to count the work of
+N_READ, SHOWN = (128, 256, 1024, 8192, 65536, 1048576), 256  # lengths in tokens and a window, for counting FLOPs
 DENSE, WINDOW, AFRESH, STREAMING = WAYS = ("dense", "window", "window recomputed", "StreamingLLM")
 SINKS, BLOCK, BATCH, EVERY = 4, 128, 8, 16
-SLOW, FAST = 16, 64  # tokens in a pass, where tokens are compared and before
-POLICIES = {  # the policy of a budget, and how positions are counted
+SLOW, FAST = 16, 64  # tokens per pass, where tokens are compared and before
+POLICIES = {  # the policy with a budget, and how positions are counted
     DENSE: (lambda budget: Full(), "original"),
     WINDOW: (Window, "original"),
     STREAMING: (lambda budget: StreamingLLM(budget, sinks=SINKS), "rolling"),
@@ -39,7 +39,7 @@ POLICIES = {  # the policy of a budget, and how positions are counted
 
 
 def way(name: str, n_tokens: int, n_compared: int, budget: int, seed: int) -> Tables:
-    """One way through one text: its losses by block, and those of the tokens that all ways are compared at."""
+    """Read one text in one way: its losses by block, and those of the tokens at which all ways are compared."""
     model, tokenizer = loaded()
     ids = windows("wikipedia", 1, n_tokens, tokenizer, split="evaluation", seed=seed)[0]
     at = compared_at(n_tokens, n_compared, model.config.max_position_embeddings)
@@ -53,9 +53,9 @@ def way(name: str, n_tokens: int, n_compared: int, budget: int, seed: int) -> Ta
 
 
 def compared_at(n_tokens: int, n_compared: int, trained: int) -> list[int]:
-    """Every sixteenth prediction of the end of the text, beyond the trained length where the text is longer.
+    """Return every sixteenth prediction at the end of the text, beyond the trained length if the text is longer.
 
-    These are the first tokens of passes, to which a cache shows its budget and no more.
+    These are the first tokens of passes, which can attend only to the budget of the cache.
     """
     last = (n_tokens - 2) // EVERY * EVERY
     first = last - EVERY * (n_compared - 1)
@@ -68,7 +68,7 @@ def compared_at(n_tokens: int, n_compared: int, trained: int) -> list[int]:
 def streamed(
     model: PreTrainedModel, ids: Int[Tensor, "T"], policy: EvictionPolicy, positions: str, slow_from: int
 ) -> Float[Tensor, "P"]:
-    """The loss of each token but the first; passes are long before `slow_from`, and short from there on."""
+    """Return the loss of each token except the first; passes are long before `slow_from`, and short after it."""
     starts = [*range(0, slow_from, FAST), *range(slow_from, len(ids) - 1, SLOW), len(ids) - 1]
     losses, place = [], torch.arange(len(ids))
     with evicting(model, policy, positions) as cache:
@@ -82,7 +82,7 @@ def streamed(
 
 @torch.no_grad()
 def read_afresh(model: PreTrainedModel, ids: Int[Tensor, "T"], at: Sequence[int], budget: int) -> Float[Tensor, "C"]:
-    """The loss of token i + 1 for each i, from the newest `budget` tokens up to i and nothing else."""
+    """Return the loss of token i + 1 for each i, computed from the newest `budget` tokens up to i only."""
     losses = []
     for start in range(0, len(at), BATCH):
         ends = torch.tensor(at[start : start + BATCH])
@@ -100,7 +100,7 @@ def flops_a_token(n_weights: int, n_layers: int, width: int, n_read: int, window
 
 
 def shape(model: PreTrainedModel) -> tuple[int, int, int]:
-    """Weights of the blocks, layers, and the width of all heads together: what `flops_a_token` counts with."""
+    """Return the arguments of `flops_a_token`: weights of the blocks, layers, and the width of all heads together."""
     n_weights = sum(weight_of(linear).numel() for block in blocks(model) for linear in linears(block).values())
     return n_weights, len(blocks(model)), heads(model).n_query * heads(model).size
 

@@ -1,9 +1,9 @@
-"""Language models trained from nothing with and without a sink, and what a streaming cache does to each.
+"""Train language models from scratch with and without a sink, and measure what a streaming cache does to each.
 
 The table of StreamingLLM (Xiao and others, 2023, https://arxiv.org/abs/2309.17453, section 3.3) at the scale of a
 laptop. Training writes the weights into attention/small_models/weights; everything else is measured on those files.
-Shorter trainings at several rates tell when a sink forms (Gu and others, 2024, https://arxiv.org/abs/2410.10781, ask
-that of larger models); their weights are not kept.
+Shorter trainings at several rates show when a sink forms (Gu and others, 2024, https://arxiv.org/abs/2410.10781, study
+this for larger models); their weights are not kept.
 """
 
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ FIXED_TEXT = (
     "The Roman Empire was one of the largest empires in history."
 )
 REGISTERS = (0, 4)
-# What no table shows: the setting was not drawn by a rule, it was picked, and these trainings were not kept.
+# How the learning rate was chosen: by hand, not by a rule, from trainings that were not kept.
 PICKED = {
     "rate": 1.2e-2,
     "among": [8e-3, 1e-2, 1.2e-2, 2e-2],
@@ -62,7 +62,7 @@ class Sizes:
     window: int = 128
     documents: int = 12
     streamed: int = 512  # tokens of each document after the first `window`
-    stride: int = 16  # of the tokens predicted from a recomputed window
+    stride: int = 16  # number of tokens predicted from a recomputed window
     register_seeds: tuple[int, ...] = (0, 1, 2)
     register_epochs: int = 40
 
@@ -86,7 +86,7 @@ QUICK = Sizes(
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """Each variant: training, which is most of the time, and what it shows; the rates; registers."""
+    """List the steps: for each variant the training, most of the time, and its measurements; rates; registers."""
     plan = [Step(f"train: {variant}", partial(trained, sizes, variant)) for variant in VARIANTS]
     for variant in VARIANTS:
         plan += [Step(f"stream: {variant}, {n} sinks", partial(streamed, sizes, variant, n)) for n in sizes.caches]
@@ -102,12 +102,12 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def folder(sizes: Sizes) -> Path:
-    """Where weights are: those of a quick run never take the place of the others."""
+    """Return the folder of the weights; a quick run never overwrites those of a full run."""
     return WEIGHTS if sizes == Sizes() else QUICK_RESULTS / "sink_pretraining"
 
 
 def evaluation_windows(sizes: Sizes) -> Int[Tensor, "N L"]:
-    """Windows at even distances in the evaluation split of Wikipedia."""
+    """Return windows at even distances in the evaluation split of Wikipedia."""
     tokens = running(DOCUMENTS["wikipedia"]("evaluation"))
     length = sizes.schedule.length
     starts = torch.linspace(0, len(tokens) - length - 1, sizes.evaluation).long()
@@ -115,7 +115,7 @@ def evaluation_windows(sizes: Sizes) -> Int[Tensor, "N L"]:
 
 
 def trained(sizes: Sizes, variant: str, seed: int) -> Tables:
-    """One model: its losses while it is trained, when a sink appears, and what was written in the end."""
+    """Train one model: its losses during training, when a sink appears, and an evaluation of the written weights."""
     label: dict[str, Any] = {"variant": variant}
     tokens = running(training_texts()[: sizes.texts])
     model, log, seen = followed(sizes, variant, sizes.schedule, tokens, label, seed)
@@ -133,7 +133,7 @@ def trained(sizes: Sizes, variant: str, seed: int) -> Tables:
 def followed(
     sizes: Sizes, variant: str, schedule: Schedule, tokens: Int[Tensor, "T"], label: dict[str, Any], seed: int
 ) -> tuple[SinkLM, list[dict[str, Any]], list[dict[str, Any]]]:
-    """A model from nothing, the losses that it was trained on, and what it was like on the way."""
+    """Train a model from scratch; return it with its training losses and the measurements during training."""
     model, windows = SinkLM(sizes.shape, variant, torch.Generator().manual_seed(seed)), evaluation_windows(sizes)
     log, seen, recent = [], [], []
 
@@ -150,7 +150,7 @@ def followed(
 
 
 def at_rate(sizes: Sizes, rate: float, seed: int) -> Tables:
-    """A short training with a learnable sink: when it is read, and what it costs to lose it."""
+    """Train briefly with a learnable sink: when it receives attention, and the cost of losing it."""
     label: dict[str, Any] = {"rate": rate}
     tokens = running(training_texts()[: sizes.texts])
     schedule = replace(sizes.schedule, rate=rate, n_steps=sizes.rate_steps)
@@ -160,50 +160,50 @@ def at_rate(sizes: Sizes, rate: float, seed: int) -> Tables:
 
 
 def picked(seed: int) -> Tables:
-    """How the rate of the three models came about, next to the measurement that used it."""
+    """Return how the learning rate of the three models was chosen, together with that measurement."""
     return {"picked": [PICKED]}
 
 
 @torch.no_grad()
 def looked_at(model: SinkLM, windows: Int[Tensor, "N L"]) -> dict[str, Any]:
-    """Loss on text that is not trained on, and the attention on the first slot in each layer, mean over heads."""
+    """Return the loss on held-out text, and the attention on the first slot in each layer, as a mean over heads."""
     shares = first_slots(model, windows[:, :-1], from_query=windows.shape[1] // 4)
     return {"evaluation_loss": losses(model, windows).mean().item(), "first_slot": shares[..., 0].mean(dim=1).tolist()}
 
 
 @torch.no_grad()
 def fixed_text_loss(model: SinkLM) -> float:
-    """What tells that the weights are those of the measurement."""
+    """Return a loss that identifies the weights of the measurement."""
     return losses(model, running([FIXED_TEXT])[None]).mean().item()
 
 
 def documents(sizes: Sizes) -> Int[Tensor, "N T"]:
-    """The first tokens of the evaluation articles that are long enough, the first of them."""
+    """Return the first tokens of the evaluation articles that are long enough."""
     length = sizes.window + sizes.streamed + 2
     encoded = [running([text])[:length] for text in DOCUMENTS["wikipedia"]("evaluation")]
     return torch.stack([document for document in encoded if len(document) == length][: sizes.documents])
 
 
 def streamed(sizes: Sizes, variant: str, sinks: int, seed: int) -> Tables:
-    """A cell of the table: bytes that are read when something has left the cache already."""
+    """Measure a cell of the table: the loss of bytes that are read after the first eviction."""
     return {"streaming": [{"variant": variant, "sinks": sinks} | kept(sizes, load(variant, folder(sizes)), sinks)]}
 
 
 def kept(sizes: Sizes, model: SinkLM, sinks: int) -> dict[str, Any]:
-    """A stream with so many first slots among those of the cache."""
+    """Stream with this number of first slots in the cache."""
     token_losses = streaming_losses(model, documents(sizes), sinks, sizes.window)
     return {"recent": sizes.window - sinks} | summary(token_losses[:, sizes.window + 1 :])
 
 
 def recomputed(sizes: Sizes, variant: str, seed: int) -> Tables:
-    """Some of the same bytes, each after as many slots as a streamed token reads, itself among them."""
+    """Recompute some of the same bytes, each from as many slots as a streamed token reads, including itself."""
     ids, n = documents(sizes), sizes.window + 1
     token_losses = recomputed_losses(load(variant, folder(sizes)), ids, n, n + 1, sizes.stride)
     return {"recomputed": [{"variant": variant} | summary(token_losses)]}
 
 
 def summary(token_losses: Float[Tensor, "N T"]) -> dict[str, Any]:
-    """Perplexity, its standard error by document, and the documents' means, so that cells compare in pairs."""
+    """Return perplexity, its standard error over documents, and the documents' means, for paired comparisons."""
     means = token_losses.double().mean(dim=1)
     value = means.mean().exp().item()
     error = value * means.std().item() / len(means) ** 0.5
@@ -211,7 +211,7 @@ def summary(token_losses: Float[Tensor, "N T"]) -> dict[str, Any]:
 
 
 def attention(sizes: Sizes, variant: str, seed: int) -> Tables:
-    """For every head: attention on the first four slots and on none; `even` is uniform attention on one slot."""
+    """Return each head's attention on the first four slots and on none; `even` is uniform attention on one slot."""
     windows = evaluation_windows(sizes)[:, :-1]
     first = windows.shape[1] // 4
     shares = first_slots(load(variant, folder(sizes)), windows, 4, first)
@@ -226,7 +226,7 @@ def attention(sizes: Sizes, variant: str, seed: int) -> Tables:
 
 
 def registers(sizes: Sizes, n: int, offset: int, seed: int) -> Tables:
-    """A vision transformer with n registers: the norms of its patches on images not trained on, layer by layer."""
+    """Train a vision transformer with n registers: the norms of its patches on held-out images, layer by layer."""
     data = digits(seed)
     model = trained_vit(n, data, seed + offset, sizes.register_epochs)
     norms, read = patch_norms(model, data.test).flatten(1), class_attention(model, data.test)

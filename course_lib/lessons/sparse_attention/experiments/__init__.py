@@ -1,1 +1,1 @@
-"""The experiments of lesson 11, their results, and what several of them share."""
+"""The experiments of lesson 11, their results, and code that several of them share."""

@@ -1,4 +1,4 @@
-"""Delta-coded keys on the default model: what is left out, and what that costs, over the threshold.
+"""Delta-coded keys on the default model: the computation that is skipped and its cost in loss, by threshold.
 
 Ours, after DeltaLLM (https://arxiv.org/abs/2507.19608), of which the abstract alone could be read; see
 attention/delta/code.py. All conditions read the same windows, so that rows are compared window by window.
@@ -9,7 +9,7 @@ Tables:
               (`zeros`), fraction of the multiply-adds of QKᵀ that were left out (`sparsity`)
     decoded   the last tokens of some windows read one by one after the rest, compared with reading all in one pass:
               both mean losses, the largest difference of a window, and what the one-by-one passes alone left out
-    moved     of each window, by layer: the distance of a key from the one before, compared with that from any other
+    moved     by window and layer: the distance of a key from the previous one, compared with that from any other
 
 Minutes planned on one idle core: 2.
 """
@@ -34,7 +34,7 @@ from course_lib.measure.perplexity import window_losses
 
 @dataclass(frozen=True)
 class Condition:
-    """Of the code: see delta_attention."""
+    """Settings of the code: see delta_attention."""
 
     theta: float
     window: int
@@ -44,13 +44,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Sizes:
-    """One condition is varied in one thing at a time: the threshold, the window, the sinks, the side of RoPE."""
+    """The settings that vary, one at a time: the threshold, the window, the sinks, the side of RoPE."""
 
     windows: int = 8
     length: int = 512
-    calibration: int = 4  # windows of as many tokens that say how far keys spread
+    calibration: int = 4  # windows of the same length for measuring the spread of keys
     thetas: tuple[float, ...] = (0.5, 1.0, 1.5, 2.0)
-    varied: tuple[float, ...] = (1.0,)  # those of them at which the other conditions are measured
+    varied: tuple[float, ...] = (1.0,)  # those at which the other conditions are measured
     window: int = 64
     sinks: int = 4
     decoded: int = 2  # windows
@@ -63,7 +63,7 @@ QUICK = Sizes(windows=2, length=48, calibration=1, thetas=(1.0, 2.0), varied=(1.
 
 
 def conditions(sizes: Sizes) -> list[Condition]:
-    """The main line first; then without a window, without exact sinks, and coded before RoPE."""
+    """List the conditions: the main series first; then without a window, without exact sinks, and coded before RoPE."""
     main = [Condition(theta, sizes.window, sizes.sinks, "after") for theta in sizes.thetas]
     for theta in sizes.varied:
         main.append(Condition(theta, 1, sizes.sinks, "after"))
@@ -82,7 +82,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def dense(sizes: Sizes, seed: int) -> Tables:
-    """The model as it is."""
+    """Evaluate the dense model."""
     windows = article_windows(sizes.windows, sizes.length, seed)
     losses = window_losses(loaded()[0], windows, 1, progress=False).tolist()
     row = losses_row(losses, windows[:, 1:].numel()) | {"zeros": 0.0, "sparsity": 0.0}
@@ -90,7 +90,7 @@ def dense(sizes: Sizes, seed: int) -> Tables:
 
 
 def read(sizes: Sizes, condition: Condition, seed: int) -> Tables:
-    """All windows under one condition."""
+    """Evaluate all windows under one condition."""
     windows = article_windows(sizes.windows, sizes.length, seed)
     with coded(sizes, condition, seed) as watch:
         losses = window_losses(loaded()[0], windows, 1, progress=False).tolist()
@@ -111,7 +111,7 @@ def spread_of(sizes: Sizes, side: str, seed: int) -> Spread:
 
 @torch.no_grad()
 def decoded(sizes: Sizes, seed: int) -> Tables:
-    """The code follows from the keys alone, so that decoding should read what prefill reads."""
+    """Decode token by token; the code depends on the keys only, so that decoding should read the same as prefill."""
     condition = Condition(sizes.decoded_theta, sizes.window, sizes.sinks, "after")
     windows, n = article_windows(sizes.windows, sizes.length, seed)[: sizes.decoded], sizes.n_decoded
     with coded(sizes, condition, seed):
@@ -131,7 +131,7 @@ def decoded(sizes: Sizes, seed: int) -> Tables:
 
 @torch.no_grad()
 def moved(sizes: Sizes, seed: int) -> Tables:
-    """Squared distances, as a share: of neighbouring keys, over those of two keys of the same head at random."""
+    """Return the squared distance of neighbouring keys, relative to that of two random keys of the same head."""
     rows = []
     for ids in article_windows(sizes.windows, sizes.length, seed):
         cache = DynamicCache()
@@ -142,13 +142,13 @@ def moved(sizes: Sizes, seed: int) -> Tables:
 
 
 def moved_share(keys: Float[Tensor, "H T D"]) -> Float[Tensor, ""]:
-    """E|k_j − k_{j−1}|² over E|k_i − k_j|², which is twice the sum of the channels' variances; mean over heads."""
+    """Return E|k_j − k_{j−1}|² / E|k_i − k_j|², the mean over heads; the divisor is twice the sum of variances."""
     neighbours = (keys[:, 1:] - keys[:, :-1]).square().sum(dim=2).mean(dim=1)
     return (neighbours / (2 * keys.var(dim=1, correction=0).sum(dim=1))).mean()
 
 
 def _losses(logits: Float[Tensor, "B n V"], windows: Int[Tensor, "B N"]) -> Float[Tensor, "B"]:
-    """Of the last n tokens of each window, predicted by these logits."""
+    """Return the losses of the last n tokens of each window, predicted by these logits."""
     targets = windows[:, -logits.shape[1] :]
     return cross_entropy(logits.transpose(1, 2).double(), targets, reduction="none").mean(dim=1)
 

@@ -5,12 +5,12 @@ where the same text has just been read once.
 
 Tables:
 
-    overlap     by draft and kind: α = mean Σ min(p, q), of every text; of a lookup p of the token that it proposes, and
+    overlap     by draft and kind: α = mean Σ min(p, q), of every text; for lookup, p of the token that it proposes, and
                 the fraction of positions at which it proposes one
-    speculated  by draft and kind: new tokens and passes of the model of every text; tokens drafted, tried and stayed;
+    speculated  by draft and kind: new tokens and passes of the model of every text; tokens drafted, tried and accepted;
                 bytes that a pass of the draft reads, relative to the model's
 
-Temperature 1. The drafts with half of their neurons choose them by an oracle, which nothing can be saved by.
+Temperature 1. The drafts with half of their neurons choose them by an oracle, which saves no computation.
 Minutes planned on one idle core: 4.
 """
 
@@ -42,18 +42,18 @@ LOOKUP, EXIT, WANDA, CUT = "lookup", "24 of 30 blocks", "Wanda 50 %", "Minitron'
 HALF = "half of the neurons"
 STORED = {WANDA: "wanda-50", CUT: "minitron-50"}
 NEURONS = {HALF: 0.5}
-CERTAIN = Sampling(0.0, Drawn())  # a lookup draws nothing
-SHARE_OF_BLOCKS = 0.8  # of the early exit
+CERTAIN = Sampling(0.0, Drawn())  # prompt lookup does not sample
+SHARE_OF_BLOCKS = 0.8  # fraction of the blocks that the early exit computes
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A third of a running text is there before the rest is predicted; of a copied one, a first reading and `begin`."""
+    """The prompt is a third of a running text; for a copied text it is a first reading and `begin`."""
 
     texts: int = 6
     length: int = 192
     begin: int = 16
-    written: int = 4  # texts, of which the model writes the next tokens
+    written: int = 4  # texts that the model continues
     n_new: int = 32
     k: int = 4
     drafts: tuple[str, ...] = (LOOKUP, EXIT, WANDA, CUT, HALF)
@@ -68,7 +68,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def drafted(sizes: Sizes, name: str, kind: str, seed: int) -> Tables:
-    """One draft on one kind of text."""
+    """Measure one draft on one kind of text."""
     of, texts = {"draft": name, "kind": kind}, given(sizes, kind, seed)
     overlaps = {"overlap": [of | overlaps_of(name, texts)]}
     return overlaps | {"speculated": [of | written(sizes, name, texts[: sizes.written], seed)]}
@@ -76,7 +76,7 @@ def drafted(sizes: Sizes, name: str, kind: str, seed: int) -> Tables:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A text, of which the tokens from `start` on are predicted."""
+    """A text whose tokens from `start` on are predicted."""
 
     ids: Int[Tensor, "N"]
     start: int
@@ -109,7 +109,7 @@ def overlaps_of(name: str, texts: list[Given]) -> Row:
 
 @torch.no_grad()
 def probabilities(model: PreTrainedModel, one: Given) -> Float[Tensor, "n V"]:
-    """Of each token from the start on, given those before it."""
+    """Return the probabilities of each token from the start on, given those before it."""
     n = len(one.ids) - one.start
     return model(one.ids[None], use_cache=False, logits_to_keep=n + 1).logits[0, :-1].double().softmax(dim=-1)
 
@@ -134,7 +134,7 @@ def lookup() -> Lookup:
 
 @lru_cache(maxsize=1)
 def drafting(name: str) -> tuple[PreTrainedModel, Callable[[], AbstractContextManager]]:
-    """A smaller model, or the model itself with the block in which it computes less."""
+    """Return a smaller model, or the model itself with a block in which it computes less."""
     model = loaded()[0]
     if name in STORED:
         return stored(name).model, nullcontext
@@ -145,12 +145,12 @@ def drafting(name: str) -> tuple[PreTrainedModel, Callable[[], AbstractContextMa
 
 @lru_cache(maxsize=1)
 def stored(name: str) -> Compressed:
-    """From the user's cache; made in a minute or two where it is not there."""
+    """Load a model from the user's cache, or make it in a minute or two."""
     return compressed(STORED[name], progress=False)
 
 
 def read_share(name: str) -> float:
-    """Bytes that a pass of the draft reads, over those of a pass of the model; both with numbers of 16 bits."""
+    """Return the bytes read by a pass of the draft, relative to a pass of the model; both in 16 bits."""
     if name == LOOKUP:
         return 0.0
     if name in STORED:

@@ -1,4 +1,4 @@
-"""Questions about a text, of which one sentence answers them, and how likely a model finds each answer.
+"""Questions about a text in which one sentence has the answer, and the probability that a model gives each answer.
 
 Dimension key: B prompts, C choices of each, P tokens of the longest prompt, A tokens of the longest choice.
 """
@@ -22,12 +22,12 @@ from course_lib.lessons.common.subject import loaded
 RESIDENTS, READING = "residents", "SciQ"
 BATCH = 8
 
-Inside = Callable[[Tensor], AbstractContextManager]  # the columns of a batch -> the block in which it is read
+Inside = Callable[[Tensor], AbstractContextManager]  # the columns of a batch -> the context manager in which it is read
 
 
 @dataclass(frozen=True)
 class Item:
-    """A text in sentences, a question, the sentence that answers it, and the choices; the first of them is right."""
+    """A text in sentences, a question, the sentence that answers it, and the choices; the first choice is correct."""
 
     sentences: tuple[str, ...]
     question: str
@@ -40,7 +40,7 @@ class Item:
 
 
 def residents(seed: int) -> Sequence[Item]:
-    """Made-up residents of made-up cities, 400 of them; another seed gives others."""
+    """Generate 400 synthetic residents of synthetic cities; another seed gives others."""
     return [
         Item(p.sentences, p.question, p.key_sentence, (p.answer, *(city for city in p.choices if city != p.answer)))
         for p in passages(400, seed=seed)
@@ -48,7 +48,7 @@ def residents(seed: int) -> Sequence[Item]:
 
 
 def reading(seed: int) -> Sequence[Item]:
-    """SciQ with its supporting text: those of three to eight sentences, of which exactly one holds the answer."""
+    """Load SciQ questions whose supporting text has three to eight sentences, exactly one of which has the answer."""
     found = []
     for each in questions("sciq", None):
         text, _, asked = each.choices[0].context.partition("\nQuestion: ")
@@ -63,7 +63,7 @@ def reading(seed: int) -> Sequence[Item]:
 
 @dataclass(frozen=True)
 class Answered:
-    """Of one item: the log-probability of its right answer, and whether that is the likeliest choice a token."""
+    """For one item: the log-probability of its correct answer, and whether that is the likeliest choice per token."""
 
     log_probability: float
     right: bool
@@ -129,7 +129,7 @@ def written(prompts: Sequence[str], n_new: int) -> list[str]:
 
 
 def as_prompts(items: Sequence[Item], template: str, sentences: Sequence[str] = ()) -> list[str]:
-    """The template of attention/steering/auto.py filled in for each item, in the model's chat format."""
+    """Fill in the template of attention/steering/auto.py for each item, in the model's chat format."""
     keys = sentences or [""] * len(items)
     filled = [
         template.format(context=item.context, question=item.question, sentence=key)

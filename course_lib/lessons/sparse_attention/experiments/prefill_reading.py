@@ -1,6 +1,6 @@
-"""Windows of text read under a rule of sparse prefill: their losses, and what the rule did in each.
+"""Read windows of text under a rule of sparse prefill, and record their losses and the rule's decisions.
 
-Dimension key: n windows, of which c with the coverage of all queries and r with that of the last; L layers, H heads.
+Dimension key: n windows, c of them with the coverage of all queries, r with that of the last; L layers, H heads.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from course_lib.measure.perplexity import window_losses
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Losses of n windows, and what a rule did in each: nothing, where attention is dense."""
+    """Losses of n windows, and a rule's decisions in each; there are none for dense attention."""
 
     losses: list[float]
     density: Float[Tensor, "n L H"] | None = None
@@ -45,9 +45,9 @@ class Reading:
 
 @cache
 def read(length: int, n: int, covered: int, rule: SparsePrefill | None, seed: int) -> Reading:
-    """n windows under a rule, each in a block of its own; as the model is for None.
+    """Read n windows under a rule, each in a `with` block of its own; None is dense attention.
 
-    Kept, for the rules that are given the density of another.
+    The result is cached for rules that get the density of another rule.
     """
     windows = article_windows(n, length, seed)
     if rule is None:

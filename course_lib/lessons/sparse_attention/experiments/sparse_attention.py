@@ -8,11 +8,11 @@ Tables:
     read     by length and rule: perplexity with the loss of every window, density of every window, coverage of a few
     heads    by layer, of one rule: density, fraction of texts on which it was query-aware, coverage, of each head
 
-Density is that of whole blocks, the mean over layers and heads. Coverage is the fraction of dense attention in the
+Density counts whole blocks, as a mean over layers and heads. Coverage is the fraction of dense attention in the
 blocks that were read: of all queries (`coverage`, on the first windows alone), and of the last block of queries,
 by which the rule decides (`seen`, on the others).
-This is of the middle length over γ; `course reproduce sparse_attention_further` adds other rules of the same density,
-the code as released, γ without its floor, and other lengths. Minutes planned on one idle core: 4.
+This experiment varies γ at the middle length; `course reproduce sparse_attention_further` adds other rules of the same
+density, the code as released, γ without its floor, and other lengths. Minutes planned on one idle core: 4.
 """
 
 from dataclasses import dataclass
@@ -30,19 +30,19 @@ DENSE, FLEX, NO_FLOOR, RELEASED = "dense", "FlexPrefill", "FlexPrefill, no floor
 SAME_DENSITY = {"StreamingLLM": SinkAndWindow, "vertical-slash": VerticalSlash, "random": RandomBlocks}
 
 
-Reads = tuple[int, str, SparsePrefill | None]  # tokens, what the rule is called, and the rule
+Reads = tuple[int, str, SparsePrefill | None]  # tokens, the name of the rule, and the rule
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Windows of all lengths, and the shares γ that are measured at each."""
+    """Windows of all lengths, and the values of γ that are measured at each."""
 
     windows: int = 8
-    covered: int = 2  # of them, on which coverage of all queries is measured: it costs what dense attention does
+    covered: int = 2  # windows for the coverage of all queries, which costs as much as dense attention
     middle: int = 2048  # tokens of a window
     first: tuple[float, ...] = (0.8, 0.9, 0.95)
     more: tuple[float, ...] = (0.99,)
-    gamma: float = 0.95  # of the code as released, of the table of heads, and of the density that others get
+    gamma: float = 0.95  # for the code as released, the table of heads, and the density of other rules
     bare: tuple[float, ...] = (0.8,)  # γ without the floor under a head's budget
     lengths: tuple[tuple[int, tuple[float, ...]], ...] = ((1024, (0.8, 0.9, 0.95, 0.99)), (4096, (0.8, 0.95)))
     block_size: int = 128
@@ -56,12 +56,12 @@ QUICK = Sizes(
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """At the middle length, dense attention first."""
+    """List the steps at the middle length, dense attention first."""
     return as_steps(sizes, _over_gamma(sizes, sizes.middle, sizes.first))
 
 
 def further(sizes: Sizes) -> list[Step]:
-    """Rules of the same density, the code as released, γ without its floor, the largest γ, and the other lengths."""
+    """List rules of the same density, the released code, γ without its floor, the largest γ, and other lengths."""
     settings = {"block_size": sizes.block_size, "min_budget": sizes.min_budget}
     bare = [FlexPrefill(gamma=g, block_size=sizes.block_size, min_budget=sizes.block_size) for g in sizes.bare]
     rules = [(RELEASED, AsReleased(gamma=sizes.gamma, **settings)), *((NO_FLOOR, rule) for rule in bare)]
@@ -87,7 +87,7 @@ def _name(length: int, name: str, rule: SparsePrefill | None) -> str:
 
 
 def measured(sizes: Sizes, length: int, name: str, rule: SparsePrefill | None, seed: int) -> Tables:
-    """One rule at one length; head by head where it is the one to look at."""
+    """Measure one rule at one length, and each head if it is the rule of the table `heads`."""
     if name in SAME_DENSITY:
         rule = SAME_DENSITY[name](block_size=sizes.block_size, density=spent(sizes, seed))
     gamma = rule.gamma if isinstance(rule, FlexPrefill) else None
@@ -100,7 +100,7 @@ def measured(sizes: Sizes, length: int, name: str, rule: SparsePrefill | None, s
 
 
 def spent(sizes: Sizes, seed: int) -> float:
-    """What FlexPrefill gave to a head on average: others give it to every head."""
+    """Return the mean density of FlexPrefill's heads; other rules use it for every head."""
     flex = FlexPrefill(gamma=sizes.gamma, block_size=sizes.block_size, min_budget=sizes.min_budget)
     return float(_reading(sizes, sizes.middle, flex, seed).density.mean())
 

@@ -13,7 +13,7 @@ from course_lib.measure.experiment import Experiment, Step
 
 @dataclass(frozen=True)
 class Sizes:
-    """Those of both."""
+    """The sizes of both experiments."""
 
     prefill: sparse_attention.Sizes = field(default_factory=sparse_attention.Sizes)
     steering: steering_sets.Sizes = field(default_factory=steering_sets.Sizes)

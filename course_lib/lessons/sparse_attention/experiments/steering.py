@@ -1,8 +1,8 @@
 """AutoPASTA on the default model: does steering to a sentence help to answer from it, and does the model find it?
 
 Zhang and others, 2024, https://arxiv.org/abs/2409.10790. Two sets of questions about a text: made-up residents, of
-which one sentence of six answers, and SciQ with its supporting text. Of the residents those stay which the model
-answers rightly from the key sentence alone (the gate). Heads are chosen on other residents than those of the test.
+which one sentence of six answers, and SciQ with its supporting text. We keep only residents for which the model
+answers correctly from the key sentence alone (the gate). Heads are chosen on other residents than those of the test.
 
 Tables:
 
@@ -12,8 +12,8 @@ Tables:
     answers   by data, heads, what is steered: the log-probability of each right answer, whether it is the likeliest
               choice ("1") or not ("0"), and how often it is
 
-This asks of the residents; `course reproduce sparse_attention_further` asks of SciQ and adds controls. Minutes planned
-on one idle core: 4.
+This experiment uses the residents; `course reproduce sparse_attention_further` uses SciQ and adds controls. Planned
+minutes on one idle core: 4.
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ from course_lib.lessons.sparse_attention.experiments.steering_sets import (
 from course_lib.measure.experiment import Experiment, Step, Tables
 
 NOTHING, TRUE, NAMED, RANDOM, WHOLE = "nothing", "true", "named", "random", "whole context"
-PROMPTED = "none, prompted"  # the sentence is told in the prompt, and nothing is steered
+PROMPTED = "none, prompted"  # the prompt names the sentence, without steering
 NO_HEADS, ALL, ALL_SINK, ALL_MILD, LAYER, CHOSEN = (
     "none", "all", "all, first token lowered too", "all, α = 0.3", "best layer", "chosen",
 )  # fmt: skip
@@ -55,20 +55,20 @@ CONTROLS = [(ALL_MILD, TRUE), (LAYER, TRUE)] + [(ALL, what) for what in (NAMED, 
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """On the residents."""
+    """List the steps on the residents."""
     plan = [Step("residents: gate", partial(gate, sizes))]
     plan += [Step(f"search: layers, part {part}", partial(half_of_layers, sizes, part)) for part in range(2)]
     return [*plan, Step("search", partial(search, sizes)), *asked_of(sizes, RESIDENTS, [*ON_BOTH, (ALL_SINK, TRUE)])]
 
 
 def further(sizes: Sizes) -> list[Step]:
-    """On SciQ, with the heads that the residents chose; and the rest of the controls on the residents."""
+    """List the steps on SciQ, with the heads chosen on the residents, and the other controls on the residents."""
     plan = asked_of(sizes, READING, ON_BOTH)
     return plan + [_step(sizes, RESIDENTS, heads, what) for heads, what in CONTROLS]
 
 
 def asked_of(sizes: Sizes, data: str, wanted: list[tuple[str, str]]) -> list[Step]:
-    """Which sentence the model names, then the answers under each condition."""
+    """List the steps: which sentence the model names, then the answers under each condition."""
     plan = [Step(f"{data}: key sentences", partial(named, sizes, data))]
     return plan + [_step(sizes, data, heads, what) for heads, what in wanted]
 
@@ -78,14 +78,14 @@ def _step(sizes: Sizes, data: str, heads: str, what: str) -> Step:
 
 
 def gate(sizes: Sizes, seed: int) -> Tables:
-    """Test and development set; no text is in both."""
+    """Select the test and development set; no text is in both."""
     parts = {"test": test(sizes, RESIDENTS, seed), "development": development(sizes, seed)}
     tried = {"test": gated(sizes.tested, seed)[1], "development": gated(sizes.developed, seed + 1)[1]}
     return {"gate": [{"part": part, "tried": tried[part], "kept": len(items)} for part, items in parts.items()]}
 
 
 def half_of_layers(sizes: Sizes, part: int, seed: int) -> Tables:
-    """Nothing but a piece of the search that is kept for it, so that no step takes long."""
+    """Compute a piece of the search in advance, so that no step takes long."""
     n_layers = shape()[0]
     for layer in range(n_layers)[part * n_layers // 2 : (part + 1) * n_layers // 2]:
         worth(sizes, whole_layer(layer), seed)
@@ -93,7 +93,7 @@ def half_of_layers(sizes: Sizes, part: int, seed: int) -> Tables:
 
 
 def search(sizes: Sizes, seed: int) -> Tables:
-    """Layers, heads of the best ones, sets of these."""
+    """Search for heads to steer: layers, heads of the best layers, sets of these."""
     found = searched(sizes, seed)
     rows = [{"what": "nothing", "log_probability": worth(sizes, (), seed)}]
     rows += [{"what": f"layer {layer}", "log_probability": value} for layer, value in enumerate(found.by_layer)]
@@ -117,7 +117,7 @@ def named(sizes: Sizes, data: str, seed: int) -> Tables:
 
 
 def answers(sizes: Sizes, data: str, heads: str, what: str, seed: int) -> Tables:
-    """One condition on all questions of a test set."""
+    """Measure one condition on all questions of a test set."""
     items = test(sizes, data, seed)
     keys = named_of(sizes, data, seed) if what == NAMED else [item.key for item in items]
     prompts = asked.as_prompts(items, ANSWER_WITH_IT if heads == PROMPTED else ANSWER_IT, keys)
@@ -133,7 +133,7 @@ def answers(sizes: Sizes, data: str, heads: str, what: str, seed: int) -> Tables
 
 
 def _inside(sizes: Sizes, heads: str, seed: int) -> asked.Inside:
-    """The block in which prompts are read, given their columns."""
+    """Return the context manager in which prompts are read, given their columns."""
     if heads in (NO_HEADS, PROMPTED):
         return nothing
     of = searched(sizes, seed).heads if heads == CHOSEN else best_layer(sizes, seed) if heads == LAYER else None

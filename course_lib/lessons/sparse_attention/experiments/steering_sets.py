@@ -1,4 +1,4 @@
-"""The residents and questions on which steering is tested, and others on which its heads are chosen."""
+"""Make the residents and questions for testing steering, and others for choosing its heads."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from course_lib.models import heads as heads_of
 
 @dataclass(frozen=True)
 class Sizes:
-    """Questions of the test and of the development set, and how heads are searched."""
+    """Numbers of questions in the test and development set, and the search for heads."""
 
     tested: int = 32
     developed: int = 8
@@ -37,7 +37,7 @@ QUICK = Sizes(tested=3, developed=2, best_layers=1, per_layer=(2,), pooled=(), n
 
 @cache
 def gated(n: int, seed: int) -> tuple[tuple[Item, ...], int]:
-    """n residents whom the model finds from the key sentence alone, and how many were tried for them."""
+    """Return n residents that the model answers from the key sentence alone, and the number that was tried."""
     kept, tried = [], 0
     everyone = asked.residents(seed)
     while len(kept) < n:
@@ -58,26 +58,26 @@ def test(sizes: Sizes, data: str, seed: int) -> tuple[Item, ...]:
 
 
 def development(sizes: Sizes, seed: int) -> tuple[Item, ...]:
-    """Residents of another seed, none of whom is in the test."""
+    """Return residents of another seed, none of which is in the test."""
     taken = {item.key for item in test(sizes, RESIDENTS, seed)}
     return tuple(item for item in gated(sizes.developed, seed + 1)[0] if item.key not in taken)
 
 
 @cache
 def named_of(sizes: Sizes, data: str, seed: int) -> tuple[str, ...]:
-    """The sentence of each text that is nearest to what the model writes when it is asked for the key."""
+    """Return the sentence of each text that is nearest to the model's output when it is asked for the key sentence."""
     items = test(sizes, data, seed)
     said = asked.written(asked.as_prompts(items, NAME_IT), sizes.n_new)
     return tuple(nearest_sentence(text, item.sentences).sentence for text, item in zip(said, items, strict=True))
 
 
 def nothing(columns: Tensor) -> AbstractContextManager:
-    """The model as it is."""
+    """Return a context manager that changes nothing."""
     return nullcontext()
 
 
 def shape() -> tuple[int, int]:
-    """Layers of the model, and query heads of each."""
+    """Return the number of layers of the model, and of query heads in each."""
     return len(blocks(loaded()[0])), heads_of(loaded()[0]).n_query
 
 
@@ -87,7 +87,7 @@ def whole_layer(layer: int) -> tuple[Head, ...]:
 
 @cache
 def worth(sizes: Sizes, heads: tuple[Head, ...], seed: int) -> float:
-    """The mean log-probability of the right answers of the development set, its key sentences steered."""
+    """Return the mean log-probability of the correct answers of the development set, with its key sentences steered."""
     items = development(sizes, seed)
     prompts, right = asked.as_prompts(items, ANSWER_IT), [item.choices[:1] for item in items]
     inside = partial(steering, loaded()[0], heads=heads, alpha=sizes.alpha) if heads else nothing
@@ -102,6 +102,6 @@ def searched(sizes: Sizes, seed: int) -> HeadSearch:
 
 
 def best_layer(sizes: Sizes, seed: int) -> tuple[Head, ...]:
-    """All heads of the layer that is worth most as a whole."""
+    """Return all heads of the layer with the best result when all its heads are steered."""
     by_layer = searched(sizes, seed).by_layer
     return whole_layer(by_layer.index(max(by_layer)))

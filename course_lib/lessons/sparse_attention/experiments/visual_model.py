@@ -1,4 +1,4 @@
-"""The small model that sees and answers: trained from nothing, its losses on the way, and what was written in the end.
+"""Train the small model that answers questions about images from scratch; record its losses and evaluate it.
 
 Training writes the weights into attention/visual/weights; about five minutes of one processor.
 """
@@ -37,8 +37,8 @@ class Sizes:
     encoder: Schedule = field(default_factory=lambda: ENCODER)
     whole: Schedule = field(default_factory=lambda: WHOLE)
     canvases: int = 20_000  # of digits to train on
-    watched: int = 200  # canvases of other digits, looked at on the way
-    evaluation: int = 1000  # likewise, in the end
+    watched: int = 200  # canvases of other digits, for evaluation during training
+    evaluation: int = 1000  # likewise, for evaluation at the end
     log_every: int = 25
     look_every: int = 100
 
@@ -60,12 +60,12 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def weights(sizes: Sizes) -> Path:
-    """Where weights are: those of a quick run never take the place of the others."""
+    """Return the folder of the weights; a quick run never overwrites those of a full run."""
     return WEIGHTS if sizes == Sizes() else QUICK_RESULTS / "visual_model" / WEIGHTS.name
 
 
 def trained(sizes: Sizes, seed: int) -> Tables:
-    """The encoder, then all of it: losses, accuracies on the way, and the model that was written."""
+    """Train the encoder, then the whole model: losses, accuracies during training, and the written model."""
     canvases, numbers = draw(sizes.canvases, "train", seed), torch.arange(sizes.canvases)
     watched, generator = draw(sizes.watched, "test", seed), torch.Generator().manual_seed(seed)
     model = SmallVLM(sizes.shape, generator)
@@ -84,7 +84,7 @@ def trained(sizes: Sizes, seed: int) -> Tables:
 
 
 class Log:
-    """Called after every step: mean losses, and what a look shows of canvases that nothing is trained on."""
+    """Record mean losses and the accuracy on held-out canvases; called after every step."""
 
     def __init__(self, sizes: Sizes, phase: str, look: Any):
         self.sizes, self.phase, self.look = sizes, phase, look
@@ -108,12 +108,12 @@ def named(namer: Namer, canvases: Canvases) -> float:
 
 
 def last(sizes: Sizes, seed: int) -> dict[str, Any]:
-    """The model as it was written: its size, and its accuracy by question, on canvases not watched before."""
+    """Return the size of the written model, and its accuracy by question, on canvases not used during training."""
     model: nn.Module = load(weights(sizes))
     answered = right(model, draw(sizes.evaluation, "test", seed + 1))
     by_question = dict(zip(QUESTIONS, answered.mean(dim=0).tolist(), strict=True))
     row: dict[str, Any] = {"parameters": sum(weight.numel() for weight in model.parameters()), "n": answered.numel()}
-    accuracy, error = mean_and_error(answered.mean(dim=1))  # questions about one canvas are no independent samples
+    accuracy, error = mean_and_error(answered.mean(dim=1))  # questions about one canvas are not independent samples
     return row | {"accuracy": accuracy, "standard_error": error, "by_question": by_question}
 
 

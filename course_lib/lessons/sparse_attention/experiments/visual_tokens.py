@@ -1,7 +1,7 @@
 """VFlowOpt on the small model that sees and answers: accuracy by the fraction of visual tokens that its layers read.
 
-Two tables. answers: a row a way of choosing, with the answer to every question (1 right, 0 wrong), one question a
-canvas, the same for all rows. settings: what calibration found, on canvases that nothing is tested on.
+Two tables. answers: a row per way of choosing, with the result of every question (1 right, 0 wrong), one question per
+canvas, the same for all rows. settings: the result of calibration, on canvases that are not used for tests.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -30,22 +30,22 @@ RANDOM = "random"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Fractions of the tokens, questions, and the calibration."""
+    """Fractions of the tokens, numbers of questions, and the calibration."""
 
     shares: tuple[float, ...] = (0.75, 0.5, 0.33, 0.25, 0.1)
     canvases: int = 1000
     calibration: int = 30  # canvases, as in the paper
     n_first: int = 12
     n_steps: int = 50
-    calibrations: int = 2  # of other canvases, from other points
-    draws: int = 3  # of random tokens
+    calibrations: int = 2  # how often, each on other canvases and from other starting points
+    draws: int = 3  # trials with random tokens
 
 
 QUICK = Sizes((0.5, 0.1), canvases=6, calibration=3, n_first=3, n_steps=4, calibrations=2, draws=2)
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All tokens first; then each share: what needs no search, and a search; then further searches."""
+    """List the steps: all tokens; then for each fraction the methods without search and one search; more searches."""
     plan = [Step(ALL, partial(dense, sizes))]
     for share in sizes.shares:
         plan.append(Step(f"simple, {share}", partial(simple, sizes, share)))
@@ -56,7 +56,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 @dataclass(frozen=True, eq=False)
 class Given(TokenScore):
-    """A score that is known beforehand: what no rule can know."""
+    """A score that uses the true positions of the digits, which no real rule has."""
 
     score: Float[Tensor, "B N"]
 
@@ -65,7 +65,7 @@ class Given(TokenScore):
 
 
 class Asked(NamedTuple):
-    """Canvases, one question of each, and what the model makes of them with all tokens."""
+    """Canvases, one question on each, and the model's outputs with all tokens."""
 
     model: SmallVLM
     canvases: Canvases
@@ -77,7 +77,7 @@ class Asked(NamedTuple):
 
 @lru_cache(maxsize=2)
 def asked(split: str, n: int, seed: int) -> Asked:
-    """Every question equally often, in turn."""
+    """Return canvases with questions; each question is equally frequent, in turn."""
     model, canvases = load(), draw(n, split, seed)
     seen, which = see(model, canvases.images), torch.arange(n) % len(question_ids())
     words, answers = question_ids()[which], canvases.answers.gather(1, which[:, None])[:, 0]
@@ -85,12 +85,12 @@ def asked(split: str, n: int, seed: int) -> Asked:
 
 
 def tested(sizes: Sizes, seed: int) -> Asked:
-    """Digits that no training saw, canvases that no calibration did."""
+    """Return the test set: digits outside of the training set, canvases outside of the calibration set."""
     return asked("test", sizes.canvases, seed + 100)
 
 
 def answered(of: Asked, method: str, share: float, pruning: Pruning, **more: Any) -> dict[str, Any]:
-    """A row: which questions are right, and how much the answer's vector changed, by cosine."""
+    """Return a row: which questions are answered correctly, and the cosine with the vector from all tokens."""
     last = read(of.model, of.seen, of.words, pruning).last
     right = of.model.logits(last[:, None])[:, 0].argmax(dim=1) == of.answers
     kept = sum(pruning.ratios.counts(N_TOKENS)) / (3 * N_TOKENS)
@@ -100,12 +100,12 @@ def answered(of: Asked, method: str, share: float, pruning: Pruning, **more: Any
 
 
 def dense(sizes: Sizes, seed: int) -> Tables:
-    """Nothing pruned."""
+    """Measure without pruning."""
     return {"answers": [answered(tested(sizes, seed), ALL, 1.0, Pruning(AttentionReceived(), Ratios()))]}
 
 
 def simple(sizes: Sizes, share: float, seed: int) -> Tables:
-    """One stage, nothing recycled; settings by hand; and who knows where the digits are."""
+    """Measure one stage without recycling, settings by hand, and an oracle that has the positions of the digits."""
     of, ratios = tested(sizes, seed), Ratios(first=share)
     rows = [answered(of, name, share, Pruning(score, ratios)) for name, score in ALONE.items()]
     rows += [answered(of, RANDOM, share, Pruning(RandomTokens(draw), ratios), draw=draw) for draw in range(sizes.draws)]
@@ -129,7 +129,7 @@ def searched(sizes: Sizes, share: float, number: int, seed: int) -> Tables:
 
 
 def without(pruning: Pruning, share: float) -> dict[str, Pruning]:
-    """The same settings less one part each."""
+    """Return the settings without one part each."""
     one_stage = Ratios(first=share)
     return {
         "without recycling": replace(pruning, side=None),
@@ -141,14 +141,14 @@ def without(pruning: Pruning, share: float) -> dict[str, Pruning]:
 
 
 def described(pruning: Pruning) -> dict[str, Any]:
-    """Settings as a row holds them; `pruning_of` reads them."""
+    """Return settings in the form of a row, which `pruning_of` reads."""
     first, second, third = (round(ratio, 6) for ratio in pruning.ratios.each)
     score = {name: round(value, 6) for name, value in asdict(pruning.score).items()}
     return score | {"first": first, "second": second, "third": third, "side": pruning.side}
 
 
 def pruning_of(row: dict[str, Any]) -> Pruning:
-    """The settings of a row of the table settings."""
+    """Return the settings in a row of the table settings."""
     ratios = Ratios(row["first"], row["second"], row["third"])
     return Pruning(Importance(row["t"], row["alpha"]), ratios, row["side"])
 

@@ -45,7 +45,7 @@ class Layers:
 
     @cached_property
     def sizes(self) -> dict[str, Tensor]:
-        """‖X Wᵀ‖² of the dense layers, first on the calibration text, then on every held-out window."""
+        """Return ‖X Wᵀ‖² of the dense layers, first on the calibration text, then on every held-out window."""
         texts = (self.calibration, *self.held_out)
         return {name: torch.stack([_size(w, text[name]) for text in texts]) for name, w in self.weights.items()}
 
@@ -75,7 +75,7 @@ class Attempt:
 
     @cached_property
     def losses(self) -> Float[Tensor, "N"]:
-        """The mean of the logarithms over the layers, so that all layers count equally."""
+        """Return the mean of the logarithms over the layers, so that all layers count equally."""
         return self.held_out.log().mean(dim=1)
 
 
@@ -122,7 +122,7 @@ def sparsegpt_with_order(
     damping: float = 0.01,
     sparsity: float = SPARSITY,
 ) -> Float[Tensor, "O I"]:
-    """SparseGPT that freezes the columns in a given order; from left to right when None."""
+    """Run SparseGPT with the columns frozen in a given order; from left to right when None."""
     order = torch.arange(weight.shape[1]) if order is None else order
     factor = factorise(gram[order][:, order], damping)
     solution = solve(weight[:, order], factor, Unstructured(sparsity, per="layer"), block_size)
@@ -143,7 +143,7 @@ def two_passes(weight: Tensor, gram: Tensor) -> Tensor:
 
 
 def gram_of(matrix: Float[Tensor, "I I"]) -> Gram:
-    """A Gram with these products, from as many made-up tokens as there are inputs."""
+    """Make a Gram with these products, from as many synthetic tokens as there are inputs."""
     matrix, n = matrix.double(), len(matrix)
     rows = torch.linalg.cholesky(matrix + 1e-6 * matrix.diagonal().mean() * torch.eye(n)).T
     gram = Gram(n)

@@ -56,7 +56,7 @@ def rounded(sizes: Sizes, name: str, group: int | None, seed: int) -> Tables:
 
 
 def stored_bytes(weight: torch.Tensor, quantization: Quantization, sparsity: float) -> int:
-    """The bytes of one matrix; a bitmap is stored only if weights were pruned."""
+    """Count the bytes of one matrix; a bitmap is stored only if weights were pruned."""
     rows, columns = weight.shape
     if not sparsity:
         return dense_bytes(rows, columns, quantization.bits, quantization.group)

@@ -64,7 +64,7 @@ class Attempt:
 
     @property
     def bytes_saved(self) -> float:
-        """The fraction of the bytes of a step that the reduced model does not read."""
+        """Return the fraction of the bytes of a step that the reduced model does not read."""
         return 1 - self.reduced.bytes / self.whole.bytes
 
     @property

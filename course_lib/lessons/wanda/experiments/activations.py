@@ -34,7 +34,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def every_input(sizes: Sizes, seed: int) -> Tables:
-    """One row per distinct input of a layer; for the first input of the middle block the norms of all its features."""
+    """Return a row per distinct input of a layer; for the middle block's first input the norms of all features."""
     model, tokenizer = load_model()
     ids = windows("wikipedia", sizes.calibration, sizes.length, tokenizer, seed=seed)
     layers = [layer for layer in layers_of(model) if layer.is_first]
@@ -56,7 +56,7 @@ def every_input(sizes: Sizes, seed: int) -> Tables:
 
 
 def largest_and_median(inputs: Float[Tensor, "B T I"]) -> dict[str, float]:
-    """The largest and the median feature norm, over all tokens and without the first token of each window."""
+    """Return the largest and the median feature norm, over all tokens and without the first token of each window."""
     norms, without_first = inputs.norm(dim=(0, 1)), inputs[:, 1:].norm(dim=(0, 1))
     return {
         "largest": norms.max().item(),

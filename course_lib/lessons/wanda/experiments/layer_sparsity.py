@@ -65,7 +65,7 @@ def _checked(value: object, layer: str) -> float:
 
 
 def scaled(relative: dict[str, float], sizes: dict[str, int], total: float) -> dict[str, float]:
-    """relative · c for the c at which the layers together lose `total`; no layer loses more than MOST of its weights.
+    """Return relative · c, with c such that the layers together lose `total`, and none more than MOST of its weights.
 
     Raises:
         ValueError: when the layers that may lose weights are too few.
@@ -111,7 +111,7 @@ def measure(rule: Rule | Allocation | None = None, seed: int = 0) -> Attempt:
 
 
 def stored(table: list[dict]) -> dict[str, Attempt]:
-    """The measured ideas, from the table of a result."""
+    """Return the measured ideas, from the table of a result."""
     return {row["idea"]: Attempt(row["sparsity"], torch.tensor(row["losses"])) for row in table}
 
 
@@ -132,7 +132,7 @@ IDEAS: dict[str, Rule | Allocation | None] = {
 
 
 def row(idea: str, seed: int) -> Tables:
-    """One model, pruned by one idea."""
+    """Measure one model, pruned by one idea."""
     attempt = measure(IDEAS[idea], seed)
     return {"ideas": [{"idea": idea, "sparsity": attempt.sparsity, "losses": attempt.losses.tolist()}]}
 

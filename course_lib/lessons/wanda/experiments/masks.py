@@ -30,7 +30,7 @@ CHOICES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """Windows to choose masks by and others to evaluate them on, each of `length` tokens."""
+    """Windows for choosing masks and others for evaluating them, each of `length` tokens."""
 
     calibration: int = 8
     evaluation: int = 8
@@ -43,7 +43,7 @@ def steps(sizes: Sizes) -> list[Step]:
 
 
 def every_layer(sizes: Sizes, seed: int) -> Tables:
-    """All layers of the dense model: chosen by calibration text, judged by the outputs on held-out text."""
+    """Prune all layers of the dense model: masks from calibration text, errors on held-out text."""
     model, tokenizer = load_model()
     chosen_by, judged_by = (
         grams_by_block(model, windows("wikipedia", n, sizes.length, tokenizer, split, seed), "matrix")
@@ -60,7 +60,7 @@ def every_layer(sizes: Sizes, seed: int) -> Tables:
 def of_layer(
     weight: Float[Tensor, "O I"], seen: Float[Tensor, "I I"], judge: Float[Tensor, "I I"], sparsity: float
 ) -> dict[str, Any]:
-    """How many entries of two masks are Wanda's, and the relative squared error of the output by choice."""
+    """Return the fraction of entries in which two masks agree with Wanda's, and the output errors by choice."""
     obs, wanda = removal_costs(weight, damped(seen.double()))[1], weight.abs() * seen.diagonal().sqrt()
     scores = {"magnitude": weight.abs(), "wanda": wanda, "sparsegpt_score": obs}
     keep = {(by, per): Unstructured(sparsity, per=per).keep(scores[by]) for by, per in CHOICES}
@@ -75,14 +75,14 @@ def of_layer(
 
 
 def damped(gram: Float[Tensor, "I I"], fraction: float = 0.01) -> Float[Tensor, "I I"]:
-    """H = XᵀX + λI, with λ a fraction of the mean diagonal, as in SparseGPT and in lesson 03."""
+    """Return H = XᵀX + λI, with λ a fraction of the mean diagonal, as in SparseGPT and in lesson 03."""
     return gram + fraction * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
 
 
 def removal_costs(
     weight: Float[Tensor, "O I"], hessian: Float[Tensor, "I I"]
 ) -> tuple[Float[Tensor, "O I"], Float[Tensor, "O I"]]:
-    """The cost of setting W_ij to zero, with the rest of its row fixed, and with the rest updated in the best way."""
+    """Return the cost of setting W_ij to zero, with the rest of its row fixed, and with the rest updated optimally."""
     precise = hessian.double()
     inverse_diagonal = torch.cholesky_inverse(torch.linalg.cholesky(precise)).diagonal()  # [H⁻¹]_jj
     squares = weight.double() ** 2
@@ -90,7 +90,7 @@ def removal_costs(
 
 
 def squared_output(weight: Float[Tensor, "O I"], gram: Float[Tensor, "I I"]) -> float:
-    """‖XWᵀ‖², from XᵀX."""
+    """Return ‖XWᵀ‖², from XᵀX."""
     return (weight @ gram * weight).sum().item()
 
 

@@ -29,7 +29,7 @@ GROUPS = {
 
 
 def steps(sizes: Sizes) -> list[Step]:
-    """All the work, in pieces of at most a few minutes."""
+    """List the steps, each of at most a few minutes."""
     plan = [Step("dense", partial(table_row, sizes, "dense", "dense"))]
     for pattern in ("50%", "4:8", "2:4"):
         plan += [Step(f"{method} {pattern}", partial(table_row, sizes, method, pattern)) for method in METHODS]
@@ -61,14 +61,14 @@ def pattern_of(method: str, name: str) -> Pattern:
 def pruned(
     sizes: Sizes, seed: int, method: str, pattern: Pattern, n_windows: int | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, PruneReport]:
-    """A fresh model, pruned with calibration windows of Wikipedia."""
+    """Load the model and prune it, with calibration windows of Wikipedia."""
     model, tokenizer = load_model()
     ids = windows("wikipedia", n_windows or sizes.calibration, sizes.length, tokenizer, seed=seed)
     return model, tokenizer, prune_model(model, METHODS[method](pattern), ids, progress=False)
 
 
 def table_row(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
-    """One model of the main table: perplexity on two domains, and every task."""
+    """Measure one model of the main table: perplexity on two domains, and every task."""
     label = {"method": method, "pattern": pattern}
     if method == "dense":
         model, tokenizer = load_model()
@@ -88,7 +88,7 @@ def sweep_point(sizes: Sizes, method: str, sparsity: float, seed: int) -> Tables
 
 
 def calibration_point(sizes: Sizes, n_windows: int, sample: int, seed: int) -> Tables:
-    """Wanda at 50 % with few or many windows. Samples differ in their seed; the evaluation text is always the same."""
+    """Measure Wanda at 50 % by number of windows. Samples differ in their seed; the evaluation text is the same."""
     model, tokenizer, report = pruned(sizes, seed + sample, "wanda", Unstructured(0.5), n_windows)
     label = {"n_windows": n_windows, "sample": sample, "calibration_tokens": report.n_tokens}
     return {"calibration": [label | curve_perplexity(sizes, model, tokenizer, seed)]}
@@ -101,7 +101,7 @@ def group_point(sizes: Sizes, method: str, group: str, seed: int) -> Tables:
 
 
 def seconds(sizes: Sizes, method: str, pattern: str, seed: int) -> Tables:
-    """Where the time of pruning goes. These steps come last, so that nothing else runs while they are measured."""
+    """Measure the time of each phase of pruning. These steps come last, so that nothing else runs meanwhile."""
     _, _, report = pruned(sizes, seed, method, pattern_of(method, pattern))
     label = {"method": method, "pattern": pattern, "calibration_tokens": report.n_tokens}
     return {"seconds": [label | report.seconds]}
