@@ -46,11 +46,12 @@ def answered(chromium: Browser) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         folder = course_folder(Path(name), ROOT, ("00",))
         os.environ["COURSE_HOME"] = str(folder / "home")
+        os.environ["JUPYTERLAB_SETTINGS_DIR"] = str(folder / "settings")  # the default theme, whatever the user chose
         with lab.server_on(port := lab.free_port(8950), "student", folder) as server:
             lab.wait_until_up(server, port)
-            page = chromium.new_page(viewport={"width": 1036, "height": 1010})
+            page = chromium.new_page(viewport={"width": 784, "height": 1075})
             notebook = Notebook(page, f"http://127.0.0.1:{port}", "notebooks/00_start_here.ipynb", "student")
-            page.evaluate("window.jupyterapp.commands.execute('application:toggle-left-area')")
+            page.evaluate("window.jupyterapp.shell.collapseLeft()")
             notebook.run(1)
             notebook.run(notebook.index("def sparsity("), f"{answer}\n    return (tensor != 0).double().mean().item()")
             notebook.run(asked := notebook.index('check("start.sparsity"'))

@@ -297,7 +297,7 @@ def test_a_stranger_finds_a_claim_and_its_command_from_the_first_page(built):
         assert shown.count() == 1
         assert "course reproduce kv" in shown.inner_text()
         said = page.locator("form.claims output").inner_text()
-        assert re.match(rf"1 of {n_all} claims(, with \d of 6 words)?$", said)
+        assert re.match(rf"1 of {n_all} statements and claims(, with \d of 6 words)?$", said)
         page.reload()
         assert shown.count() == 1
         page.get_by_label("Words").fill("")

@@ -73,7 +73,7 @@ document.addEventListener("DOMContentLoaded", () => {
       table.closest("section").hidden = [...table.tBodies[0].rows].every(row => row.hidden);
     }
     const part = most && most < searched.length ? `, with ${most} of ${searched.length} words` : "";
-    count.textContent = `${rows.filter(stays).length} of ${rows.length} claims${part}`;
+    count.textContent = `${rows.filter(stays).length} of ${rows.length} statements and claims${part}`;
   };
   const address = new URLSearchParams(location.search);
   words.value = address.get("words") ?? "";
