@@ -175,7 +175,7 @@ def test_a_rehearsal_on_a_bare_machine(in_a_bare_machine, tmp_path, monkeypatch,
 
     kernel = got["tests"]["wanda_mask"]
     assert (kernel["status"], kernel["failed"], kernel["broken"]) == ("right", 0, {})
-    assert all(kernel["by_type"][kind]["passed"] >= 8 for kind in report.TYPES)  # four cases, launched and not
+    assert all(kernel["by_type"][kind]["passed"] >= 4 for kind in report.TYPES)  # four cases, launched
     made_up = got["tests"]["test_made_up"]
     assert (made_up["status"], made_up["passed"], made_up["failed"]) == ("broken", 3, 1)
     crash, hang = made_up["broken"].items()
