@@ -2,16 +2,14 @@
 
 The notebooks that notebooks_to_check.py writes load this in their first cell. Their cells are the student's. Above each
 exercise stands `%%solved`: the master's answer and its check under COURSE_STRICT=1, in a copy of the notebook's names.
-What `mine` gives is what a student gets who solved nothing, the course's function. At the first FIRST calls with
-arguments of the same types and shapes, the master's answer works on them too, watched by the real `mine` under
-COURSE_STRICT=1, and must return the same kind of value.
+What `mine` gives is what a student gets who solved nothing, the course's function; at each call the master's answer
+works on the same arguments, watched by the real `mine` under COURSE_STRICT=1, and must return the same kind of value.
 """
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from numbers import Number
 from typing import Any
@@ -22,7 +20,6 @@ from torch import Tensor
 from course_lib.checking.judge import Verdict
 from course_lib.workbook import checks, progress, yours
 
-FIRST = 5  # a lesson calls some answers for every layer, head and step of decoding, each time with the same shapes
 Solved = dict[str, tuple[Callable, Verdict]]  # of each exercise: the master's answer, and what its check said
 
 
@@ -33,13 +30,8 @@ class Both:
     exercise: str
     course: Callable
     answer: Callable
-    n_calls: Counter[str] = field(default_factory=Counter)  # by the types and shapes of the arguments
 
     def __call__(self, *arguments: Any) -> Any:
-        arguments_kind = str(kind(arguments))
-        self.n_calls[arguments_kind] += 1
-        if self.n_calls[arguments_kind] > FIRST:
-            return self.course(*arguments)
         with strictly():
             solved = self.answer(*arguments)  # on copies; raises where it differs from the course's
         value = self.course(*arguments)
