@@ -48,7 +48,7 @@ class Callables:
         return False
 
     def _makes_callable(self, call: ast.Call, target: str, depth: int) -> bool:
-        """Check for `partial(f, 2)`, `no_grad()(f)` around itself or another, `Scorer()`, or an inner def."""
+        """Check for `partial(f, 2)`, `no_grad()(f)` around any function, `Scorer()`, or `make(2)` with an inner def."""
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         if any(isinstance(argument, ast.Name) and argument.id == target for argument in given):
             return True
